@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.names import rank_name
-from simulator.analysis.waits import Wait
+from simulator.analysis.waits import QueueWait
 from simulator.schedules.schedule import Schedule
 from topologies.units import format_seconds
 
@@ -15,7 +15,7 @@ NAMED = 6
 """Ranks that are named of those behind which a rank waits."""
 
 
-def wait_cells(waits: Sequence[Wait], schedule: Schedule, steps: float = 1) -> list[list[str]]:
+def wait_cells(waits: Sequence[QueueWait], schedule: Schedule, steps: float = 1) -> list[list[str]]:
     """A line a wait, seconds a step: the link, the time, and who waits behind whom. Where some
     ranks stand for all, so does the link."""
     like = " and all like it" if schedule.members > 1 else ""
@@ -28,7 +28,7 @@ def wait_cells(waits: Sequence[Wait], schedule: Schedule, steps: float = 1) -> l
     return [*lines, *([list(more)] if rest else [])]
 
 
-def _who(wait: Wait, schedule: Schedule) -> str:
+def _who(wait: QueueWait, schedule: Schedule) -> str:
     workers = [str(rank) for rank in wait.behind if rank < schedule.workers]
     others = [rank_name(schedule, rank) for rank in wait.behind if rank >= schedule.workers]
     more = [f"{len(workers) - NAMED} more"] if len(workers) > NAMED else []
@@ -37,7 +37,7 @@ def _who(wait: Wait, schedule: Schedule) -> str:
     return f"{rank_name(schedule, wait.waiter)} waits behind {', '.join([*names, *others])}"
 
 
-def wait_records(waits: Sequence[Wait], schedule: Schedule) -> list[dict[str, object]]:
+def wait_records(waits: Sequence[QueueWait], schedule: Schedule) -> list[dict[str, object]]:
     """All waits, for JSON."""
     return [
         {

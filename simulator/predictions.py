@@ -18,7 +18,7 @@ from simulator.uncertainty.reasons import reasons
 from topologies.topology import Floats
 
 
-class Path(NamedTuple):
+class ProfiledPath(NamedTuple):
     """A run under a profile, by its critical path."""
 
     seconds: float
@@ -42,14 +42,16 @@ class Prediction(NamedTuple):
     """What the profile knows of its errors."""
 
 
-def path_of(run: ProfileRun) -> Path:
+def path_of(run: ProfileRun) -> ProfiledPath:
     """The critical path of a run that was simulated."""
     routed = run.timeline.routed
     counts = path_counts(run.timeline, routed.schedule.nbytes_total)
-    return Path(run.seconds, run.protocol, routed, counts)
+    return ProfiledPath(run.seconds, run.protocol, routed, counts)
 
 
-def prediction(profile: Profile, run: ProfileRun | Path, algorithm: Algorithm) -> Prediction | None:
+def prediction(
+    profile: Profile, run: ProfileRun | ProfiledPath, algorithm: Algorithm
+) -> Prediction | None:
     """A run with what is known of its error; None if the profile does not say how sure it is.
     Other parameters do not change its critical path."""
     if profile.uncertainty is None:
@@ -92,7 +94,7 @@ def ratio(one: Prediction, other: Prediction) -> Interval:
     return interval(other.seconds / one.seconds, mean, variance, one.sure.level)
 
 
-def _seconds(profile: Profile, path: Path, algorithm: Algorithm) -> float:
+def _seconds(profile: Profile, path: ProfiledPath, algorithm: Algorithm) -> float:
     """Seconds of the same path under another profile."""
     routed = path.routed
     overheads = profile.overheads(routed.schedule, routed.machine, algorithm)
@@ -100,7 +102,9 @@ def _seconds(profile: Profile, path: Path, algorithm: Algorithm) -> float:
     return on_machine + sum(overheads.values())
 
 
-def _messages(profile: Profile, path: Path, algorithm: Algorithm, seconds: float) -> Floats | None:
+def _messages(
+    profile: Profile, path: ProfiledPath, algorithm: Algorithm, seconds: float
+) -> Floats | None:
     """The shares of the path's `seconds` that messages take by size. None if those of the measured
     runs are not known."""
     if profile.uncertainty is None or not profile.uncertainty.residuals.seen.messages.any():
@@ -111,7 +115,7 @@ def _messages(profile: Profile, path: Path, algorithm: Algorithm, seconds: float
     return shares(*schedule.message_sizes, latency, crossed)
 
 
-def _laid(profile: Profile, path: Path, algorithm: Algorithm) -> Routed:
+def _laid(profile: Profile, path: ProfiledPath, algorithm: Algorithm) -> Routed:
     """The routes of the path on the machine as a profile's protocol finds it."""
     chosen = next(each for each in profile.protocols if each.name == path.protocol)
     return profile.laid(path.routed, [chosen], algorithm)[0]

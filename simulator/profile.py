@@ -17,7 +17,7 @@ from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import Jobs, job, nodes_of, reduces
 from simulator.effects.labels import Ineffective
 from simulator.effects.memory_costs import HostMemory
-from simulator.effects.pieces import Pieces
+from simulator.effects.pieces import PieceCounts
 from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
@@ -142,7 +142,7 @@ class Profile:
     """The launch of single algorithms, instead of `launch`."""
     exchanges: Exchanges = field(default_factory=Exchanges)
     """What long exchanges cost."""
-    pieces: Mapping[str, Pieces] = field(default_factory=dict)
+    pieces: Mapping[str, PieceCounts] = field(default_factory=dict)
     """Into how many pieces the library divides V in single algorithms, by the algorithm's name."""
     channels: Mapping[str, PeerChannels] = field(default_factory=dict)
     """The channels of a message to one peer, by the algorithm's name."""

@@ -34,7 +34,7 @@ from experiments.animation.sentences import Speaker, numbered, title
 from experiments.animation.slot_contents import Run, follow
 from experiments.animation.stage import HEAD, Stage, stages
 from experiments.output import counted
-from simulator.analysis.memory import Memory, trace
+from simulator.analysis.memory import MemoryTrace, trace
 from simulator.collectives.collective import Collective
 from simulator.schedules.schedule import TRANSFER, Schedule
 from simulator.schedules.timeline import Timeline
@@ -80,7 +80,7 @@ class Subject(NamedTuple):
     places: dict[int, int]
     """The place of each cell that is drawn: of a worker's buffer, and all that operations use."""
     stage: Stage
-    memory: Memory
+    memory: MemoryTrace
 
     @property
     def schedule(self) -> Schedule:

@@ -28,7 +28,7 @@ from experiments.calibration.effects.sends import sends
 from experiments.calibration.library import TCP, Library
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name
 from simulator.cost_models import nccl
-from simulator.effects.pieces import Pieces
+from simulator.effects.pieces import PieceCounts
 
 US, GBPS = 1e-6, 1e9
 
@@ -133,10 +133,10 @@ NCCL = Library(
     {"all_reduce": ("nvls",)},
     spelled=NCCL_RUNS,
     unsure=NCCL_NEEDS_HARDWARE,
-    pieces=dict.fromkeys(_BEHIND, Pieces(512, 512))
+    pieces=dict.fromkeys(_BEHIND, PieceCounts(512, 512))
     | {
-        "double_tree": Pieces(8, 32, 2.0**20),
-        **dict.fromkeys(("nvls", "nvls_tree"), Pieces(8, 64, 2.0**22)),
+        "double_tree": PieceCounts(8, 32, 2.0**20),
+        **dict.fromkeys(("nvls", "nvls_tree"), PieceCounts(8, 64, 2.0**22)),
     },
     plugins=True,
     over_nics={

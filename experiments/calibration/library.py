@@ -15,7 +15,7 @@ from experiments.measurements import Curve
 from experiments.spellings import named
 from simulator.collectives.in_network import multicasts
 from simulator.effects.jobs import used_nodes
-from simulator.effects.pieces import Pieces
+from simulator.effects.pieces import PieceCounts
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -52,7 +52,7 @@ class Library:
     unsure: tuple[str, ...] = ()
     """Forced algorithms that the library replaces without a message if the machine lacks what they
     need."""
-    pieces: Mapping[str, Pieces] = field(default_factory=dict)
+    pieces: Mapping[str, PieceCounts] = field(default_factory=dict)
     """The algorithms that the library divides into other pieces than simctl does."""
     transport: str = VERBS
     """The transport that α of `protocols` are of."""

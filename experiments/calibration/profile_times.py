@@ -15,7 +15,7 @@ from experiments.calibration.paths import LARGE_SCHEDULE, NEAR_FASTEST
 from simulator.analysis.path_counts import PathCounts, path_counts
 from simulator.collectives import Algorithm
 from simulator.engines import run
-from simulator.predictions import Path, interval_of, prediction
+from simulator.predictions import ProfiledPath, interval_of, prediction
 from simulator.profile import Profile, ProfileRun, Protocol
 from simulator.schedules.routed import Routed, route
 from simulator.uncertainty.interval import Interval
@@ -49,7 +49,7 @@ def times(
     return {size: _timed(profile, result, algorithm) for size, result in runs.items()}
 
 
-def _timed(profile: Profile, run: ProfileRun | Path, algorithm: Algorithm) -> ProfileTime:
+def _timed(profile: Profile, run: ProfileRun | ProfiledPath, algorithm: Algorithm) -> ProfileTime:
     predicted = prediction(profile, run, algorithm)
     return ProfileTime(run.seconds, run.protocol, predicted and interval_of(predicted))
 
@@ -96,7 +96,7 @@ class _Large:
     def timed(self, name: str, size: float, seconds: float) -> ProfileTime:
         """A run whose critical path is known, by the name of its protocol."""
         protocol = next(each for each in self.profile.protocols if each.name == name)
-        path = Path(seconds, name, self.machine(protocol, size), self.path_of[name, size])
+        path = ProfiledPath(seconds, name, self.machine(protocol, size), self.path_of[name, size])
         return _timed(self.profile, path, self.algorithm)
 
     def between(self, protocol: Protocol, sizes: Sequence[float]) -> dict[float, float]:

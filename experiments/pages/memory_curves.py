@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from experiments.pictures.timelines.stored import Stored
-from simulator.analysis.memory import Memory
+from simulator.analysis.memory import MemoryTrace
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -40,7 +40,7 @@ class MemoryCurves:
     """Sentences: what is not shown."""
 
 
-def curves_of(memory: Memory, names: Sequence[str], makespan: float) -> MemoryCurves:
+def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> MemoryCurves:
     """The curves of ranks with these names. Of many ranks, some have a curve of their own."""
     count = len(names)
     chosen = np.unique(np.linspace(0, count - 1, min(count, SHOWN)).round().astype(np.int64))

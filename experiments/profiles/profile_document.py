@@ -21,7 +21,7 @@ from simulator.effects.exchanges import Exchanges
 from simulator.effects.labels import Ineffective
 from simulator.effects.memory_costs import HostMemory
 from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
-from simulator.effects.pieces import Pieces
+from simulator.effects.pieces import PieceCounts
 from simulator.profile import Profile, Protocol, Uncertainty
 from topologies.errors import InputError
 from topologies.link import Link
@@ -107,7 +107,7 @@ class Calibrated(DocumentPart):
     slower: dict[Word, dict[Word, Times]] = Field({})
     launches: dict[Word, Seconds] = Field({})
     exchanges: Annotated[Exchanges, Keys, Whole] = Exchanges()
-    pieces: dict[Word, Annotated[Pieces, Keys, Whole]] = Field({})
+    pieces: dict[Word, Annotated[PieceCounts, Keys, Whole]] = Field({})
     channels: dict[Word, Annotated[PeerChannels, Keys, Whole]] = Field({})
     paced: bool = False
     pace_on_two: Times = 1.0

@@ -21,9 +21,9 @@ from experiments.training.library_costs import (
     with_links,
 )
 from simulator.analysis.bubbles import CAUSES
-from simulator.analysis.critical_path import PARTS, Path, trace_back
-from simulator.analysis.memory import Memory
-from simulator.analysis.waits import Wait, waits
+from simulator.analysis.critical_path import PARTS, CriticalPath, trace_back
+from simulator.analysis.memory import MemoryTrace
+from simulator.analysis.waits import QueueWait, waits
 from simulator.profile import Profile
 from simulator.schedules import semantics
 from simulator.schedules.timeline import Timeline
@@ -157,7 +157,7 @@ class TrainingRun:
         return measure(self.plan, self.timeline)
 
     @cached_property
-    def memory(self) -> Memory | None:
+    def memory(self) -> MemoryTrace | None:
         """The memory of each rank over time, None if there are too many operations to trace it."""
         if len(self.plan.schedule) > WRITTEN:
             return None
@@ -213,7 +213,7 @@ class TrainingRun:
         return max(0.0, self.least - self.measures.step)
 
     @cached_property
-    def path(self) -> Path:
+    def path(self) -> CriticalPath:
         """The critical path to the end of the measured steps."""
         last = self.measures.window.last
         if isinstance(self.timeline, Replayed):
@@ -226,7 +226,7 @@ class TrainingRun:
         return float(self.timeline.finish[self.measures.window.last])
 
     @cached_property
-    def waits(self) -> list[Wait]:
+    def waits(self) -> list[QueueWait]:
         """The waits on the critical path behind messages of other ranks."""
         return waits(self.timeline, self.path.take(self.path.contended))
 

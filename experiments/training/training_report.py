@@ -19,7 +19,7 @@ from experiments.training.training_table import rate
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bubbles import CAUSES
 from simulator.analysis.critical_path import parts
-from simulator.analysis.memory import Memory
+from simulator.analysis.memory import MemoryTrace
 from topologies.topology import Floats, Ints
 from topologies.units import format_seconds
 
@@ -86,7 +86,7 @@ def report(run: TrainingRun, what_if: WhatIf) -> object:
     }
 
 
-def _over_time(memory: Memory, ranks: int) -> object:
+def _over_time(memory: MemoryTrace, ranks: int) -> object:
     """The memory of all ranks together and of each, at about a thousand points at most."""
 
     def thin(column: Floats) -> list[float]:

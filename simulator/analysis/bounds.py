@@ -84,7 +84,7 @@ class Bound(NamedTuple):
     seconds: float
 
 
-class Task(NamedTuple):
+class PlacedCollective(NamedTuple):
     """A collective among the first `workers` ranks of a machine."""
 
     collective: Collective
@@ -157,7 +157,7 @@ def _limits(collective: Collective, topology: Topology, workers: int) -> Known:
     if not 1 <= whole_number("workers", workers) <= topology.ranks:
         ranks = f"{topology.name} has {topology.ranks} ranks, expected 1 to {topology.ranks}"
         raise InputError(f"workers are {workers}: {ranks}")
-    task = Task(collective, topology, workers)
+    task = PlacedCollective(collective, topology, workers)
     alone, *groups = groupings(topology)
     injection, ejection, total = _through(task, alone)
     bounds_so_far = [
@@ -197,7 +197,7 @@ def left_out(collective: Collective, topology: Topology, workers: int) -> tuple[
     return _known(collective, topology, workers).left_out
 
 
-def _too_large(task: Task) -> list[str]:
+def _too_large(task: PlacedCollective) -> list[str]:
     """The limits of links that are not computed for so many workers and links."""
     exchanges, links = _exchanges(task.collective), task.topology.links
     sources = len(distinct(task.devices))
@@ -210,7 +210,7 @@ def _too_large(task: Task) -> list[str]:
     return [name for name, missing in names.items() if missing]
 
 
-def _through(task: Task, groups: Grouping) -> tuple[Floats, Floats, float]:
+def _through(task: PlacedCollective, groups: Grouping) -> tuple[Floats, Floats, float]:
     """Seconds a byte of V: out of each group of devices, into each group, and through all ports
     together.
 
@@ -237,7 +237,7 @@ def _seconds(nbytes: npt.ArrayLike, bandwidth: npt.ArrayLike) -> Floats:
     return seconds
 
 
-def _in_groups(task: Task, partitions: Iterable[Grouping]) -> Iterator[Limit]:
+def _in_groups(task: PlacedCollective, partitions: Iterable[Grouping]) -> Iterator[Limit]:
     """Limits of the data that must leave and enter the groups of each partition."""
     for groups in partitions:
         workers = np.bincount(groups.group[task.devices], minlength=groups.count)
@@ -247,7 +247,7 @@ def _in_groups(task: Task, partitions: Iterable[Grouping]) -> Iterator[Limit]:
         yield Limit(f"between {np.count_nonzero(workers)} groups", 0.0, total)
 
 
-def _cut(task: Task, workers: int, per_byte: float) -> Limit:
+def _cut(task: PlacedCollective, workers: int, per_byte: float) -> Limit:
     return Limit(f"cut of {workers} of {task.workers} ranks", 0.0, per_byte)
 
 
@@ -265,7 +265,7 @@ def _highest(candidates: Iterable[Limit]) -> float:
     return max(limit.per_byte for limit in candidates)
 
 
-def _is_met(task: Task, per_byte: float) -> bool:
+def _is_met(task: PlacedCollective, per_byte: float) -> bool:
     """Whether a plain schedule takes no more than `per_byte` if its pieces are small enough. Then
     no bound is higher."""
     return any(
@@ -274,7 +274,7 @@ def _is_met(task: Task, per_byte: float) -> bool:
     )
 
 
-def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
+def _plain_schedules(task: PlacedCollective) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
     """Pairs that send to each other, and the share of V that each pair sends.
 
     The first schedule is a ring in both directions. It passes (p - 1)/p of V on, or the data of the
@@ -301,7 +301,7 @@ def _plain_schedules(task: Task) -> Iterator[tuple[float, tuple[Longs, Longs]]]:
         )
 
 
-def _near(task: Task) -> bool:
+def _near(task: PlacedCollective) -> bool:
     """Whether the workers are all neighbours, or all lead to one hub only: their routes need no
     search."""
     topology, devices = task.topology, distinct(task.devices)
@@ -313,7 +313,7 @@ def _near(task: Task) -> bool:
     )
 
 
-def _searched(task: Task, above: float) -> Iterator[Limit]:
+def _searched(task: PlacedCollective, above: float) -> Iterator[Limit]:
     """The tightest of all cuts, or the best routing."""
     exchanges = _exchanges(task.collective)
     if groups := _beyond_links(task):
@@ -326,7 +326,7 @@ def _searched(task: Task, above: float) -> Iterator[Limit]:
         yield from _tightest(task, above)
 
 
-def _beyond_links(task: Task) -> list[Grouping]:
+def _beyond_links(task: PlacedCollective) -> list[Grouping]:
     """What each link of a tree separates. There is none where links share a medium."""
     if task.topology.shared_names:
         return []
@@ -334,7 +334,7 @@ def _beyond_links(task: Task) -> list[Grouping]:
     return [Grouping(task.topology, row.astype(np.int32)) for row in beyond]
 
 
-def _tightest(task: Task, above: float) -> Iterator[Limit]:
+def _tightest(task: PlacedCollective, above: float) -> Iterator[Limit]:
     """The tightest of all cuts around the devices that must send their shards, or must send or
     receive the data of the root.
 
@@ -354,7 +354,7 @@ def _tightest(task: Task, above: float) -> Iterator[Limit]:
             yield _cut(task, int(cut.inside[devices].sum()), above)
 
 
-def _cut_in_half(task: Task, above: float) -> Iterator[Limit]:
+def _cut_in_half(task: PlacedCollective, above: float) -> Iterator[Limit]:
     """The bytes that the first half of the workers and the second must send each other, if their
     routes alone may take more than `above` seconds a byte."""
     later = (np.arange(task.workers) >= task.workers // 2).astype(np.int32)
@@ -368,14 +368,14 @@ def _cut_in_half(task: Task, above: float) -> Iterator[Limit]:
             yield _cut(task, task.workers // 2, float(_seconds(nbytes, bandwidth)))
 
 
-def _links(task: Task) -> Iterator[Limit]:
+def _links(task: PlacedCollective) -> Iterator[Limit]:
     """The bytes of all pairs, each times its fewest links, over the bandwidth of all links."""
     if _exchanges(task.collective) and task.workers <= PAIRS:
         prices = np.ones(len(task.topology.medium_bandwidth))
         yield Limit("all links", 0.0, stretch(task.topology, *_pairs(task), prices))
 
 
-def _pairs(task: Task) -> tuple[Ints, Floats]:
+def _pairs(task: PlacedCollective) -> tuple[Ints, Floats]:
     """The devices of workers, and the bytes from one to another in units of V: to all devices, to
     the device of the next rank, or as the pairs of the collective say."""
     devices, place = np.unique(task.devices, return_inverse=True)

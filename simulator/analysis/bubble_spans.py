@@ -149,7 +149,7 @@ class _Rows(NamedTuple):
         return _Rows._make(column[chosen] for column in self)
 
 
-def _by_cause(timeline: Timeline, parts: queues.Parts) -> _Rows:
+def _by_cause(timeline: Timeline, parts: queues.GapParts) -> _Rows:
     """The parts by gap and time; a queue has a row for each operation in front."""
     gap, operation, node, filled = np.ascontiguousarray(parts.places.T)
     start, end = np.ascontiguousarray(parts.times.T)

@@ -12,7 +12,7 @@ from simulator.schedules.timeline import Timeline
 from topologies.topology import Floats
 
 
-class Course(NamedTuple):
+class OperationTimes(NamedTuple):
     """A schedule, and when its operations ran."""
 
     schedule: Schedule
@@ -25,13 +25,13 @@ class Course(NamedTuple):
         return float(self.finish.max(initial=0.0))
 
 
-def course_of(timeline: Timeline) -> Course:
+def course_of(timeline: Timeline) -> OperationTimes:
     """What ran when. A folded schedule is written out at all ranks, for the slots that stand for
     all (:func:`simulator.schedules.followed.follow`): each is as large as those for which it
     stands."""
     schedule = timeline.schedule
     if schedule.fold is None:
-        return Course(schedule, timeline.start, timeline.finish)
+        return OperationTimes(schedule, timeline.start, timeline.finish)
     followed = schedule.followed
     slots, operations = followed.slots, followed.operations
     weight = followed.weight.astype(np.float64)
@@ -48,4 +48,6 @@ def course_of(timeline: Timeline) -> Course:
         indices=np.zeros(0, np.int32),
         **operations._replace(nbytes=nbytes)._asdict(),
     )
-    return Course(written, timeline.start[followed.operation], timeline.finish[followed.operation])
+    return OperationTimes(
+        written, timeline.start[followed.operation], timeline.finish[followed.operation]
+    )

@@ -29,7 +29,7 @@ SEGMENT_PARTS: tuple[Part, ...] = (
 PARTS: tuple[str, ...] = (*SEGMENT_PARTS, "contention")
 
 
-class Segment(NamedTuple):
+class PathSegment(NamedTuple):
     """A piece of the critical path.
 
     Under fair sharing there are no queues. A transfer waits for the bytes that share its links, as
@@ -58,7 +58,7 @@ class Segment(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Path:
+class CriticalPath:
     """A critical path as columns of segments, from the last finish back to the start. Iteration
     gives segments."""
 
@@ -76,7 +76,7 @@ class Path:
     def __len__(self) -> int:
         return len(self.part)
 
-    def __iter__(self) -> Iterator[Segment]:
+    def __iter__(self) -> Iterator[PathSegment]:
         names = (SEGMENT_PARTS[number] for number in self.part.tolist())
         columns = (
             self.seconds,
@@ -88,24 +88,24 @@ class Path:
             self.rank,
             self.waiting,
         )
-        return map(Segment, names, *(column.tolist() for column in columns))
+        return map(PathSegment, names, *(column.tolist() for column in columns))
 
     @property
     def charged(self) -> Flags:
         """The part to which each segment counts, as a place in PARTS."""
         return np.where(self.contended, PARTS.index("contention"), self.part)
 
-    def take(self, chosen: npt.NDArray[np.bool_ | np.integer]) -> Path:
+    def take(self, chosen: npt.NDArray[np.bool_ | np.integer]) -> CriticalPath:
         """Some of the segments."""
-        return Path(*(getattr(self, field.name)[chosen] for field in fields(self)))
+        return CriticalPath(*(getattr(self, field.name)[chosen] for field in fields(self)))
 
     @classmethod
-    def joined(cls, paths: Iterable[Path]) -> Path:
+    def joined(cls, paths: Iterable[CriticalPath]) -> CriticalPath:
         """Paths, one after the other."""
         return JoinedPath([cls.of([]), *paths])
 
     @classmethod
-    def of(cls, segments: Iterable[Segment]) -> Path:
+    def of(cls, segments: Iterable[PathSegment]) -> CriticalPath:
         """The columns of segments."""
         rows = [(SEGMENT_PARTS.index(segment.part), *segment[1:]) for segment in segments]
         whole, real = np.int32, np.float64
@@ -120,10 +120,10 @@ class Path:
         )
 
 
-class JoinedPath(Path):
+class JoinedPath(CriticalPath):
     """Paths, one after the other. Each column is joined when it is first read."""
 
-    def __init__(self, paths: Sequence[Path]) -> None:
+    def __init__(self, paths: Sequence[CriticalPath]) -> None:
         vars(self)["_paths"] = paths
 
     def __getattr__(self, name: str) -> Any:
@@ -133,7 +133,7 @@ class JoinedPath(Path):
         vars(self)[name] = column
         return column
 
-    def take(self, chosen: npt.NDArray[np.bool_ | np.integer]) -> Path:
+    def take(self, chosen: npt.NDArray[np.bool_ | np.integer]) -> CriticalPath:
         """Some of the segments."""
         if chosen.dtype != np.bool_:
             return super().take(chosen)
@@ -159,24 +159,24 @@ class Sensitivities:
     """Bytes: the derivative by the seconds of a copied byte at each rank."""
 
 
-def trace_back(timeline: Timeline, last: int | None = None) -> Path:
+def trace_back(timeline: Timeline, last: int | None = None) -> CriticalPath:
     """The critical path as columns: from the last finish, or from the finish of operation `last`,
     back to the start.
 
     Columns are faster to read than segments if the path is long.
     """
     if timeline.makespan == 0:
-        return Path.of([])
+        return CriticalPath.of([])
     return walk_back(timeline, int(np.argmax(timeline.finish)) if last is None else last)
 
 
-def walk_back(timeline: Timeline, last: int) -> Path:
+def walk_back(timeline: Timeline, last: int) -> CriticalPath:
     """The critical path from the finish of operation `last` back, with what takes no time."""
     seconds, names = kernel(path.walk, 0)(history(timeline), np.int64(last))
     part, operation, where, waiter, contended, occupant, place = np.ascontiguousarray(names.T)
     duration, amount = np.ascontiguousarray(seconds.T)
     ranks = _ranks(timeline, (operation, occupant)), _ranks(timeline, (waiter, place))
-    return Path(
+    return CriticalPath(
         part.astype(np.int8),
         duration,
         operation,
@@ -195,7 +195,7 @@ def _ranks(timeline: Timeline, places: tuple[Ints, Ints]) -> Ints:
     return np.where(node < 0, timeline.schedule.rank[operation], sender)
 
 
-def critical_path(timeline: Timeline, last: int | None = None) -> list[Segment]:
+def critical_path(timeline: Timeline, last: int | None = None) -> list[PathSegment]:
     """The segments of the critical path, from the last finish or that of operation `last` back to
     the start.
 
@@ -204,26 +204,26 @@ def critical_path(timeline: Timeline, last: int | None = None) -> list[Segment]:
     return list(trace_back(timeline, last))
 
 
-def parts(path: Path | Iterable[Segment]) -> dict[str, float]:
+def parts(path: CriticalPath | Iterable[PathSegment]) -> dict[str, float]:
     """Seconds of the path by part.
 
     While an operation waits behind messages of its rank, the parts of these messages count, mostly
     serialisation. While it waits behind another rank's messages, the part is contention.
     """
-    columns = path if isinstance(path, Path) else Path.of(path)
+    columns = path if isinstance(path, CriticalPath) else CriticalPath.of(path)
     total = np.bincount(columns.charged, columns.seconds, len(PARTS))
     return dict(zip(PARTS, total.tolist(), strict=True))
 
 
-def worth(path: Path | Iterable[Segment]) -> dict[Part, float]:
+def worth(path: CriticalPath | Iterable[PathSegment]) -> dict[Part, float]:
     """Seconds of the makespan by parameter, with queues: to first order, what the run saves if the
     parameter is 0."""
-    columns = path if isinstance(path, Path) else Path.of(path)
+    columns = path if isinstance(path, CriticalPath) else CriticalPath.of(path)
     total = np.bincount(columns.part, columns.seconds, len(SEGMENT_PARTS))
     return dict(zip(SEGMENT_PARTS, total.tolist(), strict=True))
 
 
-def sensitivities(timeline: Timeline, path: Iterable[Segment] | None = None) -> Sensitivities:
+def sensitivities(timeline: Timeline, path: Iterable[PathSegment] | None = None) -> Sensitivities:
     """The counts of the critical path.
 
     Raises InputError under fair sharing: use :mod:`simulator.analysis.differences`.
@@ -235,7 +235,7 @@ def sensitivities(timeline: Timeline, path: Iterable[Segment] | None = None) -> 
         )
     topology = timeline.routed.topology
     media, ranks = len(topology.medium_bandwidth), timeline.schedule.ranks
-    rows = trace_back(timeline) if path is None else Path.of(path)
+    rows = trace_back(timeline) if path is None else CriticalPath.of(path)
     return Sensitivities(
         rows.total("latency", len(topology.latency)),
         rows.total("gap", media),

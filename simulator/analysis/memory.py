@@ -10,9 +10,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.courses import Course, course_of
-from simulator.kernels.cells import Contents, Layout, Longs, Moments, Values, fill
-from simulator.kernels.copies import Copies, Events, Levels, follow
+from simulator.analysis.courses import OperationTimes, course_of
+from simulator.kernels.cells import CellLayout, Contents, Longs, Moments, Values, fill
+from simulator.kernels.copies import Events, MemoryLevels, ValueCopies, follow
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
@@ -34,7 +34,7 @@ class Changes(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class MemoryTrace:
     """Memory over time, in steps.
 
     From `times[k]` on, all ranks together hold `resident[k]` bytes, and `redundant[k]` of them are
@@ -91,7 +91,7 @@ def trace(
     timeline: Timeline,
     holdings: Changes | None = None,
     live: Changes | None = None,
-) -> Memory:
+) -> MemoryTrace:
     """Follow every buffer, scratch slot and inbox of `schedule` through `timeline`.
 
     Resident are:
@@ -116,8 +116,10 @@ def trace(
     return replace(memory, changes=changes, shifts=shifts, peaks=peaks)
 
 
-def _trace(course: Course, place: Ints, holdings: Changes | None, live: Changes | None) -> Memory:
-    """`place` is where the bytes of each rank are counted, as in :class:`Levels`."""
+def _trace(
+    course: OperationTimes, place: Ints, holdings: Changes | None, live: Changes | None
+) -> MemoryTrace:
+    """`place` is where the bytes of each rank are counted, as in :class:`MemoryLevels`."""
     schedule = course.schedule
     layout, is_compiled = _layout(schedule), pays(2 * len(schedule))
     form = _arrays if is_compiled else _lists
@@ -128,17 +130,17 @@ def _trace(course: Course, place: Ints, holdings: Changes | None, live: Changes 
     contents, values = form(contents), form(values)
     (compiled(fill) if is_compiled else fill)(*inputs, contents, values)
     contents = form(_united(contents, np.array(values.number[: values.known[0] - layout.cells])))
-    copies = form(Copies.none(values.known[0], len(contents.value)))
+    copies = form(ValueCopies.none(values.known[0], len(contents.value)))
     del values
     scratch = _scratch(moments, layout, contents)
     events = _events(course, layout, joined(_first_uses(scratch), holdings), live)
     most = len(order) + len(events.arrivals) + len(events.times) + 1
-    levels = form(Levels.blank(place, most))
+    levels = form(MemoryLevels.blank(place, most))
     walk = compiled(follow) if is_compiled else follow
     steps = walk(*inputs, contents, copies, form(events), levels)
     times, resident, distinct = (np.array(column[:steps]) for column in levels[-3:])
     changes = partial(_residence, course, layout, scratch, holdings)
-    return Memory(times, resident, resident - distinct, np.array(levels.peaks), changes)
+    return MemoryTrace(times, resident, resident - distinct, np.array(levels.peaks), changes)
 
 
 def _standing(changes: Callable[[], Changes], shifts: Shifts) -> Changes:
@@ -169,8 +171,8 @@ def _lists(record: Record) -> Record:
     return record._make(columns)
 
 
-def _layout(schedule: Schedule) -> Layout:
-    return Layout(
+def _layout(schedule: Schedule) -> CellLayout:
+    return CellLayout(
         (schedule.shares * schedule.nbytes_total).ravel(),
         schedule.slots,
         schedule.slots * (schedule.shares.ndim - 1),
@@ -188,7 +190,7 @@ def _by_time(times: Floats) -> Ints:
     return np.argsort(times, kind="stable").astype(np.int32)
 
 
-def _blank(schedule: Schedule, layout: Layout) -> tuple[Contents, Values]:
+def _blank(schedule: Schedule, layout: CellLayout) -> tuple[Contents, Values]:
     """What cells hold at first, with room for all that operations write."""
     writes = schedule.target >= 0
     fresh = writes & ((schedule.reduces == 1) | (schedule.kind == COMPUTE))
@@ -212,7 +214,7 @@ def _united(contents: Contents, number: Longs) -> Contents:
     return contents._replace(value=np.where(value < 0, value, same[value]), last_read=last_read)
 
 
-def _scratch(moments: Moments, layout: Layout, contents: Contents) -> Scratch:
+def _scratch(moments: Moments, layout: CellLayout, contents: Contents) -> Scratch:
     """The cells of scratch that operations use."""
     spare = np.ones((layout.memory // max(1, layout.slots), layout.slots), np.bool_)
     spare[: layout.workers, : layout.buffer] = False
@@ -227,7 +229,7 @@ def _first_uses(scratch: Scratch) -> Changes:
     return Changes(scratch.first, scratch.nbytes, scratch.rank)
 
 
-def _inboxes(course: Course, layout: Layout) -> Ints:
+def _inboxes(course: OperationTimes, layout: CellLayout) -> Ints:
     """Reducing transfers between ranks into memory."""
     schedule = course.schedule
     chosen = schedule.remote & (schedule.reduces == 1)
@@ -235,7 +237,9 @@ def _inboxes(course: Course, layout: Layout) -> Ints:
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-def _events(course: Course, layout: Layout, holdings: Changes, live: Changes | None) -> Events:
+def _events(
+    course: OperationTimes, layout: CellLayout, holdings: Changes, live: Changes | None
+) -> Events:
     """The events beside finishes, in order of time."""
     inboxes = _inboxes(course, layout)
     arrivals = inboxes[_by_time(course.start[inboxes])]
@@ -247,7 +251,7 @@ def _events(course: Course, layout: Layout, holdings: Changes, live: Changes | N
 
 
 def _residence(
-    course: Course, layout: Layout, scratch: Scratch, holdings: Changes | None
+    course: OperationTimes, layout: CellLayout, scratch: Scratch, holdings: Changes | None
 ) -> Changes:
     """What appears at ranks and vanishes."""
     schedule, inbox = course.schedule, _inboxes(course, layout)

@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.analysis.contention import mean_rate
-from simulator.analysis.critical_path import SEGMENT_PARTS, Path, Segment
+from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath, PathSegment
 from simulator.schedules.timeline import Timeline
 
 ROUNDING = 1e-12
 """Waits below this share of the time are rounding."""
 
 
-class Wait(NamedTuple):
+class QueueWait(NamedTuple):
     """A wait of messages of one rank behind messages of other ranks."""
 
     where: str
@@ -29,9 +29,9 @@ class Wait(NamedTuple):
     """The time of the wait."""
 
 
-def waits(timeline: Timeline, path: Path | Iterable[Segment]) -> list[Wait]:
+def waits(timeline: Timeline, path: CriticalPath | Iterable[PathSegment]) -> list[QueueWait]:
     """The waits for other ranks on the critical path, the longest first; without rounding."""
-    if isinstance(path, Path) and timeline.sharing == "fifo":
+    if isinstance(path, CriticalPath) and timeline.sharing == "fifo":
         path = _summed(path.take(path.contended & (path.seconds > 0)))
     seconds_of: dict[tuple[bool, int, int], dict[int, float]] = {}
     for segment in path:
@@ -42,7 +42,7 @@ def waits(timeline: Timeline, path: Path | Iterable[Segment]) -> list[Wait]:
                 behind[rank] = behind.get(rank, 0.0) + seconds
     names = timeline.routed.topology.medium_names
     every = [
-        Wait(
+        QueueWait(
             names[where] if is_medium else f"merging on rank {where}",
             waiter,
             tuple(sorted(behind, key=lambda rank: (-behind[rank], rank))),
@@ -54,7 +54,7 @@ def waits(timeline: Timeline, path: Path | Iterable[Segment]) -> list[Wait]:
     return sorted(real, key=lambda wait: -wait.seconds)
 
 
-def _summed(path: Path) -> Path:
+def _summed(path: CriticalPath) -> CriticalPath:
     """One segment for all in which the same rank waits for the same rank, in the order of the
     first of each."""
     crosses = np.isin(path.part, [SEGMENT_PARTS.index(part) for part in ("serialisation", "gap")])
@@ -67,7 +67,7 @@ def _summed(path: Path) -> Path:
     return replace(path.take(first[order]), seconds=np.asarray(seconds[order], dtype=np.float64))
 
 
-def _occupants(timeline: Timeline, segment: Segment) -> tuple[bool, int, int, dict[int, float]]:
+def _occupants(timeline: Timeline, segment: PathSegment) -> tuple[bool, int, int, dict[int, float]]:
     """Whether a contended segment waited for a medium, and not for the merging of a rank; which;
     the rank that waited; and its seconds by the rank that it waited for."""
     seconds = {segment.rank: segment.seconds}

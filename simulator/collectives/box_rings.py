@@ -16,7 +16,7 @@ from simulator.cost_models import box_formulas, neighbors
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations
 from topologies.topology import Ints, Topology
 
 Dims = tuple[int, ...]
@@ -58,7 +58,7 @@ def _all_reduce(
     them."""
     if shifts is not None and shifts.shape != dims:
         raise NotSymmetric("ranks are shifted along other axes")
-    ranks, size, moves = prod(dims), np.array(dims), list[Move]()
+    ranks, size, moves = prod(dims), np.array(dims), list[SlotMove]()
     parts: list[tuple[list[int], list[int], int]] = []
     for part in range(orders * ways):
         axes = np.roll(np.arange(len(dims))[::-1], -(part % orders))
@@ -66,7 +66,9 @@ def _all_reduce(
         counts = (ranks // np.cumprod(size[axes])).tolist()
         parts.append((axes.tolist(), counts, 1 if part < orders else -1))
         first, end = part * ranks, (part + 1) * ranks
-        moves += [Move(axis, first, counts[turn], end) for turn, axis in enumerate(axes.tolist())]
+        moves += [
+            SlotMove(axis, first, counts[turn], end) for turn, axis in enumerate(axes.tolist())
+        ]
     box_of = ScheduleBuilder(fold(ranks, shifts, *moves), nbytes, slots=ranks * len(parts))
     rank = box_of.each()
     place = np.unravel_index(rank, dims)

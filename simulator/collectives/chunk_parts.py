@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold
+from simulator.schedules.shifts import Shifts, SlotMove, fold
 from simulator.schedules.whole_numbers import Column
 from topologies.errors import InputError
 
@@ -25,9 +25,9 @@ def chunked(
     With `inboxes` there is scratch for a chunk of each rank; without, so many slots of `scratch`.
     """
     slots = ranks * parts
-    moves = [Move(axis=0, first=0, inner=parts, end=slots)]
+    moves = [SlotMove(axis=0, first=0, inner=parts, end=slots)]
     if inboxes:
-        moves, scratch = [*moves, Move(axis=0, first=slots, inner=parts, end=2 * slots)], slots
+        moves, scratch = [*moves, SlotMove(axis=0, first=slots, inner=parts, end=2 * slots)], slots
     folded = fold(ranks, shifts, *moves)
     return ScheduleBuilder(folded, nbytes, slots=slots, scratch=scratch, phase=phase)
 

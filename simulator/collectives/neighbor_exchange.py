@@ -9,7 +9,7 @@ from simulator.collectives.ring import ring_all_gather
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold, in_pairs
+from simulator.schedules.shifts import Shifts, SlotMove, fold, in_pairs
 
 
 def neighbor_exchange_all_gather(
@@ -25,7 +25,7 @@ def neighbor_exchange_all_gather(
     """
     if ranks % 2:
         return ring_all_gather(ranks, nbytes, shifts)
-    ring = fold(ranks, shifts, Move(axis=0, first=0, inner=2, end=ranks))
+    ring = fold(ranks, shifts, SlotMove(axis=0, first=0, inner=2, end=ranks))
     exchange = ScheduleBuilder(ring, nbytes, slots=ranks, phase="all-gather")
     rank, step = by_place(exchange, per_node), np.arange(1, ranks // 2)[:, None, None]
     sides = rank ^ 1, ((rank + 1 ^ 1) - 1) % ranks

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.schedules.contributions import Cell, Places, explanation, wrong_results
+from simulator.schedules.contributions import Places, RankSlot, explanation, wrong_results
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import WrongResult, check
 from topologies.errors import InputError
@@ -40,7 +40,7 @@ def prove(algorithm: Algorithm, schedule: Schedule) -> None:
             none = np.zeros((0, 0), dtype=np.bool_)
             raise WrongAlgorithm(f"{where}: {error}", none, none) from None
         promised, wrong = wrong_results(schedule, collective)
-        cell = Cell(*map(int, np.argwhere(wrong)[0]))
+        cell = RankSlot(*map(int, np.argwhere(wrong)[0]))
         reason = explanation(schedule, collective, cell)
         count = f"{wrong.sum()} of {promised.sum()} results of {collective.name}"
         raise WrongAlgorithm(f"{where}: {reason}; {count} are wrong", promised, wrong) from None

@@ -18,7 +18,7 @@ from simulator.cost_models import CostModel, neighbors
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations
 from topologies.ring_search import Box, Rings, find_rings, shifted
 from topologies.topology import Ints, Topology
 
@@ -53,16 +53,16 @@ def rings(
     order = np.arange(ranks)[None, :] if orders is None else orders
     count = len(order)
     turn = np.arange(count)[:, None]
-    channels: list[Move] = []
+    channels: list[SlotMove] = []
     if box:
         turn = np.argsort(shifted(box), axis=0)
         if shifts is not None and len(shifts.shape) > 1:
             inner = shifts.steps[1:]
-            channels = [Move(1 + axis, 0, each, count) for axis, each in enumerate(inner)]
+            channels = [SlotMove(1 + axis, 0, each, count) for axis, each in enumerate(inner)]
     parts = count * segments
     slots = ranks * parts
     steps = [] if shifts is None else shifts.steps
-    chunks = [Move(axis, 0, step * parts, slots) for axis, step in enumerate(steps)]
+    chunks = [SlotMove(axis, 0, step * parts, slots) for axis, step in enumerate(steps)]
     if shifts is not None:
         _check(order, shifts, tuple(channels))
     builder = ScheduleBuilder(fold(ranks, shifts, *chunks, channels=channels), nbytes, slots=slots)
@@ -111,7 +111,7 @@ def _once_round(
     send(sender, receiver, slot=slot, channel=lane, steps=2)
 
 
-def _check(order: Orders, shifts: Shifts, channels: tuple[Move, ...]) -> None:
+def _check(order: Orders, shifts: Shifts, channels: tuple[SlotMove, ...]) -> None:
     """Raises NotSymmetric if shifts do not take rings to rings, or those that stand for others to
     another order round a ring: they are served in that order."""
     rank, behind = np.arange(shifts.ranks), np.empty_like(order)

@@ -7,7 +7,7 @@ from simulator.collectives.collective import ALL_REDUCE, Algorithm
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations
 from topologies.errors import InputError
 
 ALL = 2**20
@@ -24,7 +24,7 @@ def sharded_all_reduce(
     [8192.0, 8192.0, 4096.0, 4096.0]
     """
     count = min(shards, ranks)
-    moves = fold(ranks, shifts, Move(axis=0, first=0, inner=1, end=ranks))
+    moves = fold(ranks, shifts, SlotMove(axis=0, first=0, inner=1, end=ranks))
     server = ScheduleBuilder(moves, nbytes, slots=count, phase="push")
     for turn in range(1, count + 1):
         worker = server.each()

@@ -11,7 +11,7 @@ from simulator.cost_models import box_formulas
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold
+from simulator.schedules.shifts import Shifts, SlotMove, fold
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -45,7 +45,7 @@ def two_levels(
         shifts.shape != nodes.shape or (nodes.ravel() != np.arange(ranks)).any()
     ):
         raise NotSymmetric("nodes are shifted apart")
-    part, chunk = Move(0, 0, 1, ranks), Move(1, 0, count, ranks)
+    part, chunk = SlotMove(0, 0, 1, ranks), SlotMove(1, 0, count, ranks)
     levels = ScheduleBuilder(fold(ranks, shifts, part, chunk), nbytes, slots=ranks)
     rank = levels.each()
     node, place = np.divmod(np.argsort(nodes, axis=None)[rank], size)

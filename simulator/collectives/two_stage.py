@@ -16,7 +16,7 @@ from simulator.cost_models import box_formulas
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold
+from simulator.schedules.shifts import Shifts, SlotMove, fold
 from topologies.topology import Topology
 
 Ranks = npt.NDArray[np.integer]
@@ -42,13 +42,13 @@ def two_stages(
     if shifts is not None and (shifts.shape != nodes.shape or (order != np.arange(ranks)).any()):
         raise NotSymmetric("nodes are shifted apart")
     # Scratch in four parts: packed and received in the first stage, and in the second.
-    moves = [Move(axis, 0, (size, 1)[axis], ranks) for axis in (0, 1)]
+    moves = [SlotMove(axis, 0, (size, 1)[axis], ranks) for axis in (0, 1)]
     by_node, by_place = (size, 1), (1, count)
     layouts = (by_place, by_place, by_node, by_node)
     if not inside_first:
         layouts = (by_node, by_node, by_place, by_place)
     for part, inner in enumerate(layouts, start=1):
-        moves += [Move(axis, part * ranks, inner[axis], (part + 1) * ranks) for axis in (0, 1)]
+        moves += [SlotMove(axis, part * ranks, inner[axis], (part + 1) * ranks) for axis in (0, 1)]
     stages = ScheduleBuilder(fold(ranks, shifts, *moves), nbytes, slots=ranks, scratch=4 * ranks)
     rank = stages.each()
     node, place = np.divmod(np.argsort(order)[rank], size)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from simulator.effects.parameter_units import Bytes, Count
 
 
-class Pieces(NamedTuple):
+class PieceCounts(NamedTuple):
     """The number of pieces of an algorithm, by its size."""
 
     least: Count
@@ -19,7 +19,7 @@ class Pieces(NamedTuple):
     def of(self, nbytes: float) -> int:
         """The pieces of V = `nbytes`, a power of two between the limits.
 
-        >>> [Pieces(8, 32, 2.0**20).of(nbytes) for nbytes in (8.0, 2.0**24, 2.0**30)]
+        >>> [PieceCounts(8, 32, 2.0**20).of(nbytes) for nbytes in (8.0, 2.0**24, 2.0**30)]
         [8, 16, 32]
         """
         doublings = round(log2(max(nbytes, 1.0) / self.nbytes))
@@ -28,7 +28,7 @@ class Pieces(NamedTuple):
     def name(self, algorithm: str, nbytes: float) -> str:
         """The name of an algorithm with its pieces of V = `nbytes`.
 
-        >>> Pieces(512, 512).name("chain_broadcast", 8.0)
+        >>> PieceCounts(512, 512).name("chain_broadcast", 8.0)
         'chain_broadcast:segments=512'
         """
         return f"{algorithm}:segments={self.of(nbytes)}"

@@ -74,7 +74,8 @@ def run(
 
         return reference.run(routed, partial(FairMachine, grid=grid))
     return reference.run(
-        routed, reference.StoreAndForwardMachine if store_and_forward else reference.Machine
+        routed,
+        reference.StoreAndForwardMachine if store_and_forward else reference.ReferenceMachine,
     )
 
 

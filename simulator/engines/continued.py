@@ -36,7 +36,7 @@ HELD = -2
 """What a node waited for that waited for an earlier part."""
 
 
-class Part(NamedTuple):
+class RunPart(NamedTuple):
     """What a part of a run does."""
 
     times: Times
@@ -61,7 +61,7 @@ def run(
     *,
     fills: bool = True,
     room: Times | None = None,
-) -> Part:
+) -> RunPart:
     """Simulate `routed` under fifo. No operation is ready before `ready`, and no medium or lane is
     free before `free`: lanes first, then media.
 
@@ -92,7 +92,7 @@ def run(
     )
     row = np.flatnonzero(first < np.inf)
     windows = Windows(row, first[row], last[row], left[row])
-    return Part(times, windows, np.unique(place[free[place] > 0]))
+    return RunPart(times, windows, np.unique(place[free[place] > 0]))
 
 
 def _blank(work: Work, room: Times | None) -> Times:

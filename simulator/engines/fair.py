@@ -12,7 +12,7 @@ import numpy as np
 from simpy.events import Event
 
 from simulator.engines.flow_grid import grid_error
-from simulator.engines.reference import Machine, Process
+from simulator.engines.reference import Process, ReferenceMachine
 from simulator.schedules.flow_routes import flow_routes
 from simulator.schedules.routed import Routed
 from simulator.schedules.timeline import Sharing, Timeline
@@ -64,7 +64,7 @@ class Flow:
         self.route, self.media, self.left, self.rate, self.sent = route, media, left, 0.0, sent
 
 
-class FairMachine(Machine):
+class FairMachine(ReferenceMachine):
     """A machine in which a transfer is a flow: it holds its whole route at once, and shares it with
     others."""
 

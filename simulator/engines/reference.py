@@ -1,6 +1,6 @@
 """The rules of time as SimPy processes: short, slow, and the definition of what they mean.
 
-The place for behaviour of your own: subclass :class:`Machine` and pass it to :func:`run`.
+The place for behaviour of your own: subclass :class:`ReferenceMachine` and pass it to :func:`run`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simulator.schedules.timeline import Sharing, Timeline
 Process = Generator[Event, object, None]
 
 
-class Clock(simpy.Environment):
+class EventClock(simpy.Environment):
     """An environment in which events are set at absolute times: a delay would round, and ties would
     break."""
 
@@ -34,7 +34,7 @@ class Clock(simpy.Environment):
         return event
 
 
-class Serial:
+class SerialResource:
     """What serves one at a time, in order of arrival: a medium, a lane of computations or of
     reductions."""
 
@@ -48,7 +48,7 @@ class Serial:
         return self.free
 
 
-class Machine:
+class ReferenceMachine:
     """One run: a process an operation, resources that remember when they are free."""
 
     sharing: Sharing = "fifo"
@@ -56,14 +56,14 @@ class Machine:
 
     def __init__(self, routed: Routed) -> None:
         self.routed, self.schedule, self.topology = routed, routed.schedule, routed.topology
-        self.clock = Clock()
+        self.clock = EventClock()
         operations, nodes = len(self.schedule), int(routed.node_indptr[-1])
         self.ready, self.finish = np.zeros(operations), np.zeros(operations)
         self.start, self.cause = np.zeros(nodes), np.full(nodes, -1, dtype=np.int32)
         self.sent = np.zeros(0)
-        self.media = [Serial() for _ in self.topology.medium_names]
-        self.lanes: dict[tuple[int, int], Serial] = defaultdict(Serial)
-        self.merging: dict[int, Serial] = defaultdict(Serial)
+        self.media = [SerialResource() for _ in self.topology.medium_names]
+        self.lanes: dict[tuple[int, int], SerialResource] = defaultdict(SerialResource)
+        self.merging: dict[int, SerialResource] = defaultdict(SerialResource)
         self.peer = routed.peer.tolist()
 
     def run(self) -> Timeline:
@@ -104,7 +104,7 @@ class Machine:
             i, node, self.merging[peer], self._rounded(self.schedule.nbytes[i] * cost)
         )
 
-    def occupy(self, i: int, node: int, lane: Serial, seconds: float) -> Process:
+    def occupy(self, i: int, node: int, lane: SerialResource, seconds: float) -> Process:
         """Take a turn on a lane; the operation is finished at its end."""
         yield self.clock.at(max(self.finish[i], self.clock.now), node)
         if lane.free > self.clock.now:
@@ -147,7 +147,7 @@ class Machine:
         return seconds + self.routed.grid - self.routed.grid
 
 
-class StoreAndForwardMachine(Machine):
+class StoreAndForwardMachine(ReferenceMachine):
     """Nothing is sent on before its last byte has arrived."""
 
     store_and_forward = True
@@ -157,6 +157,8 @@ class StoreAndForwardMachine(Machine):
         return float(self.finish[i])
 
 
-def run(routed: Routed, machine: Callable[[Routed], Machine] = Machine) -> Timeline:
+def run(
+    routed: Routed, machine: Callable[[Routed], ReferenceMachine] = ReferenceMachine
+) -> Timeline:
     """Simulate `routed` with SimPy."""
     return machine(routed).run()

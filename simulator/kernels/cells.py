@@ -27,7 +27,7 @@ class Moments(NamedTuple):
     """Times that are no further apart belong to one step."""
 
 
-class Layout(NamedTuple):
+class CellLayout(NamedTuple):
     """The cells (rank, slot), numbered rank by rank."""
 
     size: Floats
@@ -63,7 +63,7 @@ class Contents(NamedTuple):
     """Of each cell of scratch in memory the place of its last use, or -1."""
 
     @classmethod
-    def blank(cls, layout: Layout, versions: int, values: int) -> Contents:
+    def blank(cls, layout: CellLayout, versions: int, values: int) -> Contents:
         """Every cell holds a value of its own, and those of switches hold one together; nothing is
         read."""
         spare = layout.memory - layout.workers * layout.buffer
@@ -90,13 +90,13 @@ class Values(NamedTuple):
     """How many values there are, shape (1,)."""
 
     @classmethod
-    def blank(cls, layout: Layout, more: int) -> Values:
+    def blank(cls, layout: CellLayout, more: int) -> Values:
         """Those of the cells, and room for some more."""
         return cls(np.empty(more, np.int64), np.array([layout.cells], np.int32))
 
 
 def fill(
-    moments: Moments, operations: Operations, layout: Layout, contents: Contents, values: Values
+    moments: Moments, operations: Operations, layout: CellLayout, contents: Contents, values: Values
 ) -> None:
     """Find the value of every version, and the last read of every value.
 
@@ -149,7 +149,7 @@ def fill(
 
 
 def _use(
-    cell: Index, rank: Index, place: Index, start: float, layout: Layout, contents: Contents
+    cell: Index, rank: Index, place: Index, start: float, layout: CellLayout, contents: Contents
 ) -> None:
     """Note a use of a cell of scratch."""
     if cell < layout.memory:
@@ -158,7 +158,7 @@ def _use(
         contents.last_use[spare] = place
 
 
-def _number(value: Index, layout: Layout, values: Values) -> Index:
+def _number(value: Index, layout: CellLayout, values: Values) -> Index:
     """The number of a value: random for each cell, and 0 for all of switches."""
     if value >= layout.cells:
         return int(values.number[value - layout.cells])
@@ -172,7 +172,7 @@ def mix(number: Index) -> Index:
     return mixed ^ (mixed >> 27)
 
 
-def _sum(value: Index, other: Index, layout: Layout, values: Values) -> Index:
+def _sum(value: Index, other: Index, layout: CellLayout, values: Values) -> Index:
     """The sum of two values; that of one and 0 is the same one."""
     number, addend = _number(value, layout, values), _number(other, layout, values)
     if number == 0:
@@ -180,7 +180,7 @@ def _sum(value: Index, other: Index, layout: Layout, values: Values) -> Index:
     return value if addend == 0 else _new((number + addend) & _MASK, layout, values)
 
 
-def _new(number: Index, layout: Layout, values: Values) -> Index:
+def _new(number: Index, layout: CellLayout, values: Values) -> Index:
     """One value more, with this number."""
     known = values.known[0]
     values.number[known - layout.cells] = number

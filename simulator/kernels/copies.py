@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.kernels.cells import Contents, Layout, Moments
+from simulator.kernels.cells import CellLayout, Contents, Moments
 from simulator.kernels.records import Floats, Index, Ints, Operations
 
 
-class Copies(NamedTuple):
+class ValueCopies(NamedTuple):
     """The copies of each value in memory at a time."""
 
     number: Ints
@@ -24,7 +24,7 @@ class Copies(NamedTuple):
     """How many there are in the stack, shape (1,)."""
 
     @classmethod
-    def none(cls, values: int, versions: int) -> Copies:
+    def none(cls, values: int, versions: int) -> ValueCopies:
         """No copy of any value. Each version comes and goes once, and each value dies once."""
         number, slot = (np.zeros(values, np.int32) for _ in range(2))
         room = values + 2 * versions
@@ -43,7 +43,7 @@ class Events(NamedTuple):
     """Where they do, or -1 for bytes of distinct live values."""
 
 
-class Levels(NamedTuple):
+class MemoryLevels(NamedTuple):
     """Bytes now, and at the ends of steps."""
 
     place: Ints
@@ -63,7 +63,7 @@ class Levels(NamedTuple):
     live: Floats
 
     @classmethod
-    def blank(cls, place: Ints, steps: int) -> Levels:
+    def blank(cls, place: Ints, steps: int) -> MemoryLevels:
         """Nothing is held; room for so many steps."""
         places = int(place.max()) + 1
         return cls(
@@ -81,11 +81,11 @@ class Levels(NamedTuple):
 def follow(
     moments: Moments,
     operations: Operations,
-    layout: Layout,
+    layout: CellLayout,
     contents: Contents,
-    copies: Copies,
+    copies: ValueCopies,
     events: Events,
-    levels: Levels,
+    levels: MemoryLevels,
 ) -> int:
     """Bytes held, and bytes of distinct live values, over time; returns the number of steps.
 
@@ -131,7 +131,9 @@ def follow(
     return steps
 
 
-def _begin(layout: Layout, contents: Contents, copies: Copies, levels: Levels) -> None:
+def _begin(
+    layout: CellLayout, contents: Contents, copies: ValueCopies, levels: MemoryLevels
+) -> None:
     """Let every cell hold its first version, and every worker its buffer."""
     contents.written[0] = 0
     for rank in range(len(levels.place)):
@@ -159,10 +161,10 @@ def _finish(
     step: Index,
     moments: Moments,
     operations: Operations,
-    layout: Layout,
+    layout: CellLayout,
     contents: Contents,
-    copies: Copies,
-    levels: Levels,
+    copies: ValueCopies,
+    levels: MemoryLevels,
 ) -> Index:
     """Finish the operations from `place` on that finish together; returns the place behind."""
     order, finish = moments.order, moments.finish
@@ -205,10 +207,10 @@ def _release(
     slot: Index,
     place: Index,
     step: Index,
-    layout: Layout,
+    layout: CellLayout,
     contents: Contents,
-    copies: Copies,
-    levels: Levels,
+    copies: ValueCopies,
+    levels: MemoryLevels,
 ) -> None:
     """Give up a cell of scratch after its last use."""
     cell = rank * layout.slots + slot
@@ -224,7 +226,7 @@ def _release(
             _lose(contents.value[version], 1, copies)
 
 
-def _weigh(rank: Index, nbytes: float, step: Index, levels: Levels) -> None:
+def _weigh(rank: Index, nbytes: float, step: Index, levels: MemoryLevels) -> None:
     """Let a rank hold `nbytes` more, or with rank -1 let that be the bytes of live values."""
     levels.totals[2] += 1
     if rank < 0:
@@ -238,7 +240,7 @@ def _weigh(rank: Index, nbytes: float, step: Index, levels: Levels) -> None:
     levels.totals[0] += nbytes
 
 
-def _gain(value: Index, slot: Index, copies: Copies) -> None:
+def _gain(value: Index, slot: Index, copies: ValueCopies) -> None:
     """Count one copy more of a value that is not dead."""
     if copies.number[value] < 0:
         return
@@ -249,7 +251,7 @@ def _gain(value: Index, slot: Index, copies: Copies) -> None:
         _change(value, copies)
 
 
-def _lose(value: Index, count: Index, copies: Copies) -> None:
+def _lose(value: Index, count: Index, copies: ValueCopies) -> None:
     """Count fewer copies of a value that is not dead; a value with less than none is dead."""
     if copies.number[value] < 0:
         return
@@ -258,13 +260,13 @@ def _lose(value: Index, count: Index, copies: Copies) -> None:
         _change(value, copies)
 
 
-def _change(value: Index, copies: Copies) -> None:
+def _change(value: Index, copies: ValueCopies) -> None:
     """Put a value on the stack of those that changed."""
     copies.changed[copies.height[0]] = value
     copies.height[0] += 1
 
 
-def _settle(size: Floats, copies: Copies, levels: Levels) -> None:
+def _settle(size: Floats, copies: ValueCopies, levels: MemoryLevels) -> None:
     """Count the bytes of the values that live after a moment, and did not before it or the other
     way round."""
     number, slot, totals = copies.number, copies.slot, levels.totals

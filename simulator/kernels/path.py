@@ -29,7 +29,7 @@ _ROOM = 16
 """The rows that a step adds at most, besides one for each hop of the operation."""
 
 
-class Rows(NamedTuple):
+class PathRows(NamedTuple):
     """The segments of the path, in the order of the walk."""
 
     seconds: Floats
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     """The number of rows in use, shape (1,)."""
 
 
-class Wait(NamedTuple):
+class PathWait(NamedTuple):
     """An operation that waited in a queue for the last `seconds` of what another did."""
 
     waiter: Index
@@ -58,7 +58,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
 
     A transfer that waits is the waiter of all that its occupants do while it waits: that is
     contention where the occupant has another rank. What an occupant did before the waiter came is
-    charged to the occupant itself. Returns the `seconds` and the `names` of :class:`Rows`.
+    charged to the occupant itself. Returns the `seconds` and the `names` of :class:`PathRows`.
     """
     work = history.work
     operations, predecessors, routes, network, _ = work
@@ -66,7 +66,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
     times, fair, store_and_forward = history.times, history.fair, history.store_and_forward
     start, cause, finish = times.start, times.cause, times.finish
     sender, nbytes, latency = history.sender, operations.nbytes, network.latency
-    rows = Rows(np.empty((_FIRST, 2)), np.empty((_FIRST, 7), np.int32), np.zeros(1, np.int64))
+    rows = PathRows(np.empty((_FIRST, 2)), np.empty((_FIRST, 7), np.int32), np.zeros(1, np.int64))
     # at the start of the node, or without one at the finish of the operation
     i, node = np.int64(last), np.int64(_NONE)
     # who waits for the node to start, at which node, and since when
@@ -79,12 +79,12 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
             names = np.empty((len(seconds), 7), np.int32)
             copy(rows.seconds, seconds, used)
             copy(rows.names, names, used)
-            rows = Rows(seconds, names, rows.used)
+            rows = PathRows(seconds, names, rows.used)
         if node == _NONE:
             node = np.int64(nodes[i + 1] - 1)
             arrived = node - nodes[i] < end - first
             if not arrived:
-                serve(work, sender, rows, i, Wait(i, 0.0, _NONE, _NONE))
+                serve(work, sender, rows, i, PathWait(i, 0.0, _NONE, _NONE))
         elif cause[node] >= 0:
             if since >= start[node]:
                 waiter, place = i, node
@@ -92,7 +92,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
             occupant = np.int64(cause[node])
             holder = np.int64(owner(nodes, occupant))
             at = indptr[route[holder]] + occupant - nodes[holder]
-            wait = Wait(waiter, start[node] - since, occupant, place)
+            wait = PathWait(waiter, start[node] - since, occupant, place)
             if at < indptr[route[holder] + 1]:
                 busy = start[occupant], start[node]
                 medium = shared(network, links[at], links[first + hop], nbytes[holder], busy)
@@ -110,7 +110,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
             fly(links, latency, rows, i, at)
             if store_and_forward:
                 medium = longest(network, links[at], nbytes[i])
-                cross(sender, nbytes, network, rows, i, medium, Wait(i, 0.0, _NONE, _NONE))
+                cross(sender, nbytes, network, rows, i, medium, PathWait(i, 0.0, _NONE, _NONE))
             node -= 1
         if arrived and fair:
             flow(history, rows, i)
@@ -119,7 +119,7 @@ def walk(history: History, last: Index) -> tuple[Annotated[Floats, 2], Annotated
             slowest, medium, _ = last_hop(routes, network, start, nbytes[i], i)
             for at in range(end - 1, slowest - 1, -1):
                 fly(links, latency, rows, i, at)
-            cross(sender, nbytes, network, rows, i, medium, Wait(i, 0.0, _NONE, _NONE))
+            cross(sender, nbytes, network, rows, i, medium, PathWait(i, 0.0, _NONE, _NONE))
             node = np.int64(nodes[i] + slowest - first)
         since = np.inf
     return rows.seconds[: rows.used[0]], rows.names[: rows.used[0]]
@@ -136,13 +136,13 @@ def copy(source: npt.NDArray[Any], target: npt.NDArray[Any], rows: Index) -> Non
 
 
 def add(
-    rows: Rows,
+    rows: PathRows,
     part: int,
     duration: float,
     i: Index,
     where: Index,
     amount: float,
-    wait: Wait,
+    wait: PathWait,
     contended: bool,
 ) -> None:
     """One more segment."""
@@ -156,17 +156,17 @@ def add(
 
 def charge(
     sender: Ints,
-    rows: Rows,
+    rows: PathRows,
     part: int,
     duration: float,
     i: Index,
     where: Index,
     amount: float,
-    wait: Wait,
+    wait: PathWait,
 ) -> None:
     """What an operation did while another one waited for the last seconds of it, or for more."""
     contended = wait.occupant != _NONE and sender[wait.occupant] != sender[wait.node]
-    alone = Wait(i, 0.0, _NONE, _NONE)
+    alone = PathWait(i, 0.0, _NONE, _NONE)
     if not contended or wait.seconds >= duration:
         add(rows, part, duration, i, where, amount, wait, contended)
     elif wait.seconds <= 0.0:
@@ -181,24 +181,24 @@ def cross(
     sender: Ints,
     nbytes: Floats,
     network: Network,
-    rows: Rows,
+    rows: PathRows,
     i: Index,
     medium: Index,
-    wait: Wait,
+    wait: PathWait,
 ) -> None:
     """The bytes and the gap of a transfer on a medium."""
     taken = nbytes[i] / network.bandwidth[medium]
-    rest = Wait(wait.waiter, wait.seconds - taken, wait.occupant, wait.node)
+    rest = PathWait(wait.waiter, wait.seconds - taken, wait.occupant, wait.node)
     charge(sender, rows, SERIALISATION, taken, i, medium, nbytes[i], wait)
     charge(sender, rows, GAP, network.gap[medium], i, medium, 1.0, rest)
 
 
-def fly(links: Ints, latency: Floats, rows: Rows, i: Index, at: Index) -> None:
+def fly(links: Ints, latency: Floats, rows: PathRows, i: Index, at: Index) -> None:
     """The latency of a link on the way."""
-    add(rows, LATENCY, latency[links[at]], i, links[at], 1.0, Wait(i, 0.0, _NONE, _NONE), False)
+    add(rows, LATENCY, latency[links[at]], i, links[at], 1.0, PathWait(i, 0.0, _NONE, _NONE), False)
 
 
-def serve(work: Work, sender: Ints, rows: Rows, i: Index, wait: Wait) -> None:
+def serve(work: Work, sender: Ints, rows: PathRows, i: Index, wait: PathWait) -> None:
     """A computation, or the work at the end of a transfer."""
     operations, ranks = work.operations, work.ranks
     part, amount, where, cost = COMPUTATION, operations.seconds[i], operations.rank[i], 1.0
@@ -209,13 +209,13 @@ def serve(work: Work, sender: Ints, rows: Rows, i: Index, wait: Wait) -> None:
     charge(sender, rows, part, amount * cost, i, where, amount, wait)
 
 
-def flow(history: History, rows: Rows, i: Index) -> None:
+def flow(history: History, rows: PathRows, i: Index) -> None:
     """From the arrival of a flow to its beginning: its own bytes, those of others meanwhile, the
     gap."""
     operations, _, routes, network, _ = history.work
     times, sender, nbytes = history.times, history.sender, operations.nbytes[i]
     begin, end = routes.indptr[routes.route[i]], routes.indptr[routes.route[i] + 1]
-    wait = Wait(i, 0.0, _NONE, _NONE)
+    wait = PathWait(i, 0.0, _NONE, _NONE)
     slowest = widest = network.media[network.indptr[routes.links[begin]]]
     most = crossings(routes, network, sender, i, 0, slowest) * nbytes
     for at in range(end - 1, begin - 1, -1):

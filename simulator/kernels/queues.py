@@ -31,7 +31,7 @@ _EDGES = 6
 """Edges of an operation at most, besides two for each hop."""
 
 
-class Parts(NamedTuple):
+class GapParts(NamedTuple):
     """The parts of gaps."""
 
     places: Annotated[Ints, 2]
@@ -72,7 +72,7 @@ class Gaps(NamedTuple):
 
 def idle(
     history: History, gaps: Gaps, ranks: Index, end: float, every: bool
-) -> tuple[Annotated[Floats, 2], Parts, Ints]:
+) -> tuple[Annotated[Floats, 2], GapParts, Ints]:
     """What fills the gaps, up to `end`: back from predecessor to predecessor.
 
     Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues,
@@ -83,7 +83,7 @@ def idle(
     ready, finish = history.times.ready, history.times.finish
     seconds, stops = np.zeros((ranks, 3)), np.full(len(gaps.operation), -1, np.int32)
     edge = np.empty(2 * len(routes.links) + _EDGES)
-    parts = Parts(np.empty((_FIRST, 4), np.int32), np.empty((_FIRST, 2)), np.zeros(1, np.int64))
+    parts = GapParts(np.empty((_FIRST, 4), np.int32), np.empty((_FIRST, 2)), np.zeros(1, np.int64))
     for k in range(len(gaps.operation)):
         i, begin, counts = gaps.operation[k], gaps.begin[k], gaps.itself[k] > 0
         while counts or ready[i] > begin:
@@ -98,13 +98,13 @@ def idle(
                 places = np.empty((2 * parts.used[0] + more, 4), np.int32)
                 times = np.empty((len(places), 2))
                 copy(parts, places, times)
-                parts = Parts(places, times, parts.used)
+                parts = GapParts(places, times, parts.used)
             explain(history, edge, seconds, parts, gaps, k, i, (end, every))
     used = parts.used[0]
-    return seconds, Parts(parts.places[:used], parts.times[:used], parts.used), stops
+    return seconds, GapParts(parts.places[:used], parts.times[:used], parts.used), stops
 
 
-def copy(parts: Parts, places: Ints, times: Floats) -> None:
+def copy(parts: GapParts, places: Ints, times: Floats) -> None:
     """Copy parts to where there is more room."""
     for row in range(parts.used[0]):
         for column in range(4):
@@ -117,7 +117,7 @@ def explain(
     history: History,
     edge: Floats,
     seconds: Floats,
-    parts: Parts,
+    parts: GapParts,
     gaps: Gaps,
     k: Index,
     i: Index,

@@ -17,7 +17,7 @@ Beyond, only its place is named."""
 _BITS = 64
 
 
-class Cell(NamedTuple):
+class RankSlot(NamedTuple):
     """A slot of a rank."""
 
     rank: int
@@ -27,7 +27,7 @@ class Cell(NamedTuple):
         return f"rank {self.rank}, slot {self.slot}"
 
 
-Contributions = Counter[Cell]
+Contributions = Counter[RankSlot]
 """How often the input of each cell is in a value."""
 
 
@@ -43,7 +43,7 @@ def wrong_results(schedule: Schedule, collective: Contract) -> tuple[Places, Pla
     return promised, promised & (after != expected)
 
 
-def explanation(schedule: Schedule, collective: Contract, cell: Cell) -> str:
+def explanation(schedule: Schedule, collective: Contract, cell: RankSlot) -> str:
     """What is wrong with a wrong result, in words: which contribution is missing, doubled or out of
     order."""
     if (schedule.workers * schedule.buffer) ** 2 > MOST * _BITS:
@@ -70,7 +70,7 @@ def explanation(schedule: Schedule, collective: Contract, cell: Cell) -> str:
     return f"{cell} is wrong"
 
 
-def contributions(schedule: Schedule, cell: Cell) -> Contributions:
+def contributions(schedule: Schedule, cell: RankSlot) -> Contributions:
     """How often the input of each cell is in what a cell holds in the end.
 
     The operations are followed backwards, from the cell to the inputs.
@@ -90,15 +90,15 @@ def contributions(schedule: Schedule, cell: Cell) -> Contributions:
     counts = Counter({cell: 1})
     for rank, peer, source, target, count, reduces in zip(*map(reversed, columns), strict=True):
         for offset in reversed(range(count)):
-            end = Cell(peer, target + offset)
+            end = RankSlot(peer, target + offset)
             if times := counts.get(end, 0):
                 if not reduces:
                     del counts[end]
-                counts[Cell(rank, source + offset)] += times
+                counts[RankSlot(rank, source + offset)] += times
     return counts
 
 
-def expected(schedule: Schedule, collective: Contract, cell: Cell) -> Contributions:
+def expected(schedule: Schedule, collective: Contract, cell: RankSlot) -> Contributions:
     """The contributions that a collective promises in a cell, each once.
 
     Each of 64 inputs is one bit, so 64 of them are asked for at once.
@@ -112,15 +112,15 @@ def expected(schedule: Schedule, collective: Contract, cell: Cell) -> Contributi
         value = int(collective.postcondition(before.reshape(shape), None)[1][cell])
         for bit in range(len(some)):
             if value >> bit & 1:
-                right[Cell(*divmod(first + bit, shape[1]))] = 1
+                right[RankSlot(*divmod(first + bit, shape[1]))] = 1
     return right
 
 
-def _named(cell: Cell, schedule: Schedule) -> str:
+def _named(cell: RankSlot, schedule: Schedule) -> str:
     if cell.rank < schedule.workers and cell.slot < schedule.buffer:
         return str(cell)
     return f"{cell} (scratch that nothing has been written to)"
 
 
-def _more(cells: list[Cell]) -> str:
+def _more(cells: list[RankSlot]) -> str:
     return f" (and {len(cells) - 1} more)" if len(cells) > 1 else ""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import Accesses
-from simulator.schedules.shifts import Longs, Move, Numbers, Shifts
+from simulator.schedules.shifts import Longs, Numbers, Shifts, SlotMove
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -20,11 +20,11 @@ class Fold:
 
     shifts: Shifts
     """The shifts that take each operation to those for which it stands."""
-    moves: tuple[Move, ...]
+    moves: tuple[SlotMove, ...]
     """The slots that move with the ranks."""
     call: Ints
     """The call of the builder, or the step of a call, that wrote each operation."""
-    channels: tuple[Move, ...] = ()
+    channels: tuple[SlotMove, ...] = ()
     """The channels that move with the ranks."""
 
     def __post_init__(self) -> None:

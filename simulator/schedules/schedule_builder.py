@@ -13,7 +13,7 @@ from simulator.kernels.records import Accesses, Csr
 from simulator.schedules.calls import Calls, Sizes, conflict_message, pairs_of
 from simulator.schedules.folding import Fold, accesses
 from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
-from simulator.schedules.shifts import Folded, Move, rotations
+from simulator.schedules.shifts import Folded, SlotMove, rotations
 from simulator.schedules.slots import Cut, Slots
 from simulator.schedules.whole_numbers import Column, Index, whole_number, whole_numbers
 from topologies.errors import InputError
@@ -306,7 +306,7 @@ class ScheduleBuilder:
             return 1, len(child)
         for axis, first, inner, end in child.fold.moves:
             base = slot if first < child.buffer else scratch - child.buffer
-            self._moves.append(Move(axis, base + first, inner, base + end))
+            self._moves.append(SlotMove(axis, base + first, inner, base + end))
         sizes = np.bincount(child.fold.call).astype(np.int32)
         return sizes, np.ones(len(sizes), dtype=np.int32)
 

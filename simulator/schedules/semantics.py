@@ -18,7 +18,7 @@ from topologies.topology import Ints
 Data = npt.NDArray[np.uint64]
 
 
-class Slots(NamedTuple):
+class SlotSelection(NamedTuple):
     """Some slots of a buffer."""
 
     number: Ints
@@ -27,7 +27,7 @@ class Slots(NamedTuple):
     """The number of all slots of the buffer."""
 
 
-Chosen = Slots | None
+Chosen = SlotSelection | None
 """Some slots, or all."""
 Promise = tuple[npt.NDArray[np.bool_], Data]
 """Which slots a collective promises, and their values; both of shape (workers, slots)."""
@@ -103,7 +103,7 @@ def check(
         )
 
 
-def _followed(schedule: Schedule, seed: int) -> tuple[Data, Data, Slots]:
+def _followed(schedule: Schedule, seed: int) -> tuple[Data, Data, SlotSelection]:
     """What the followed slots of the buffers hold before and after a folded schedule."""
     followed = schedule.followed
     rng = np.random.default_rng(seed)
@@ -113,5 +113,5 @@ def _followed(schedule: Schedule, seed: int) -> tuple[Data, Data, Slots]:
     with np.errstate(over="ignore"):
         kernel(execution.execute, len(order))(order, followed.operations, after)
     buffer = followed.slots < schedule.buffer
-    slots = Slots(followed.slots[buffer], schedule.buffer)
+    slots = SlotSelection(followed.slots[buffer], schedule.buffer)
     return before[:, buffer], after[:, buffer], slots

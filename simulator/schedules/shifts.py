@@ -21,7 +21,7 @@ Numbers = npt.NDArray[np.integer]
 Longs = npt.NDArray[np.int64]
 
 
-class Move(NamedTuple):
+class SlotMove(NamedTuple):
     """Slots, or channels, that move along when the ranks are shifted along an axis."""
 
     axis: int
@@ -134,11 +134,11 @@ class Shifts:
         """Each rank before a shift."""
         return self._combined(rank, element, -1)
 
-    def slots_back(self, slot: Numbers, element: Numbers, moves: tuple[Move, ...]) -> Longs:
+    def slots_back(self, slot: Numbers, element: Numbers, moves: tuple[SlotMove, ...]) -> Longs:
         """Each slot before a shift; -1 stays."""
         return self._moved(slot, element, moves, -1)
 
-    def slots_shifted(self, slot: Numbers, element: Numbers, moves: tuple[Move, ...]) -> Longs:
+    def slots_shifted(self, slot: Numbers, element: Numbers, moves: tuple[SlotMove, ...]) -> Longs:
         """Each slot after a shift; -1 stays."""
         return self._moved(slot, element, moves, 1)
 
@@ -174,7 +174,9 @@ class Shifts:
             result = result + (change if step == 1 else change * step)
         return result
 
-    def _moved(self, slot: Numbers, element: Numbers, moves: tuple[Move, ...], sign: int) -> Longs:
+    def _moved(
+        self, slot: Numbers, element: Numbers, moves: tuple[SlotMove, ...], sign: int
+    ) -> Longs:
         result = np.asarray(slot, dtype=np.int64)
         if len(moves) > SOME:
             return self._moved_by_table(result, element, moves, sign)
@@ -191,7 +193,7 @@ class Shifts:
         return result
 
     def _moved_by_table(
-        self, slot: Longs, element: Numbers, moves: tuple[Move, ...], sign: int
+        self, slot: Longs, element: Numbers, moves: tuple[SlotMove, ...], sign: int
     ) -> Longs:
         """The same for many moves. Those along an axis move different slots."""
         result = slot
@@ -228,27 +230,27 @@ class Folded(NamedTuple):
 
     shifts: Shifts
     """What takes those to all."""
-    moves: tuple[Move, ...]
+    moves: tuple[SlotMove, ...]
     """The slots that go along with the ranks; the others stay."""
-    channels: tuple[Move, ...] = ()
+    channels: tuple[SlotMove, ...] = ()
     """The channels that go along with the ranks; the others stay."""
 
 
 def fold(
-    ranks: int, shifts: Shifts | None, *moves: Move, channels: Iterable[Move] = ()
+    ranks: int, shifts: Shifts | None, *moves: SlotMove, channels: Iterable[SlotMove] = ()
 ) -> int | Folded:
     """The ranks of a schedule: folded if there are shifts, else their number."""
     return ranks if shifts is None else Folded(shifts, moves, tuple(channels))
 
 
-def halves(rounds: int) -> list[Move]:
+def halves(rounds: int) -> list[SlotMove]:
     """The moves of 2^rounds slots along as many axes of two: slot s goes where rank s goes.
 
     >>> halves(2)
-    [Move(axis=0, first=0, inner=2, end=4), Move(axis=1, first=0, inner=1, end=4)]
+    [SlotMove(axis=0, first=0, inner=2, end=4), SlotMove(axis=1, first=0, inner=1, end=4)]
     """
     slots = 1 << rounds
-    return [Move(axis, 0, slots >> axis + 1, slots) for axis in range(rounds)]
+    return [SlotMove(axis, 0, slots >> axis + 1, slots) for axis in range(rounds)]
 
 
 def in_pairs(ranks: int) -> Shifts:

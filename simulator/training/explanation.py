@@ -20,7 +20,7 @@ from simulator.analysis.bubbles import (
     last_operations,
     with_drain,
 )
-from simulator.analysis.critical_path import Path, walk_back
+from simulator.analysis.critical_path import CriticalPath, walk_back
 from simulator.kernels.queues import Gaps
 from simulator.kernels.records import Csr
 from simulator.schedules.routed import alike
@@ -51,7 +51,7 @@ class Explanation:
         self.looks: dict[tuple[object, ...], int] = {}
         self.timelines: dict[int, Timeline] = {}
         self.filled: dict[tuple[object, ...], tuple[Floats, Ints]] = {}
-        self.paths: dict[tuple[int, int], Path] = {}
+        self.paths: dict[tuple[int, int], CriticalPath] = {}
         self.end = max((timed.end for timed in self.replay.timed), default=0.0)
         """When all operations are finished."""
 
@@ -92,17 +92,17 @@ class Explanation:
             until, group = np.where(later, finish, until), np.where(later, number, group)
         return operation.astype(np.int32), group, until
 
-    def path(self, last: int) -> Path:
+    def path(self, last: int) -> CriticalPath:
         """As :func:`simulator.analysis.critical_path.trace_back`; computations have the numbers of
         the outline, and transfers have none."""
         if self.end == 0:
-            return Path.of([])
+            return CriticalPath.of([])
         paths, row = [], last
         while row >= 0:
             group = int(self.group[row])
             paths.append(walk_back(self.outline, row) if group < 0 else View(self, group).path(row))
             row = int(self.before[int(paths[-1].operation[-1])])
-        return Path.joined(paths)
+        return CriticalPath.joined(paths)
 
 
 def explanation_of(timeline: Replayed) -> Explanation:
@@ -183,7 +183,7 @@ class View:
             filled[name] = fill(self.timeline, gaps, end)
         return filled[name]
 
-    def path(self, row: int) -> Path:
+    def path(self, row: int) -> CriticalPath:
         """As :func:`simulator.analysis.critical_path.walk_back`, from an operation of the outline,
         once for all groups that look the same. Transfers have no numbers."""
         name, paths = (self._look, row - self._segment.rows.start), self._known.paths

@@ -9,7 +9,7 @@ from functools import reduce
 import numpy as np
 
 from simulator.analysis import memory
-from simulator.analysis.memory import Changes, Memory, joined
+from simulator.analysis.memory import Changes, MemoryTrace, joined
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, KINDS, RESTART
@@ -23,7 +23,7 @@ _SIGN = np.zeros(len(KINDS))
 _SIGN[FORWARD], _SIGN[BACKWARD], _SIGN[RESTART] = 1.0, -1.0, -1.0
 
 
-def footprint(plan: Plan, timeline: Timeline) -> Memory:
+def footprint(plan: Plan, timeline: Timeline) -> MemoryTrace:
     """As :func:`simulator.analysis.memory.trace`, with what is in no slot.
 
     - What `plan.holdings` says, by default parameters, buffers and optimizer state of every worker:

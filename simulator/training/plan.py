@@ -15,7 +15,7 @@ from simulator.collectives.collective import Collective
 from simulator.schedules import semantics
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.semantics import Chosen, Data, Promise, Slots
+from simulator.schedules.semantics import Chosen, Data, Promise, SlotSelection
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
 from simulator.steps.step_graph import StepGraph
@@ -211,7 +211,7 @@ def of_buckets(plan: Plan, promise: Collective) -> Collective:
         for part, schedule in plan.buckets:
             slot = part.slot
             inside = np.flatnonzero((number >= slot) & (number < slot + schedule.buffer))
-            slots = Slots(number[inside] - slot, schedule.buffer)
+            slots = SlotSelection(number[inside] - slot, schedule.buffer)
             both = promise.postcondition(before[:, inside], slots)
             promised[:, inside], values[:, inside] = both
         return promised, values

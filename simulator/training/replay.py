@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.engines import continued
-from simulator.engines.continued import Part, Places, Windows
+from simulator.engines.continued import Places, RunPart, Windows
 from simulator.kernels.records import Times
 from simulator.schedules.routed import Routed, alike, in_ticks, whole_ticks
 from simulator.schedules.timeline import Timeline
@@ -102,7 +102,7 @@ class Replay:
         columns = changed.latency, changed.medium_gap, changed.medium_bandwidth
         name = tick, *(column.tobytes() for column in columns)
         self._outcomes: dict[tuple[object, ...], SegmentTimes] = plan.known.setdefault(name, {})
-        self._parts: dict[tuple[object, ...], Part] = {}
+        self._parts: dict[tuple[object, ...], RunPart] = {}
         self._room: Times | None = None
         self._runs = True
 
@@ -227,18 +227,18 @@ class Replay:
         changed = replace(routed, topology=self._machine(routed.topology))
         return in_ticks(alike(routed, changed), self._tick)
 
-    def part(self, timed: TimedSegment) -> Part:
+    def part(self, timed: TimedSegment) -> RunPart:
         """All times of a segment, from its begin on."""
         return self._part(timed.name, timed.segment, timed.entry, timed.left)
 
-    def alone(self, segment: Segment, base: float) -> Part:
+    def alone(self, segment: Segment, base: float) -> RunPart:
         """All times of a segment that begins at `base` and waits for nothing that others hold."""
         entry = segment.ready(self.finish) - base
         return self._simulated(segment, entry, np.zeros(len(segment.transfers.places)))
 
     def _part(
         self, name: tuple[object, ...], segment: Segment, entry: Floats, left: Floats
-    ) -> Part:
+    ) -> RunPart:
         if name in self._parts:
             return self._parts[name]
         nodes = int(segment.transfers.routed.node_indptr[-1])
@@ -254,7 +254,7 @@ class Replay:
 
     def _simulated(
         self, segment: Segment, entry: Floats, left: Floats, *, fills: bool = True
-    ) -> Part:
+    ) -> RunPart:
         written, free = segment.transfers, np.zeros(len(self._free))
         free[written.places] = left
         ready = np.zeros(len(written.routed.schedule))

@@ -18,7 +18,7 @@ _NONE = -1
 
 
 class Intervals(NamedTuple):
-    """The columns of :class:`simulator.analysis.memory.Memory`."""
+    """The columns of :class:`simulator.analysis.memory.MemoryTrace`."""
 
     times: Floats
     resident: Floats

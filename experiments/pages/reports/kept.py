@@ -20,7 +20,7 @@ from simulator.analysis.critical_path import trace_back
 
 if TYPE_CHECKING:
     from experiments.training.job import TrainingRun
-    from simulator.analysis.memory import Memory
+    from simulator.analysis.memory import MemoryTrace
     from simulator.parallel.step import Step
     from simulator.schedules.timeline import Timeline
 
@@ -33,7 +33,7 @@ def keep(result: Result, out: Path | None, report: Path | None) -> None:
         output.write(out, to_text(result))
 
 
-def _memory(held: Memory, timeline: Timeline) -> MemoryCurves:
+def _memory(held: MemoryTrace, timeline: Timeline) -> MemoryCurves:
     schedule = timeline.schedule
     names = [rank_name(schedule, rank) for rank in range(schedule.ranks)]
     return curves_of(held, names, timeline.makespan)

@@ -15,7 +15,7 @@ from experiments.pictures.timelines.collective_spans import LANES, PHASES, SENDS
 from experiments.pictures.timelines.spans import IDLE, MESSAGES, STEPS, Columns, Flags, Spans, bands
 from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis.contention import waited
-from simulator.analysis.memory import Memory
+from simulator.analysis.memory import MemoryTrace
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -47,7 +47,7 @@ def chrome_trace(
     parameters: Mapping[str, object],
     remedy: str,
     *,
-    memory: Memory | None = None,
+    memory: MemoryTrace | None = None,
     choice: TraceChoice = ALL,
 ) -> str:
     """The spans of a timeline as Chrome trace JSON: a process for each rank.
@@ -239,7 +239,7 @@ def _arrow(phase: str, number: int, rank: int, track: int, time: int) -> str:
     return f'{{"ph": "{phase}", "bp": "e", "name": "transfer", "cat": "transfer", {ids}}}'
 
 
-def _counters(memory: Memory, ranks: Sequence[int]) -> Iterator[str]:
+def _counters(memory: MemoryTrace, ranks: Sequence[int]) -> Iterator[str]:
     """What each rank holds over time; of many changes about two thousand."""
     for rank in ranks:
         times, nbytes = (column[:: max(1, len(column) // COUNTED)] for column in memory.of(rank))

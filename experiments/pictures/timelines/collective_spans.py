@@ -21,7 +21,7 @@ from experiments.pictures.timelines.spans import (
 )
 from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, SLOWER_PEER, TRANSFER
 from simulator.analysis.contention import waited
-from simulator.analysis.critical_path import PARTS, Path
+from simulator.analysis.critical_path import PARTS, CriticalPath
 from simulator.analysis.queue_spans import QueueSpans, queue_spans
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
@@ -40,7 +40,7 @@ _ON_LANE = np.array([COMPUTES, SENDS, SENDS, SENDS, MERGES, MERGES], dtype=np.in
 
 
 def collective_spans(
-    timeline: Timeline, path: Path | None = None, *, everyone: bool = False
+    timeline: Timeline, path: CriticalPath | None = None, *, everyone: bool = False
 ) -> Spans:
     """The spans of a collective, and its critical path if that is given.
 
@@ -63,7 +63,7 @@ def traced_spans(timeline: Timeline) -> Spans:
 
 def _described(
     run: RunRows,
-    path: Path | None,
+    path: CriticalPath | None,
     parts: tuple[Columns, ...],
     everyone: bool,
     most: int | None = MOST,
@@ -100,13 +100,13 @@ def _described(
     ).having(columns, most=most)
 
 
-def run_rows(timeline: Timeline, path: Path | None = None) -> RunRows:
+def run_rows(timeline: Timeline, path: CriticalPath | None = None) -> RunRows:
     """The ranks that send or receive as rows."""
     ranks = np.union1d(timeline.schedule.rank, timeline.routed.peer).astype(np.int32)
     return RunRows(timeline, ranks, on_path(timeline, path))
 
 
-def on_path(timeline: Timeline, path: Path | None) -> Flags:
+def on_path(timeline: Timeline, path: CriticalPath | None) -> Flags:
     """Whether the critical path runs through each operation."""
     through = np.zeros(len(timeline.schedule), dtype=np.bool_)
     if path is not None:

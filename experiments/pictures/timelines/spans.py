@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.pictures.timelines import stored
-from simulator.analysis.critical_path import SEGMENT_PARTS, Path
+from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
@@ -269,7 +269,7 @@ def united(columns: Columns, joined: Flags) -> Columns:
     )
 
 
-def pieces_of(path: Path, ranks: Ints, lane: Ints) -> Pieces:
+def pieces_of(path: CriticalPath, ranks: Ints, lane: Ints) -> Pieces:
     """A critical path from the start on. `ranks` are those of the rows, in order; `lane` is that
     of each segment of the path.
 

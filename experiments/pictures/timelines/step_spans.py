@@ -34,7 +34,7 @@ from simulator.analysis.bubble_spans import (
     gaps_without_causes,
 )
 from simulator.analysis.bubbles import CONTENTION
-from simulator.analysis.critical_path import PARTS, SEGMENT_PARTS, Path
+from simulator.analysis.critical_path import PARTS, SEGMENT_PARTS, CriticalPath
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
 from simulator.parallel.step_bubbles import step_bubbles
@@ -177,7 +177,7 @@ class StepSpans:
             link=np.where(spans.cause == CONTENTION, spans.medium, last_link(timeline, operation)),
         )
 
-    def spans(self, path: Path | None = None) -> Spans:
+    def spans(self, path: CriticalPath | None = None) -> Spans:
         """What pictures and pages show, and the critical path if that is given. Below
         communications are their messages, if they were simulated at their time."""
         run = RunRows(self.timeline, self.places, on_path(self.timeline, path))
@@ -215,7 +215,7 @@ class StepSpans:
         name = self.name[sent.task]
         return sent._replace(name=name, kind=self.kind[name])
 
-    def _described(self, places: Ints, path: Path | None = None) -> Spans:
+    def _described(self, places: Ints, path: CriticalPath | None = None) -> Spans:
         """The spans without columns, and the places that are rows."""
         timeline, graph = self.timeline, self.graph
         machine, lanes = timeline.routed.machine, (*self.lanes, MESSAGES, STEPS)
@@ -246,7 +246,7 @@ class StepSpans:
             labels={"stage": graph.stage, "layer": graph.layer, "micro_batch": graph.micro},
         )
 
-    def _lanes_of(self, path: Path) -> Ints:
+    def _lanes_of(self, path: CriticalPath) -> Ints:
         """The lane of each segment of a critical path."""
         lane, messages = self.timeline.schedule.lane[path.operation], len(self.lanes)
         computes = (path.part == SEGMENT_PARTS.index("compute")) & (path.operation >= 0)

@@ -12,7 +12,7 @@ from experiments.trace_choice import ALL, TraceChoice
 if TYPE_CHECKING:
     from experiments.pictures.timelines.spans import Spans
     from experiments.pictures.timelines.step_spans import StepSpans
-    from simulator.analysis.memory import Memory
+    from simulator.analysis.memory import MemoryTrace
     from simulator.schedules.timeline import Timeline
     from simulator.steps.step_graph import StepGraph
 
@@ -55,7 +55,7 @@ def write_timeline(
     device: str,
     parameters: Mapping[str, object],
     choice: TraceChoice,
-    memory: Memory | None = None,
+    memory: MemoryTrace | None = None,
 ) -> None:
     """Write what a training run or a step of a plan did: a folder of Chakra traces of its `graph`,
     a folder of Kineto traces of a `device`, a Chrome trace, or a picture. Raises InputError."""

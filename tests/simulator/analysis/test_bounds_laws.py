@@ -39,7 +39,7 @@ def test_nothing_is_missed_by_not_looking_further(
         known = module._limits(collective, topology, ranks).limits
         at_length = max(limit.per_byte for limit in known)
     assert shortly == pytest.approx(at_length, rel=1e-9)
-    task = module.Task(collective, topology, ranks)
+    task = module.PlacedCollective(collective, topology, ranks)
     for share, pairs in module._plain_schedules(task):
         assert share * congestion(topology, *pairs) >= at_length * (1 - 1e-9), (
             "no schedule is faster"

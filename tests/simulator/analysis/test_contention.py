@@ -13,7 +13,7 @@ from random_machines import IRREGULAR_MACHINE, random_machine
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.analysis.contention import contended_share, waited
 from simulator.analysis.critical_path import critical_path, parts, worth
-from simulator.analysis.waits import Wait, waits
+from simulator.analysis.waits import QueueWait, waits
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
@@ -39,7 +39,7 @@ def star() -> Topology:
     return shapes.star(4, bandwidth=1.0)
 
 
-def parts_and_waits(timeline: Timeline) -> tuple[dict[str, float], list[Wait]]:
+def parts_and_waits(timeline: Timeline) -> tuple[dict[str, float], list[QueueWait]]:
     path = critical_path(timeline)
     return {part: seconds for part, seconds in parts(path).items() if seconds}, waits(
         timeline, path
@@ -50,7 +50,7 @@ def test_each_wait_names_the_link_the_waiter_and_those_before_it() -> None:
     # Rank 3 waits 4 s for rank 2 and 1 s for rank 1.
     by_part, waiting = parts_and_waits(simulate(incast((1, 1.0), (2, 4.0), (3, 2.0)), star()))
     assert by_part == {"serialisation": 2, "contention": 5}
-    assert waiting == [Wait("switch->gpu0", 3, (2, 1), 5.0)]
+    assert waiting == [QueueWait("switch->gpu0", 3, (2, 1), 5.0)]
 
 
 def test_messages_of_the_same_rank_between_others_are_serialisation() -> None:
@@ -78,7 +78,10 @@ def test_who_came_later_did_not_wait_for_what_was_over() -> None:
     schedule.signal(1, 0, nbytes=4.0, after=schedule.compute(1, 6.0))
     by_part, waiting = parts_and_waits(simulate(schedule.build(), star()))
     assert by_part == {"serialisation": 4 + 2, "contention": 2 + 4}
-    assert waiting == [Wait("switch->gpu0", 2, (1,), 4.0), Wait("switch->gpu0", 1, (2,), 2.0)]
+    assert waiting == [
+        QueueWait("switch->gpu0", 2, (1,), 4.0),
+        QueueWait("switch->gpu0", 1, (2,), 2.0),
+    ]
 
 
 def test_any_channel_of_the_same_rank_is_serialisation() -> None:
@@ -96,7 +99,7 @@ def test_sums_are_merged_in_turn() -> None:
         simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.75))
     )
     assert by_part == {"serialisation": 4, "reduction": 3, "contention": 3}
-    assert waiting == [Wait("merging on rank 0", 2, (1,), 3.0)]
+    assert waiting == [QueueWait("merging on rank 0", 2, (1,), 3.0)]
 
 
 def test_a_flow_waits_for_the_senders_that_share_its_links() -> None:

@@ -6,8 +6,8 @@ import pytest
 from grouped_cases import each_case
 from simulator.analysis.critical_path import (
     PARTS,
-    Path,
-    Segment,
+    CriticalPath,
+    PathSegment,
     critical_path,
     parts,
     sensitivities,
@@ -25,7 +25,7 @@ from topologies.link import Link
 from topologies.topology_builder import TopologyBuilder
 
 
-def nonzero(path: list[Segment]) -> dict[str, float]:
+def nonzero(path: list[PathSegment]) -> dict[str, float]:
     """The parts that take any time."""
     return {part: seconds for part, seconds in parts(path).items() if seconds}
 
@@ -229,7 +229,7 @@ def test_sensitivities_of_a_path_at_hand_are_the_same() -> None:
 def test_paths_are_joined_one_after_the_other() -> None:
     timeline = simulate(find("ring").build(4, 4.0), shapes.star(4, bandwidth=1.0, latency=0.5))
     one, other = trace_back(timeline), trace_back(timeline, 0)
-    joined = Path.joined([one, other])
+    joined = CriticalPath.joined([one, other])
     assert list(joined) == [*one, *other]
     chosen = joined.seconds > 0.5
     expected = [*one.take(one.seconds > 0.5), *other.take(other.seconds > 0.5)]

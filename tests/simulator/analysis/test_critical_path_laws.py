@@ -18,7 +18,7 @@ from law_cases import NAMES, a_sixth, tries
 from random_machines import Draw, Parameters, irregular, random_machine
 from random_schedules import Mixture, random_schedule
 from simulator.analysis.critical_path import (
-    Path,
+    CriticalPath,
     critical_path,
     parts,
     sensitivities,
@@ -146,8 +146,8 @@ def test_the_path_of_any_schedule_adds_up_to_its_makespan(
     assert all(segment.seconds >= 0 for segment in path)
 
 
-def assert_same(path: Path, reference: Path) -> None:
-    for column in fields(Path):
+def assert_same(path: CriticalPath, reference: CriticalPath) -> None:
+    for column in fields(CriticalPath):
         mine, yours = getattr(path, column.name), getattr(reference, column.name)
         assert mine.dtype == yours.dtype, column.name
         assert mine.tobytes() == yours.tobytes(), column.name
@@ -165,7 +165,7 @@ def test_the_walk_is_the_same_compiled_or_not(
     with patch("simulator.analysis.critical_path.kernel", lambda function, _: compiled(function)):
         fast = trace_back(timeline)
     assert_same(plain, fast)
-    assert_same(Path.of(plain), plain)
+    assert_same(CriticalPath.of(plain), plain)
     assert len(plain) == len(list(plain))
 
 

@@ -15,7 +15,7 @@ from simulator.collectives.symmetry import fold
 from simulator.cost_models.cost_model import NO_FORMULA
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, rotations
+from simulator.schedules.shifts import Shifts, SlotMove, rotations
 from simulator.schedules.shifts import fold as folded_ranks
 from topologies.shapes import star
 
@@ -31,7 +31,7 @@ def mine(wrong: str = "", at: int = 3) -> Algorithm:
         shares, is_wrong = np.ones(ranks), ranks > 8
         if wrong == "sizes" and is_wrong:
             shares[at] = 2.0
-        ends = folded_ranks(ranks, shifts, Move(0, 0, 1, ranks))
+        ends = folded_ranks(ranks, shifts, SlotMove(0, 0, 1, ranks))
         builder = ScheduleBuilder(ends, nbytes, slots=shares / shares.sum())
         rank = builder.each()
         seconds = np.where((rank == at) & (wrong == "seconds") & is_wrong, 2.0, 1.0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from simulator.collectives import find
 from simulator.collectives.symmetry import fold
 from simulator.engines import continued
-from simulator.engines.continued import Part
+from simulator.engines.continued import RunPart
 from simulator.kernels import repeats
 from simulator.kernels.repeats import Parts
 from simulator.schedules.alike_steps import alike_steps
@@ -37,7 +37,7 @@ def folded(name: str, topology: Topology, ranks: int) -> tuple[Routed, Parts]:
         return routed, alike_steps(routed, places[places < routed.work.ranks.serials])
 
 
-def skipping(routed: Routed, free: Floats, parts: Parts, fills: bool = True) -> tuple[Part, int]:
+def skipping(routed: Routed, free: Floats, parts: Parts, fills: bool = True) -> tuple[RunPart, int]:
     """A part of a run, and how many operations were simulated."""
     skipped, plain = 0, repeats.skip
 
@@ -58,7 +58,7 @@ def skipping(routed: Routed, free: Floats, parts: Parts, fills: bool = True) -> 
     return part, len(routed.schedule) - skipped
 
 
-def assert_same(part: Part, expected: Part) -> None:
+def assert_same(part: RunPart, expected: RunPart) -> None:
     for name in ("ready", "finish", "start", "cause"):
         assert np.array_equal(getattr(part.times, name), getattr(expected.times, name)), name
     assert np.array_equal(part.waits, expected.waits)

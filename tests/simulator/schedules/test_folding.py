@@ -17,7 +17,7 @@ from simulator.engines import run, simulate
 from simulator.schedules.orbits import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Move, Shifts, fold, rotations
+from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations
 from topologies.degraded import slowed
 from topologies.errors import InputError
 from topologies.shapes import SHAPES
@@ -178,7 +178,7 @@ def test_a_child_is_folded_as_its_parent() -> None:
 
 def test_a_child_has_the_channels_of_its_parent() -> None:
     child = ring_all_reduce(4, 4.0, rotations(4))
-    channels = (Move(0, 0, 1, 4),)
+    channels = (SlotMove(0, 0, 1, 4),)
     builder = ScheduleBuilder(fold(4, rotations(4), channels=channels), 8.0, slots=8)
     assert "folded alike" in message_of(builder.inline, child)
 

@@ -68,4 +68,4 @@ def test_bits_leave_one_slot() -> None:
 def test_an_all_to_all_is_not_proven_on_some_slots() -> None:
     before = np.zeros((2, 2), np.uint64)
     with pytest.raises(ValueError, match="2 of 4 slots"):
-        ALL_TO_ALL.postcondition(before, semantics.Slots(np.arange(2, dtype=np.int32), 4))
+        ALL_TO_ALL.postcondition(before, semantics.SlotSelection(np.arange(2, dtype=np.int32), 4))

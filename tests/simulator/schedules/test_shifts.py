@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from refusals import message_of
-from simulator.schedules.shifts import SOME, Move, Shifts, bits, halves, rotations
+from simulator.schedules.shifts import SOME, Shifts, SlotMove, bits, halves, rotations
 
 
 @st.composite
@@ -53,7 +53,7 @@ def test_places_count_the_representatives(group: Shifts) -> None:
 
 
 def test_slots_move_with_ranks_and_others_stay() -> None:
-    group, moves = rotations(4), (Move(axis=0, first=2, inner=3, end=14),)
+    group, moves = rotations(4), (SlotMove(axis=0, first=2, inner=3, end=14),)
     slots = np.arange(-1, 16)
     moved = group.slots_shifted(slots, np.array(1), moves)
     assert moved[:3].tolist() == [-1, 0, 1]
@@ -64,16 +64,16 @@ def test_slots_move_with_ranks_and_others_stay() -> None:
 
 @given(shifts(), st.data())
 def test_many_moves_are_looked_up_with_the_same_result(group: Shifts, data: st.DataObject) -> None:
-    moves: list[Move] = []
+    moves: list[SlotMove] = []
     for axis, extent in enumerate(group.shape):
         slots = extent * 2
-        moves += [Move(axis, k * slots, 2, (k + 1) * slots) for k in range(SOME)]
+        moves += [SlotMove(axis, k * slots, 2, (k + 1) * slots) for k in range(SOME)]
     slot = np.arange(-1, 2 * SOME * max(group.shape) + 3)
     element = np.array(data.draw(st.sampled_from(group.elements.tolist())))
     expected = slot
     for move in moves:
         expected = group.slots_shifted(expected, element, (move,))
-    looked_up = group.slots_shifted(slot, element, (*moves, Move(0, 10**6, 1, 10**6)))
+    looked_up = group.slots_shifted(slot, element, (*moves, SlotMove(0, 10**6, 1, 10**6)))
     np.testing.assert_array_equal(looked_up, expected)
 
 

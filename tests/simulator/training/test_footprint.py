@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from grouped_cases import each_case
-from simulator.analysis.memory import Memory
+from simulator.analysis.memory import MemoryTrace
 from simulator.engines import simulate
 from simulator.training.asgd import ASGD
 from simulator.training.conditions import Conditions, Failure
@@ -26,7 +26,7 @@ MODEL = Model(
 REPLICA, GRADIENTS, ACTIVATIONS = 3000.0 * 3, 3000.0, 600.0
 
 
-def usage_and_makespan(ranks: int, bandwidth: float = 1e18) -> tuple[Memory, float]:
+def usage_and_makespan(ranks: int, bandwidth: float = 1e18) -> tuple[MemoryTrace, float]:
     topology = find("star").with_links(bandwidth=bandwidth, latency=0.0).build(max(2, ranks))
     plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(
         MODEL, Setting(topology, ranks)

@@ -17,7 +17,7 @@ from chrome_traces import assert_disjoint, covering, nanoseconds, slices
 from experiments.pictures.timelines import chrome_trace as writer
 from experiments.pictures.timelines.chrome_trace import chrome_trace, microseconds
 from experiments.pictures.timelines.step_spans import strategy_spans
-from simulator.analysis.memory import Memory
+from simulator.analysis.memory import MemoryTrace
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training import find
 from simulator.training.conditions import Conditions, Failure
@@ -39,7 +39,7 @@ def written(
     plan: Plan,
     timeline: Timeline,
     parameters: Mapping[str, object] = MappingProxyType({}),
-    memory: Memory | None = None,
+    memory: MemoryTrace | None = None,
 ) -> str:
     spans = strategy_spans(plan, timeline).traced_spans()
     return chrome_trace(spans, timeline, parameters, "take fewer steps", memory=memory)
