@@ -6,15 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.analysis.path_counts import PathCounts, path_counts
+from simulator.analysis.critical_path import Sensitivities, sensitivities
 from simulator.collectives.collective import Algorithm
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Profile, ProfileRun, Uncertainty
 from simulator.schedules.routed import Routed
 from simulator.uncertainty.interval import Interval, interval
-from simulator.uncertainty.measured_places import MeasuredPlaces, measured_as, place
+from simulator.uncertainty.measured_places import MeasuredPlaces, measured_as, place, reasons
 from simulator.uncertainty.message_sizes import shares
-from simulator.uncertainty.reasons import reasons
 from topologies.topology import Floats
 
 
@@ -26,7 +25,7 @@ class ProfiledPath(NamedTuple):
     """The fastest protocol."""
     routed: Routed
     """The schedule at its size, with its routes."""
-    counts: PathCounts
+    counts: Sensitivities
     """What the time depends on."""
 
 
@@ -44,9 +43,8 @@ class Prediction(NamedTuple):
 
 def path_of(run: ProfileRun) -> ProfiledPath:
     """The critical path of a run that was simulated."""
-    routed = run.timeline.routed
-    counts = path_counts(run.timeline, routed.schedule.nbytes_total)
-    return ProfiledPath(run.seconds, run.protocol, routed, counts)
+    counts = sensitivities(run.timeline)
+    return ProfiledPath(run.seconds, run.protocol, run.timeline.routed, counts)
 
 
 def prediction(
@@ -98,7 +96,7 @@ def _seconds(profile: Profile, path: ProfiledPath, algorithm: Algorithm) -> floa
     """Seconds of the same path under another profile."""
     routed = path.routed
     overheads = profile.overheads(routed.schedule, routed.machine, algorithm)
-    on_machine = path.counts.seconds(_laid(profile, path, algorithm), routed.schedule.nbytes_total)
+    on_machine = path.counts.seconds(_laid(profile, path, algorithm))
     return on_machine + sum(overheads.values())
 
 
@@ -109,10 +107,9 @@ def _messages(
     runs are not known."""
     if profile.uncertainty is None or not profile.uncertainty.residuals.seen.messages.any():
         return None
-    schedule = path.routed.schedule
-    links = path.counts.on_links(_laid(profile, path, algorithm), schedule.nbytes_total)
+    links = path.counts.on_links(_laid(profile, path, algorithm))
     latency, crossed = (each / seconds for each in links)
-    return shares(*schedule.message_sizes, latency, crossed)
+    return shares(*path.routed.schedule.message_sizes, latency, crossed)
 
 
 def _laid(profile: Profile, path: ProfiledPath, algorithm: Algorithm) -> Routed:

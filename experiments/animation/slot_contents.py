@@ -116,7 +116,7 @@ def _move(run: Run, order: Ints) -> None:
 
 def _hear(run: Run, order: Ints) -> None:
     """Of which ranks each rank has heard, where messages carry no slots (a barrier): the rule of
-    :func:`simulator.schedules.causes.absent`."""
+    :func:`simulator.schedules.semantics.absent`."""
     schedule, slots = run.schedule, run.schedule.slots
     contributions = [1 << rank * schedule.buffer for rank in range(schedule.workers)]
     contributions += [0] * (schedule.ranks - schedule.workers)

@@ -12,7 +12,7 @@ from math import inf
 from typing import NamedTuple
 
 from experiments.calibration.paths import LARGE_SCHEDULE, NEAR_FASTEST
-from simulator.analysis.path_counts import PathCounts, path_counts
+from simulator.analysis.critical_path import Sensitivities, sensitivities
 from simulator.collectives import Algorithm
 from simulator.engines import run
 from simulator.predictions import ProfiledPath, interval_of, prediction
@@ -60,8 +60,8 @@ class _Large:
 
     def __init__(self, profile: Profile, algorithm: Algorithm, routed: Routed) -> None:
         self.profile, self.algorithm, self.routed = profile, algorithm, routed
-        self.paths: list[PathCounts] = []
-        self.path_of: dict[tuple[str, float], PathCounts] = {}
+        self.paths: list[Sensitivities] = []
+        self.path_of: dict[tuple[str, float], Sensitivities] = {}
         self.known: dict[tuple[str, float], float] = {}
 
     def times(self, sizes: Sequence[float]) -> dict[float, ProfileTime]:
@@ -113,13 +113,13 @@ class _Large:
         ends = {size: self.machine(protocol, size) for size in (sizes[0], sizes[-1])}
         for path in self.paths:
             if all(
-                abs(path.seconds(ends[size], size) / seconds_by_size[size] - 1) < SAME_TIME
+                abs(path.seconds(ends[size]) / seconds_by_size[size] - 1) < SAME_TIME
                 for size in ends
             ):
                 inside = sizes[1:-1]
                 self.path_of |= {(protocol.name, size): path for size in inside}
                 return seconds_by_size | {
-                    size: path.seconds(self.machine(protocol, size), size) for size in inside
+                    size: path.seconds(self.machine(protocol, size)) for size in inside
                 }
         middle = len(sizes) // 2
         seconds_by_size |= {sizes[middle]: self.simulate(protocol, sizes[middle])}
@@ -132,7 +132,7 @@ class _Large:
     def seems(self, protocol: Protocol, size: float) -> float:
         """Seconds of the longest path known."""
         machine = self.machine(protocol, size)
-        return max(path.seconds(machine, size) for path in self.paths)
+        return max(path.seconds(machine) for path in self.paths)
 
     def simulate(self, protocol: Protocol, size: float) -> float:
         """Seconds of a simulation, whose critical path is kept; no size is simulated twice."""
@@ -142,7 +142,7 @@ class _Large:
 
     def _simulated(self, protocol: Protocol, size: float) -> float:
         timeline = run(self.machine(protocol, size))
-        self.paths.append(path_counts(timeline, size))
+        self.paths.append(sensitivities(timeline))
         self.path_of[protocol.name, size] = self.paths[-1]
         return timeline.makespan
 

@@ -15,7 +15,7 @@ from experiments.simulations.rules import Rules
 from experiments.traces.chakra_workload import USUAL_ALGORITHMS, Roofline, read_workload
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.busy_time import length, union
-from simulator.analysis.critical_path import CriticalPath, trace_back
+from simulator.analysis.critical_path import CriticalPath, critical_path
 from simulator.analysis.waits import waits
 from simulator.collectives import Algorithm, find
 from simulator.schedules.timeline import Timeline
@@ -59,8 +59,8 @@ def run(
         f"Chakra workload of {output.counted(ranks, 'rank')} on {machine.text}: "
         f"{format_seconds(result.makespan)}"
     )
-    path = trace_back(result)
-    behind = waits(result, list(path))
+    path = critical_path(result)
+    behind = waits(result, path)
     report = {
         "time_s": result.makespan,
         "ranks": records,

@@ -12,7 +12,7 @@ from experiments import output
 from experiments.profiles.interval_levels import span
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.terms import footnote, inexact
-from simulator.analysis.critical_path import PathSegment, worth
+from simulator.analysis.critical_path import CriticalPath, worth
 from simulator.schedules.timeline import Timeline
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
@@ -52,7 +52,7 @@ def text(
     row: SweepRow,
     title: str,
     report: Mapping[str, object],
-    path: list[PathSegment],
+    path: CriticalPath,
     waiting: list[list[str]],
     level: float,
 ) -> str:
@@ -177,7 +177,7 @@ def _medium(medium: dict[str, output.Value], row: SweepRow) -> list[str]:
     return [f"  {medium['medium']}", f"{busy:.1%} busy", _bytes(nbytes, row)]
 
 
-def _worth(row: SweepRow, path: list[PathSegment]) -> list[list[str]]:
+def _worth(row: SweepRow, path: CriticalPath) -> list[list[str]]:
     """What half of each parameter saves; for β and γ that is twice the speed."""
     lines = []
     for part, seconds in worth(path).items():

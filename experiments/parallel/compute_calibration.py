@@ -23,7 +23,7 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
-from simulator.analysis.critical_path import trace_back
+from simulator.analysis.critical_path import critical_path
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS
 from simulator.parallel.step import Step, write
@@ -60,7 +60,7 @@ class Factors(NamedTuple):
         return replace(times, scale=times.scale * self.scale, launch=times.launch * self.launch)
 
 
-CriticalPath = Callable[[Factors], Floats]
+PathSeconds = Callable[[Factors], Floats]
 """The seconds of the critical path of a step with factors, shape (3,): of the device, of launches,
 and of all else."""
 
@@ -113,11 +113,11 @@ def calibrated_by(
 
     Raises InputError for a step that cannot be simulated.
     """
-    steps, paths = read_steps(path), list[CriticalPath]()
+    steps, paths = read_steps(path), list[PathSeconds]()
     for where, (model, plan, _) in steps.items():
         try:
             # A large written step takes 400 MB, so few of them stay.
-            paths.append(critical_path(model, plan, times, groups, keeps=len(paths) < 4))
+            paths.append(plan_critical_path(model, plan, times, groups, keeps=len(paths) < 4))
             paths[-1](Factors())
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
@@ -129,14 +129,14 @@ def calibrated_by(
     return factors.of(times)
 
 
-def critical_path(
+def plan_critical_path(
     model: str,
     text: str,
     times: DeviceTimes,
     groups: Callable[[Plan], GroupTimes],
     *,
     keeps: bool = True,
-) -> CriticalPath:
+) -> PathSeconds:
     """The critical path of a step of a model and of the plan that `text` says, with times of a
     device that factors multiply, where `groups` has the times of collectives. It `keeps` the
     written step, or writes it for each simulation.
@@ -163,14 +163,14 @@ def critical_path(
             first, factor = usual(Factors()), np.array([*factors, 1.0])
             seconds = first.graph.seconds * factor[BOUND[first.graph.lane]]
             timeline = first.simulated(seconds).timeline
-        critical = trace_back(timeline)
+        critical = critical_path(timeline)
         bound = BOUND[timeline.schedule.lane[critical.operation]]
         return np.bincount(bound, critical.seconds, 3).astype(np.float64)
 
     return path
 
 
-def calibrate(paths: Sequence[CriticalPath], measured: Sequence[float]) -> Factors:
+def calibrate(paths: Sequence[PathSeconds], measured: Sequence[float]) -> Factors:
     """The likeliest factors by the critical paths of steps and their measured seconds.
 
     All logarithms are taken as normal. So one step that is bound by the device moves the factor on
@@ -190,7 +190,7 @@ def calibrate(paths: Sequence[CriticalPath], measured: Sequence[float]) -> Facto
     return factors
 
 
-def _learn(paths: Sequence[CriticalPath], known: list[Floats], factors: Factors) -> bool:
+def _learn(paths: Sequence[PathSeconds], known: list[Floats], factors: Factors) -> bool:
     """Add the critical path of each step to its known ones, seconds for factors of 1, shape (paths,
     3). Returns whether a step takes another time than the longest path that was known."""
     point, learnt = np.array([*factors, 1.0]), False

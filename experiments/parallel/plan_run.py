@@ -25,7 +25,7 @@ from experiments.parallel.plan_step import (
 )
 from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import interval_columns, level_of
-from simulator.analysis.critical_path import trace_back
+from simulator.analysis.critical_path import critical_path
 from simulator.parallel.passes import COMPUTE, EP, HOST, STREAMS
 from simulator.parallel.plan_memory import PARTS, State, StepMemory, stages_of_zero
 from simulator.parallel.step import Step, write
@@ -211,7 +211,7 @@ class PlanRun:
         step, steps = self.step, 1
         if self.course is not None:
             step, steps = self.course.step, self.course.steps
-        path, seconds = trace_back(step.timeline), np.zeros((len(STREAMS), len(KINDS)))
+        path, seconds = critical_path(step.timeline), np.zeros((len(STREAMS), len(KINDS)))
         lane, kind = (each[path.operation] for each in (step.graph.lane, step.graph.kind))
         np.add.at(seconds, (lane, kind), path.seconds / steps)
         parts = {

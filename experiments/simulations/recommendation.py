@@ -20,7 +20,7 @@ from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.workload import MachineBuilder
 from simulator.analysis.bounds import best_bound
-from simulator.analysis.critical_path import parts, trace_back
+from simulator.analysis.critical_path import critical_path, parts
 from simulator.collectives import Algorithm, find
 from simulator.cost_models.nccl import Choice
 from simulator.predictions import Prediction, interval_of, ratio
@@ -385,7 +385,7 @@ def _why(run: ProfileRun) -> str:
 
 def _path(run: ProfileRun) -> str:
     """The largest two parts of the critical path, as shares of the time."""
-    seconds = {**run.overheads, **parts(trace_back(run.timeline))}
+    seconds = {**run.overheads, **parts(critical_path(run.timeline))}
     largest = sorted(seconds.items(), key=lambda part: -part[1])[:2]
     total = run.seconds or 1.0
     return ", ".join(f"{name} {value / total:.0%}" for name, value in largest if value > 0)

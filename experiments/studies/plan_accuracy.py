@@ -18,9 +18,9 @@ from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.compute_calibration import (
-    CriticalPath,
+    PathSeconds,
     calibrate,
-    critical_path,
+    plan_critical_path,
 )
 from experiments.parallel.plan_errors import PlanError, PlanKind, kind_of, span_of
 from experiments.parallel.plan_step import Training, work_of
@@ -106,8 +106,10 @@ def predict(rows: Sequence[MeasuredStep], *, by_model: bool = False) -> list[Pre
     return predicted
 
 
-def _path(row: MeasuredStep, times: DeviceTimes) -> CriticalPath:
-    return critical_path(row.model, row.plan, times, lambda plan: _times(row.machine, plan.degrees))
+def _path(row: MeasuredStep, times: DeviceTimes) -> PathSeconds:
+    return plan_critical_path(
+        row.model, row.plan, times, lambda plan: _times(row.machine, plan.degrees)
+    )
 
 
 def plain(row: MeasuredStep) -> float:

@@ -32,7 +32,7 @@ from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.simulations.rules import Rules
-from simulator.analysis.critical_path import trace_back
+from simulator.analysis.critical_path import critical_path
 from simulator.parallel.degrees import AXES
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
@@ -131,7 +131,7 @@ def cause_of(fair: float, fifo: float, timeline: Timeline) -> str:
         return ""
     if abs(fair) > SMALL:
         return "rates"
-    path, nbytes = trace_back(timeline), timeline.schedule.nbytes
+    path, nbytes = critical_path(timeline), timeline.schedule.nbytes
     seconds = np.where(path.waiter != path.operation, path.seconds, 0.0)
     large = nbytes[path.operation] >= 2 * nbytes[path.waiter]
     return "large" if seconds[large].sum() > seconds[~large].sum() else "order"

@@ -21,7 +21,7 @@ from experiments.training.library_costs import (
     with_links,
 )
 from simulator.analysis.bubbles import CAUSES
-from simulator.analysis.critical_path import PARTS, CriticalPath, trace_back
+from simulator.analysis.critical_path import PARTS, CriticalPath, critical_path
 from simulator.analysis.memory import MemoryTrace
 from simulator.analysis.waits import QueueWait, waits
 from simulator.profile import Profile
@@ -218,7 +218,7 @@ class TrainingRun:
         last = self.measures.window.last
         if isinstance(self.timeline, Replayed):
             return explanation_of(self.timeline).path(last)
-        return trace_back(self.timeline, last)
+        return critical_path(self.timeline, last)
 
     @property
     def length(self) -> float:

@@ -16,8 +16,12 @@ import numpy.typing as npt
 
 from simulator.analysis.group_needs import needs as needs
 from simulator.analysis.group_needs import weights
-from simulator.analysis.halves import flow_between_halves, routes_between_halves
-from simulator.analysis.latency_bound import farthest, is_exact
+from simulator.analysis.machine_limits import (
+    farthest,
+    flow_between_halves,
+    is_exact,
+    routes_between_halves,
+)
 from simulator.collectives.collective import Collective
 from simulator.collectives.roots import turned
 from simulator.schedules.whole_numbers import whole_number

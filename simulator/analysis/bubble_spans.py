@@ -14,12 +14,9 @@ from simulator.analysis.bubbles import (
     DRAIN,
     SLOWER_PEER,
     TRANSFER,
-    computing_ranks,
-    gaps_of,
-    last_operations,
+    all_gaps,
 )
-from simulator.analysis.contention import history
-from simulator.analysis.queue_spans import queued_media, sections
+from simulator.analysis.contention import history, queued_media, sections
 from simulator.kernels import queues
 from simulator.kernels.path import latest
 from simulator.schedules.timeline import Timeline
@@ -98,9 +95,7 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
     >>> spans.rank.tolist(), spans.start.tolist(), spans.end.tolist()
     ([0, 0, 1, 1], [1.0, 3.0, 3.0, 4.0], [3.0, 4.0, 4.0, 5.0])
     """
-    computing = computing_ranks(timeline, lane)
-    last = np.where(computing, last_operations(timeline), np.int32(-1))
-    gaps, free = gaps_of(timeline, lane, last)
+    computing, gaps, free = all_gaps(timeline, lane)
     _, parts, _ = kernel(queues.idle, len(timeline.schedule))(
         history(timeline), gaps, timeline.schedule.ranks, float(end), True
     )
@@ -126,9 +121,7 @@ def gaps_without_causes(timeline: Timeline, lane: int = 0) -> BubbleSpans:
     A gap is a single row, and its `operation` is what ends it. An outline, which has no transfers,
     knows no more than that.
     """
-    computing = computing_ranks(timeline, lane)
-    last = np.where(computing, last_operations(timeline), np.int32(-1))
-    gaps, free = gaps_of(timeline, lane, last)
+    computing, gaps, free = all_gaps(timeline, lane)
     awaited = _awaited(timeline, gaps)
     end = np.where(gaps.itself, timeline.finish[gaps.operation], timeline.ready[gaps.operation])
     none = np.full_like(awaited, -1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.analysis.contention import contended, history
 from simulator.kernels import queues
@@ -13,7 +12,7 @@ from simulator.kernels.queues import Gaps
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
 from topologies.jit import kernel
-from topologies.topology import Floats, Ints
+from topologies.topology import Flags, Floats, Ints
 
 CAUSES = ("transfer", "contention", "slower peer", "drain")
 TRANSFER, CONTENTION, SLOWER_PEER, DRAIN = range(4)
@@ -52,14 +51,20 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
     On the way of a transfer, the queues count before the hops that its last bytes noticed. Under
     fair sharing, the part that other ranks cause comes first.
     """
-    computing = computing_ranks(timeline, lane)
-    last = np.where(computing, last_operations(timeline), np.int32(-1))
-    gaps, free = gaps_of(timeline, lane, last)
+    computing, gaps, free = all_gaps(timeline, lane)
     seconds, _ = fill(timeline, gaps, end)
     return with_drain(seconds, computing, free, min(timeline.makespan, end))
 
 
-def computing_ranks(timeline: Timeline, lane: int) -> npt.NDArray[np.bool_]:
+def all_gaps(timeline: Timeline, lane: int) -> tuple[Flags, Gaps, Floats]:
+    """Whether each rank computes on a lane, the gaps of these ranks up to the last operation in
+    which each takes part, and when each has nothing left to do."""
+    computing = computing_ranks(timeline, lane)
+    last = np.where(computing, last_operations(timeline), np.int32(-1))
+    return computing, *gaps_of(timeline, lane, last)
+
+
+def computing_ranks(timeline: Timeline, lane: int) -> Flags:
     """Whether each rank computes on a lane."""
     schedule = timeline.schedule
     computing = np.zeros(schedule.ranks, dtype=np.bool_)
@@ -113,9 +118,7 @@ def fill(timeline: Timeline, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
     return seconds, stops
 
 
-def with_drain(
-    seconds: Floats, computing: npt.NDArray[np.bool_], free: Floats, end: float
-) -> Bubbles:
+def with_drain(seconds: Floats, computing: Flags, free: Floats, end: float) -> Bubbles:
     """The bubbles with what is left from when each rank is `free` to the `end`."""
     drain = np.where(computing, np.maximum(end - free, 0.0), 0.0)
     return Bubbles(np.column_stack((seconds, drain)))

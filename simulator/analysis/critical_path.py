@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from simulator.analysis.contention import history
 from simulator.kernels import path
+from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Flags
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
@@ -157,13 +158,29 @@ class Sensitivities:
     """Bytes: the derivative by the γ of each rank."""
     copy: Floats
     """Bytes: the derivative by the seconds of a copied byte at each rank."""
+    nbytes: float
+    """V of the run in bytes."""
+
+    def seconds(self, routed: Routed) -> float:
+        """The time of the same path at the V and on the machine of `routed`."""
+        apiece = self.reduction @ routed.reduction + self.copy @ routed.copy
+        return sum(self.on_links(routed)) + self._scale(routed) * float(apiece)
+
+    def on_links(self, routed: Routed) -> tuple[float, float]:
+        """Seconds of the path's α and g, and of its bytes on links, as in :meth:`seconds`."""
+        machine = routed.topology
+        before = self.latency @ machine.latency + self.gap @ machine.medium_gap
+        crossing = float(self.inverse_bandwidth @ (1 / machine.medium_bandwidth))
+        return float(before), self._scale(routed) * crossing
+
+    def _scale(self, routed: Routed) -> float:
+        return routed.schedule.nbytes_total / self.nbytes
 
 
-def trace_back(timeline: Timeline, last: int | None = None) -> CriticalPath:
-    """The critical path as columns: from the last finish, or from the finish of operation `last`,
-    back to the start.
+def critical_path(timeline: Timeline, last: int | None = None) -> CriticalPath:
+    """The critical path, from the last finish or that of operation `last` back to the start.
 
-    Columns are faster to read than segments if the path is long.
+    The seconds of its segments add up to the makespan, or to the finish of `last`.
     """
     if timeline.makespan == 0:
         return CriticalPath.of([])
@@ -195,35 +212,24 @@ def _ranks(timeline: Timeline, places: tuple[Ints, Ints]) -> Ints:
     return np.where(node < 0, timeline.schedule.rank[operation], sender)
 
 
-def critical_path(timeline: Timeline, last: int | None = None) -> list[PathSegment]:
-    """The segments of the critical path, from the last finish or that of operation `last` back to
-    the start.
-
-    Their seconds add up to the makespan, or to the finish of `last`.
-    """
-    return list(trace_back(timeline, last))
-
-
-def parts(path: CriticalPath | Iterable[PathSegment]) -> dict[str, float]:
+def parts(path: CriticalPath) -> dict[str, float]:
     """Seconds of the path by part.
 
     While an operation waits behind messages of its rank, the parts of these messages count, mostly
     serialisation. While it waits behind another rank's messages, the part is contention.
     """
-    columns = path if isinstance(path, CriticalPath) else CriticalPath.of(path)
-    total = np.bincount(columns.charged, columns.seconds, len(PARTS))
+    total = np.bincount(path.charged, path.seconds, len(PARTS))
     return dict(zip(PARTS, total.tolist(), strict=True))
 
 
-def worth(path: CriticalPath | Iterable[PathSegment]) -> dict[Part, float]:
+def worth(path: CriticalPath) -> dict[Part, float]:
     """Seconds of the makespan by parameter, with queues: to first order, what the run saves if the
     parameter is 0."""
-    columns = path if isinstance(path, CriticalPath) else CriticalPath.of(path)
-    total = np.bincount(columns.part, columns.seconds, len(SEGMENT_PARTS))
+    total = np.bincount(path.part, path.seconds, len(SEGMENT_PARTS))
     return dict(zip(SEGMENT_PARTS, total.tolist(), strict=True))
 
 
-def sensitivities(timeline: Timeline, path: Iterable[PathSegment] | None = None) -> Sensitivities:
+def sensitivities(timeline: Timeline) -> Sensitivities:
     """The counts of the critical path.
 
     Raises InputError under fair sharing: use :mod:`simulator.analysis.differences`.
@@ -235,11 +241,12 @@ def sensitivities(timeline: Timeline, path: Iterable[PathSegment] | None = None)
         )
     topology = timeline.routed.topology
     media, ranks = len(topology.medium_bandwidth), timeline.schedule.ranks
-    rows = trace_back(timeline) if path is None else CriticalPath.of(path)
+    rows = critical_path(timeline)
     return Sensitivities(
         rows.total("latency", len(topology.latency)),
         rows.total("gap", media),
         rows.total("serialisation", media),
         rows.total("reduction", ranks),
         rows.total("copy", ranks),
+        timeline.schedule.nbytes_total,
     )

@@ -60,6 +60,7 @@ def finite_differences(timeline: Timeline, step: float = STEP) -> Sensitivities:
         slopes(1 / topology.medium_bandwidth, timeline.medium_bytes(), inverse_bandwidth),
         slopes(routed.reduction, _merged(routed), lambda higher: replace(routed, reduction=higher)),
         slopes(routed.copy, _copied(routed), lambda higher: replace(routed, copy=higher)),
+        routed.schedule.nbytes_total,
     )
 
 

@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.courses import OperationTimes, course_of
 from simulator.kernels.cells import CellLayout, Contents, Longs, Moments, Values, fill
 from simulator.kernels.copies import Events, MemoryLevels, ValueCopies, follow
 from simulator.schedules.schedule import COMPUTE, Schedule
@@ -280,3 +279,44 @@ def _levels(rank: Ints, step: npt.NDArray[np.int64], change: Floats, times: Floa
     before = np.concatenate(([0.0], level[:-1][np.diff(rank) != 0]))
     below = before[np.cumsum(np.concatenate(([0], np.diff(rank) != 0)))[: len(rank)]]
     return Changes(times[step[last_of_step]], (level - below)[last_of_step], rank[last_of_step])
+
+
+class OperationTimes(NamedTuple):
+    """A schedule, and when its operations ran."""
+
+    schedule: Schedule
+    start: Floats
+    finish: Floats
+
+    @property
+    def makespan(self) -> float:
+        """Seconds until the last operation finishes."""
+        return float(self.finish.max(initial=0.0))
+
+
+def course_of(timeline: Timeline) -> OperationTimes:
+    """What ran when. A folded schedule is written out at all ranks, for the slots that stand for
+    all (:func:`simulator.schedules.followed.follow`): each is as large as those for which it
+    stands."""
+    schedule = timeline.schedule
+    if schedule.fold is None:
+        return OperationTimes(schedule, timeline.start, timeline.finish)
+    followed = schedule.followed
+    slots, operations = followed.slots, followed.operations
+    weight = followed.weight.astype(np.float64)
+    slot = np.maximum(operations.source, operations.target)
+    share = (schedule.nbytes / np.maximum(schedule.count, 1))[followed.operation]
+    nbytes = share * np.where(slot < 0, 1.0, weight[slot])
+    written = replace(
+        schedule,
+        fold=None,
+        shares=schedule.shares[slots] * weight,
+        buffer=int((slots < schedule.buffer).sum()),
+        phase=schedule.phase[followed.operation],
+        indptr=np.zeros(len(nbytes) + 1, np.int32),
+        indices=np.zeros(0, np.int32),
+        **operations._replace(nbytes=nbytes)._asdict(),
+    )
+    return OperationTimes(
+        written, timeline.start[followed.operation], timeline.finish[followed.operation]
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.critical_path import parts, trace_back
+from simulator.analysis.critical_path import critical_path, parts
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
 from topologies.html_tables import facts
@@ -22,7 +22,7 @@ COLOURS = {"computes": "#0072b2", "sends": "#d55e00"}
 
 def timeline_html(timeline: Timeline) -> str:
     """Its makespan, the critical path by part, and a strip of its first ranks."""
-    shares = parts(trace_back(timeline))
+    shares = parts(critical_path(timeline))
     values = [("time", format_seconds(timeline.makespan))]
     values += [
         (f"critical path: {part}", f"{format_seconds(seconds)}, {seconds / timeline.makespan:.0%}")

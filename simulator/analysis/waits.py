@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,9 +28,9 @@ class QueueWait(NamedTuple):
     """The time of the wait."""
 
 
-def waits(timeline: Timeline, path: CriticalPath | Iterable[PathSegment]) -> list[QueueWait]:
+def waits(timeline: Timeline, path: CriticalPath) -> list[QueueWait]:
     """The waits for other ranks on the critical path, the longest first; without rounding."""
-    if isinstance(path, CriticalPath) and timeline.sharing == "fifo":
+    if timeline.sharing == "fifo":
         path = _summed(path.take(path.contended & (path.seconds > 0)))
     seconds_of: dict[tuple[bool, int, int], dict[int, float]] = {}
     for segment in path:

@@ -13,7 +13,7 @@ from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
 from simulator.collectives.torus_shape import dims_of
 from simulator.collectives.two_level import nodes_of
 from simulator.cost_models import box_formulas, neighbors
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.schedules.folding import spread
 from simulator.schedules.schedule import COMPUTE, Schedule
-from simulator.schedules.shifts import Longs, Numbers, Shifts
+from simulator.schedules.shifts import Longs, Numbers, Shifts, spread
 from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.topology import Topology

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.whole_numbers import Column
 from topologies.topology import Topology

@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.schedules.contributions import Places, RankSlot, explanation, wrong_results
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.semantics import WrongResult, check
+from simulator.schedules.semantics import (
+    Places,
+    RankSlot,
+    WrongResult,
+    check,
+    explanation,
+    wrong_results,
+)
 from topologies.errors import InputError
 
 

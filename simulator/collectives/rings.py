@@ -15,7 +15,7 @@ from simulator.collectives.collective import (
     Fitted,
 )
 from simulator.cost_models import CostModel, neighbors
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations

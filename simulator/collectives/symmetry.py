@@ -11,7 +11,7 @@ import numpy as np
 from simulator.collectives.collective import Algorithm, Fitted
 from simulator.collectives.declared_shifts import COMPARED, check_shifts
 from simulator.collectives.places import ranks_of_a_node
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.routed import Routed, check_few, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts

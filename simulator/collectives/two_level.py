@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
 from simulator.cost_models import box_formulas
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, fold

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm, Fitted
 from simulator.collectives.two_level import equal_nodes, nodes_of, shifts_of_nodes, shifts_on
 from simulator.cost_models import box_formulas
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, fold

@@ -12,8 +12,7 @@ from simulator.kernels.events import Runs
 from simulator.kernels.flows import Queues, Rates
 from simulator.kernels.records import Times, Turns
 from simulator.kernels.repeats import Parts, Steps
-from simulator.schedules.flow_routes import flow_routes, limiting
-from simulator.schedules.routed import Routed
+from simulator.schedules.routed import Routed, flow_routes, limiting
 from simulator.schedules.timeline import Sharing, Timeline
 from topologies.jit import compiled
 

@@ -13,8 +13,7 @@ from simpy.events import Event
 
 from simulator.engines.flow_grid import grid_error
 from simulator.engines.reference import Process, ReferenceMachine
-from simulator.schedules.flow_routes import flow_routes
-from simulator.schedules.routed import Routed
+from simulator.schedules.routed import Routed, flow_routes
 from simulator.schedules.timeline import Sharing, Timeline
 from topologies.topology import Floats
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.kernels.records import FlowRoutes
-from simulator.schedules.flow_routes import flow_routes
-from simulator.schedules.routed import Routed
+from simulator.schedules.routed import Routed, flow_routes
 from topologies.errors import InputError
 from topologies.topology import Floats
 

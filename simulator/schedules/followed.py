@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import Operations
-from simulator.schedules.folding import Fold, spread
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.shifts import Longs, Numbers, Shifts
+from simulator.schedules.shifts import Fold, Longs, Numbers, Shifts, spread
 from topologies.errors import InputError
 from topologies.topology import Ints
 

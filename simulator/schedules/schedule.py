@@ -13,10 +13,12 @@ import numpy.typing as npt
 from simulator.kernels import dependencies
 from simulator.kernels.records import Csr, Operations
 from simulator.kernels.records import Flags as Flags
-from simulator.schedules.folding import Fold
+from simulator.schedules.shifts import Fold
 from topologies.errors import InputError
+from topologies.html_tables import facts, table
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints
+from topologies.units import format_bytes
 
 if TYPE_CHECKING:
     from simulator.schedules.followed import Followed
@@ -131,9 +133,31 @@ class Schedule:
         return Operations(*(getattr(self, name) for name in Operations._fields))
 
     def _repr_html_(self) -> str:
-        from simulator.schedules.schedule_html import schedule_html
-
-        return schedule_html(self)
+        transfers = np.flatnonzero(self.remote)
+        values: list[tuple[str, object]] = [
+            ("ranks", self.ranks),
+            ("V", format_bytes(self.nbytes_total)),
+            ("slots of a rank", self.slots),
+            ("steps", self.steps),
+            ("transfers", len(transfers) * self.members),
+            ("bytes sent by all ranks", format_bytes(self.volume)),
+        ]
+        if self.fold is not None:
+            values.append(("each listed transfer stands for", f"{self.members} transfers"))
+        header = ("transfer", "from rank", "to rank", "bytes", "at the target", "phase")
+        rows = [
+            (
+                number,
+                self.rank[number],
+                self.peer[number],
+                format_bytes(float(self.nbytes[number])),
+                "adds" if self.reduces[number] else "overwrites",
+                self.phases[phase] if 0 <= phase < len(self.phases) else "",
+            )
+            for number, phase in zip(transfers[:8], self.phase[transfers[:8]], strict=True)
+        ]
+        more = f"<p>and {len(transfers) - 8} more transfers</p>" if len(transfers) > 8 else ""
+        return facts("Schedule", values) + table(header, rows) + more
 
     def sent(self) -> Floats:
         """Bytes that each rank sends to others, shape (ranks,)."""

@@ -11,9 +11,8 @@ import numpy.typing as npt
 
 from simulator.kernels.records import Accesses, Csr
 from simulator.schedules.calls import Calls, Sizes, conflict_message, pairs_of
-from simulator.schedules.folding import Fold, accesses
 from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
-from simulator.schedules.shifts import Folded, SlotMove, rotations
+from simulator.schedules.shifts import Fold, Folded, SlotMove, accesses, rotations
 from simulator.schedules.slots import Cut, Slots
 from simulator.schedules.whole_numbers import Column, Index, whole_number, whole_numbers
 from topologies.errors import InputError

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from simulator.schedules.folding import spread
 from simulator.schedules.schedule import LIMIT
+from simulator.schedules.shifts import spread
 from simulator.schedules.whole_numbers import Column, whole_number
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints

@@ -10,10 +10,9 @@ import numpy as np
 
 from simulator.collectives.operation_counts import bounds, estimate
 from simulator.schedules import semantics
-from simulator.schedules.causes import absent
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.semantics import WrongResult
+from simulator.schedules.semantics import WrongResult, absent
 from simulator.steps.buffers import Placed, place_buffers, slot_sizes
 from simulator.steps.group_meetings import Meeting, meetings
 from simulator.steps.side_by_side import side_by_side

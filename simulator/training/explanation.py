@@ -93,8 +93,8 @@ class Explanation:
         return operation.astype(np.int32), group, until
 
     def path(self, last: int) -> CriticalPath:
-        """As :func:`simulator.analysis.critical_path.trace_back`; computations have the numbers of
-        the outline, and transfers have none."""
+        """The critical path; computations have the numbers of the outline, and transfers have
+        none."""
         if self.end == 0:
             return CriticalPath.of([])
         paths, row = [], last

@@ -16,7 +16,7 @@ from simulator.effects.exchanges import Exchanges
 from simulator.effects.memory_costs import HostMemory
 from simulator.engines import simulate
 from simulator.profile import Profile, Protocol
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.routed import route
 from simulator.schedules.shifts import rotations
 from topologies.clusters import cluster

@@ -16,7 +16,7 @@ from experiments.pages.reports.result_file import to_text
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from simulator.analysis import memory
-from simulator.analysis.critical_path import trace_back
+from simulator.analysis.critical_path import critical_path
 
 if TYPE_CHECKING:
     from experiments.training.job import TrainingRun
@@ -42,7 +42,7 @@ def _memory(held: MemoryTrace, timeline: Timeline) -> MemoryCurves:
 def run_details(timeline: Timeline) -> Mapping[str, Any]:
     """What the result of collectives has besides its report."""
     return {
-        "spans": collective_spans(timeline, trace_back(timeline)),
+        "spans": collective_spans(timeline, critical_path(timeline)),
         "use": use_of(timeline),
         "memory": _memory(memory.trace(timeline.schedule, timeline), timeline),
     }
@@ -60,4 +60,4 @@ def training_details(training: TrainingRun) -> Mapping[str, Any]:
 
 def step_details(step: Step) -> Mapping[str, Any]:
     """What the result of a step of a plan has besides its report."""
-    return {"spans": step_spans(step).spans(trace_back(step.timeline))}
+    return {"spans": step_spans(step).spans(critical_path(step.timeline))}

@@ -20,9 +20,8 @@ from experiments.pictures.timelines.spans import (
     pieces_of,
 )
 from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, SLOWER_PEER, TRANSFER
-from simulator.analysis.contention import waited
+from simulator.analysis.contention import QueueSpans, queue_spans, waited
 from simulator.analysis.critical_path import PARTS, CriticalPath
-from simulator.analysis.queue_spans import QueueSpans, queue_spans
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
 from topologies.topology import Floats, Ints

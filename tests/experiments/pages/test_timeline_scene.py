@@ -16,7 +16,7 @@ from experiments.pages.page import Page, to_html
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.spans import Columns, Spans
 from experiments.pictures.timelines.step_spans import strategy_spans
-from simulator.analysis.critical_path import trace_back
+from simulator.analysis.critical_path import critical_path
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.training.ddp import DDP
@@ -38,7 +38,7 @@ def training() -> Spans:
     setting = Setting(topology, 4, 2)
     plan = DDP(bucket=1e6).plan(Model("model", 8, layers, optimizer=5e-4), setting)
     timeline = train(plan, TrainingRules())
-    return strategy_spans(plan, timeline).spans(trace_back(timeline))
+    return strategy_spans(plan, timeline).spans(critical_path(timeline))
 
 
 def collective(ranks: int = 16) -> Spans:

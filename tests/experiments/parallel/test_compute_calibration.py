@@ -17,7 +17,7 @@ from experiments.parallel.compute_calibration import (
     Factors,
     calibrate,
     calibrated_by,
-    critical_path,
+    plan_critical_path,
     read_steps,
 )
 from experiments.parallel.plan_step import Training, work_of
@@ -96,7 +96,7 @@ def test_times_are_fitted_to_the_steps_of_a_machine(
 )
 def test_a_row_with_factors_is_the_step_of_a_device_with_these_times(plan: str) -> None:
     usual, factors = DeviceTimes("a100"), Factors(0.5, 3.0)
-    path = critical_path("gpt2:layers=4", plan, usual, groups)
+    path = plan_critical_path("gpt2:layers=4", plan, usual, groups)
     entry, parsed = find_transformer("gpt2:layers=4"), parse_plan(plan)
     training = Training(entry.name, entry.shape, entry.size, factors.of(usual))
     step = write(work_of(training, parsed, groups(parsed)))

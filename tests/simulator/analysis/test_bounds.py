@@ -304,7 +304,7 @@ def test_halves_of_a_large_machine_are_not_cut_where_a_ring_meets_the_bound() ->
     topology = shapes.ring(2048, bandwidth=1e9)
     devices = topology.placement
     least = max_flow(topology, devices[:1024], devices[1024:]).bandwidth
-    with patch("simulator.analysis.halves.max_flow") as flow:
+    with patch("simulator.analysis.machine_limits.max_flow") as flow:
         known = limits(ALL_REDUCE, topology, 2048)
     assert not flow.called
     assert max(limit.per_byte for limit in known) >= 1 / least

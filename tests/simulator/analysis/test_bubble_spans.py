@@ -12,8 +12,7 @@ from random_machines import IRREGULAR_MACHINE, random_machine
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.analysis.bubble_spans import BUBBLE_CAUSES, BubbleSpans, bubble_spans
 from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, bubbles
-from simulator.analysis.contention import waited
-from simulator.analysis.queue_spans import queue_spans
+from simulator.analysis.contention import queue_spans, waited
 from simulator.engines import simulate
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.schedule_builder import ScheduleBuilder

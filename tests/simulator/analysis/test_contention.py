@@ -114,7 +114,7 @@ def test_a_flow_waits_for_the_senders_that_share_its_links() -> None:
     assert share[4] == 1, "rank 2 sends one message"
     assert 0 < share[0] < 1
     assert {wait.waiter for wait in waits(timeline, path)} == {
-        timeline.schedule.rank[path[0].operation]
+        timeline.schedule.rank[path.operation[0]]
     }
 
 

@@ -7,11 +7,9 @@ from grouped_cases import each_case
 from simulator.analysis.critical_path import (
     PARTS,
     CriticalPath,
-    PathSegment,
     critical_path,
     parts,
     sensitivities,
-    trace_back,
     worth,
 )
 from simulator.collectives import find
@@ -25,7 +23,7 @@ from topologies.link import Link
 from topologies.topology_builder import TopologyBuilder
 
 
-def nonzero(path: list[PathSegment]) -> dict[str, float]:
+def nonzero(path: CriticalPath) -> dict[str, float]:
     """The parts that take any time."""
     return {part: seconds for part, seconds in parts(path).items() if seconds}
 
@@ -180,14 +178,11 @@ def test_of_equally_slow_media_the_first_is_on_the_path() -> None:
 
 
 def test_no_time_has_no_path() -> None:
-    assert (
-        critical_path(simulate(ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1.0)))
-        == []
-    )
-    instant = simulate(messages(5.0), shapes.line(2, bandwidth=float("inf")))
-    assert critical_path(instant) == []
-    assert set(parts([])) == set(PARTS)
-    assert sum(parts([]).values()) == 0
+    line = shapes.line(2, bandwidth=float("inf"))
+    for schedule in (ScheduleBuilder(2, 1.0).build(), messages(5.0)):
+        path = critical_path(simulate(schedule, line))
+        assert list(path) == []
+        assert parts(path) == dict.fromkeys(PARTS, 0.0)
 
 
 # Counts.
@@ -214,21 +209,25 @@ def test_through_a_star_a_ring_waits_for_twice_as_many_latencies() -> None:
     assert sensitivities(timeline).inverse_bandwidth.sum() == pytest.approx(2 * 5 * 1e6)
 
 
-def test_sensitivities_of_a_path_at_hand_are_the_same() -> None:
+def test_counts_have_a_row_for_each_link_medium_and_rank() -> None:
     timeline = simulate(find("tree").build(5, 1e6), shapes.star(5, bandwidth=1e9, latency=1e-6))
-    given_path, without_path = (
-        sensitivities(timeline, critical_path(timeline)),
-        sensitivities(timeline),
-    )
-    assert given_path.latency.tolist() == without_path.latency.tolist()
-    assert without_path.latency.shape == (10,)
-    assert without_path.gap.shape == without_path.inverse_bandwidth.shape == (10,)
-    assert without_path.reduction.shape == without_path.copy.shape == (5,)
+    counts = sensitivities(timeline)
+    assert counts.latency.shape == counts.gap.shape == counts.inverse_bandwidth.shape == (10,)
+    assert counts.reduction.shape == counts.copy.shape == (5,)
+
+
+def test_counts_tell_the_time_at_another_size() -> None:
+    topology = shapes.star(5, bandwidth=1e9, latency=1e-6, reduction=1e-10)
+    timeline = simulate(find("ring").build(5, 1e6), topology)
+    larger = simulate(find("ring").build(5, 4e6), topology)
+    counts = sensitivities(timeline)
+    assert counts.seconds(timeline.routed) == pytest.approx(timeline.makespan, rel=1e-12)
+    assert counts.seconds(larger.routed) == pytest.approx(larger.makespan, rel=1e-12)
 
 
 def test_paths_are_joined_one_after_the_other() -> None:
     timeline = simulate(find("ring").build(4, 4.0), shapes.star(4, bandwidth=1.0, latency=0.5))
-    one, other = trace_back(timeline), trace_back(timeline, 0)
+    one, other = critical_path(timeline), critical_path(timeline, 0)
     joined = CriticalPath.joined([one, other])
     assert list(joined) == [*one, *other]
     chosen = joined.seconds > 0.5

@@ -22,7 +22,6 @@ from simulator.analysis.critical_path import (
     critical_path,
     parts,
     sensitivities,
-    trace_back,
     worth,
 )
 from simulator.collectives import find
@@ -161,9 +160,9 @@ def test_the_walk_is_the_same_compiled_or_not(
     random = Random(seed)
     timeline = under(rule, *drawn(random, ranks, zeros=zeros))
     with patch("simulator.analysis.critical_path.kernel", lambda function, _: function):
-        plain = trace_back(timeline)
+        plain = critical_path(timeline)
     with patch("simulator.analysis.critical_path.kernel", lambda function, _: compiled(function)):
-        fast = trace_back(timeline)
+        fast = critical_path(timeline)
     assert_same(plain, fast)
     assert_same(CriticalPath.of(plain), plain)
     assert len(plain) == len(list(plain))

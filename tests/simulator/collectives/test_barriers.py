@@ -10,8 +10,8 @@ from simulator.collectives import find, of_collective
 from simulator.collectives.barriers import BARRIER
 from simulator.engines import simulate
 from simulator.schedules import semantics
-from simulator.schedules.causes import absent
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.semantics import absent
 from topologies.shapes import star
 
 NAMES = [algorithm.name for algorithm in of_collective("barrier")]

@@ -10,7 +10,7 @@ from grouped_cases import each_case
 from simulator.collectives import Algorithm, algorithms
 from simulator.collectives.places import by_place, ranks_of_a_node, ranks_of_each_node
 from simulator.engines import Engine, simulate
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import fold, rotations

@@ -15,7 +15,7 @@ from simulator.collectives import find
 from simulator.collectives.rings import rings_all_gather, rings_all_reduce, rings_reduce_scatter
 from simulator.engines import simulate
 from simulator.schedules import semantics
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts, rotations
 from topologies.clusters import cluster

@@ -12,7 +12,7 @@ from simulator.collectives.ring import ring_all_reduce
 from simulator.collectives.symmetry import fold
 from simulator.collectives.two_level import equal_nodes, shifts_on, two_level_all_reduce
 from simulator.engines import simulate
-from simulator.schedules.orbits import NotSymmetric
+from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
 from topologies.placement import placed

@@ -12,7 +12,7 @@ from simulator.kernels import fair_sharing
 from simulator.kernels.flow_limits import instant, progress
 from simulator.kernels.flows import Queues, Rates
 from simulator.kernels.records import Times, Turns
-from simulator.schedules.flow_routes import flow_routes
+from simulator.schedules.routed import flow_routes
 from simulator.schedules.routed import route as routed_over
 from small_machines import route_of
 from small_schedules import messages

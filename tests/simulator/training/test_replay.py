@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ddp_steps import MODEL, quiet, star
 from law_cases import tries
-from simulator.analysis.critical_path import parts, trace_back
+from simulator.analysis.critical_path import critical_path, parts
 from simulator.analysis.waits import waits
 from simulator.collectives import find as find_algorithm
 from simulator.kernels.repeats import Parts
@@ -76,7 +76,7 @@ def explained(full: Plan, expected: Timeline, outline: Plan, timeline: Replayed)
     before, after = measure(full, expected), measure(outline, timeline)
     assert after.bubbles.seconds == pytest.approx(before.bubbles.seconds, rel=0, abs=near)
     path = explanation_of(timeline).path(after.window.last)
-    whole = trace_back(expected, before.window.last)
+    whole = critical_path(expected, before.window.last)
     assert parts(path) == pytest.approx(parts(whole), rel=0, abs=near)
     phases = [
         [run.schedule.phases[phase] for phase in run.schedule.phase[row.operation]]

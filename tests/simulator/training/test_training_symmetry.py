@@ -9,7 +9,7 @@ import pytest
 
 from ddp_steps import MODEL, star
 from grouped_cases import each_case
-from simulator.analysis.critical_path import parts, trace_back
+from simulator.analysis.critical_path import critical_path, parts
 from simulator.training import communicator
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
@@ -81,9 +81,9 @@ def test_results_are_those_of_all_ranks(strategy: Strategy, machine: object) -> 
         path = (
             explanation_of(timeline).path(last)
             if isinstance(timeline, Replayed)
-            else trace_back(timeline, last)
+            else critical_path(timeline, last)
         )
-        of_all = parts(trace_back(expected, before.window.last))
+        of_all = parts(critical_path(expected, before.window.last))
         assert parts(path) == pytest.approx(of_all, rel=0, abs=near)
     memory, of_whole = footprint(written, train(written)), footprint(whole, expected)
     assert memory.peaks == pytest.approx(of_whole.peaks)

@@ -25,7 +25,7 @@ from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from grouped_cases import each_case
 from refusals import refusal
 from simulator.analysis.bubbles import bubbles
-from simulator.analysis.critical_path import parts, trace_back
+from simulator.analysis.critical_path import critical_path, parts
 from simulator.collectives import algorithms, find
 from simulator.collectives.symmetry import fold
 from simulator.engines import simulate
@@ -108,7 +108,7 @@ def test_of_a_folded_run_some_ranks_stand_for_all() -> None:
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_training_has_bubbles_by_cause(symmetric: bool) -> None:
     plan, timeline = training_of(symmetric)
-    spans = strategy_spans(plan, timeline).spans(trace_back(timeline))
+    spans = strategy_spans(plan, timeline).spans(critical_path(timeline))
     expected = bubbles(timeline).seconds
     for cause, seconds in enumerate(expected[0].tolist()):
         name = ("transfer", "contention", "slower peer", "drain")[cause]
@@ -122,7 +122,7 @@ def test_training_has_bubbles_by_cause(symmetric: bool) -> None:
 
 
 def test_the_critical_path_runs_from_the_start_to_the_end() -> None:
-    path = trace_back(run_of())
+    path = critical_path(run_of())
     spans = collective_spans(run_of(), path)
     pieces = spans.path
     assert pieces.start[0] == 0.0
@@ -141,7 +141,7 @@ def test_a_step_of_a_plan_has_a_row_for_each_device() -> None:
     times = GroupTimes(star(degrees.ranks, bandwidth=1e9), degrees)
     pipeline = find_pipeline("1f1b").build(devices=2, micro_batches=4)
     step = write(Work((stage,) * 2, pipeline, times))
-    spans = step_spans(step).spans(trace_back(step.timeline))
+    spans = step_spans(step).spans(critical_path(step.timeline))
     assert spans.rows == ("device 0", "device 1")
     assert spans.remarks == ("A row stands for 4 ranks of 8: they do the same at the same time.",)
     assert "forward 3" in spans.names
@@ -258,14 +258,14 @@ def test_every_algorithm_and_strategy_has_spans() -> None:
         except InputError:
             continue
         timeline = simulate(fitted.schedule, fitted.topology)
-        check(collective_spans(timeline, trace_back(timeline)))
+        check(collective_spans(timeline, critical_path(timeline)))
     layers = tuple(Layer(f"fc{k}", 1e-3, 2e-3, tensors=(Tensor("w", 1e6),)) for k in range(2))
     for name in strategies():
         strategy = find_strategy(name)()
         topology = find_machine("star").build(4, strategy.servers(4))
         plan = strategy.plan(Model("model", 8, layers), Setting(topology, 4, 2))
         timeline = train(plan, TrainingRules())
-        check(strategy_spans(plan, timeline).spans(trace_back(timeline)))
+        check(strategy_spans(plan, timeline).spans(critical_path(timeline)))
 
 
 def check(spans: Spans) -> None:

@@ -1,4 +1,5 @@
-"""How far apart the ranks of a collective are, at least: its lower bound in latency."""
+"""What lower bounds need of a machine: the latency between the farthest ranks of a collective, and
+what two halves of its ranks can send each other."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import Collective
+from topologies.capacity import congestion, max_flow
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Floats, Ints, Topology
@@ -22,6 +24,8 @@ latencies of their routes are added up."""
 SWEEPS = 4
 _ROWS: WeakKeyDictionary[Topology, dict[int, Floats]] = WeakKeyDictionary()
 """The distances from some ranks, as long as their topology is in use."""
+_FLOWS: WeakKeyDictionary[Topology, dict[tuple[int, bool], float]] = WeakKeyDictionary()
+"""The flows between halves of ranks, as long as their topology is in use."""
 
 
 def farthest(collective: Collective, topology: Topology, workers: int) -> float:
@@ -88,3 +92,27 @@ def _apart(topology: Topology, sources: Ints, targets: Ints) -> float:
         return np.inf
     route = np.repeat(np.arange(len(sources)), np.diff(indptr))
     return float(np.bincount(route, topology.latency[links], len(sources)).max())
+
+
+def flow_between_halves(topology: Topology, workers: int, back: bool) -> float:
+    """The most bytes/s from the first half of the ranks to the second, or back."""
+    known = _FLOWS.setdefault(topology, {})
+    if (workers, back) not in known:
+        devices = topology.placement[:workers]
+        ends = devices[: workers // 2], devices[workers // 2 :]
+        known[workers, back] = max_flow(topology, *(ends[::-1] if back else ends)).bandwidth
+    return known[workers, back]
+
+
+def routes_between_halves(topology: Topology, workers: int, back: bool) -> float:
+    """The bytes/s of rank k of the first half to rank k of the second, or back, for all k at once,
+    along their routes: not more than the flow.
+
+    It is 0 on machines without nodes, where routes may be long.
+    """
+    if topology.node.max(initial=-1) < 0:
+        return 0.0
+    half = np.arange(workers // 2)
+    ends = half, half + workers // 2
+    seconds = congestion(topology, *(ends[::-1] if back else ends))
+    return len(half) / seconds if seconds > 0 else np.inf

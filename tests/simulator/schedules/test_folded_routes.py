@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simulator.collectives import find
-from simulator.schedules.orbits import NotSymmetric, Orbits
+from simulator.schedules.folded_routes import NotSymmetric, Orbits
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder

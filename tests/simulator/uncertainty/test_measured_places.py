@@ -4,9 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simulator.uncertainty.measured_places import MeasuredPlaces, beyond, place
+from simulator.uncertainty.measured_places import MeasuredPlaces, beyond, place, reasons
 from simulator.uncertainty.message_sizes import no_messages
-from simulator.uncertainty.reasons import reasons
 
 SEEN = MeasuredPlaces(
     np.array(["all_reduce", "all_reduce"]),
