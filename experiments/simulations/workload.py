@@ -119,7 +119,7 @@ def likely(algorithm: Algorithm, ranks: int, few: MachineShare) -> MachineShare:
     """What a machine makes of an algorithm, if it does so of fewer ranks."""
     if few.share == 1.0 or not _may_fold(algorithm, ranks):
         return few._replace(share=1.0)
-    if counts(algorithm, ranks).pairs * few.rings > folded_routes.MOST:
+    if counts(algorithm, ranks).pairs * few.rings > folded_routes.COMPARED_ROUTES:
         return few._replace(share=1.0)
     return few._replace(share=few.share * few.ranks / ranks)
 

@@ -33,13 +33,13 @@ from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]
-CUTS = 4_000_000
+SEARCHED_CUTS = 4_000_000
 """Workers times links up to which all cuts are searched. Beyond, only groups and halves are."""
-FLOWS = 6000
+ROUTED_FLOWS = 6000
 """Sources times links up to which the best routing of all pairs is computed."""
-PAIRS = 1024
+COUNTED_PAIRS = 1024
 """Workers up to which the links between all pairs are counted."""
-HALVES = 500_000
+HALVED_LINKS = 500_000
 """Links up to which the bytes from one half of the workers to the other are bounded."""
 TIE = 1e-12
 _EXCHANGES = ("all_to_all", "send_recv")
@@ -140,7 +140,7 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
     - between groups: as "all ports", of groups of devices that few or slow links join
       (:func:`topologies.cuts.partitions`).
     - cut: the bytes that must leave or enter a set of devices. All sets count, unless there are too
-      many (:data:`CUTS`).
+      many (:data:`SEARCHED_CUTS`).
     - best routing: the time that pairs need to exchange their bytes, on the best routes.
     - all links: the same if each pair uses the fewest links.
 
@@ -172,8 +172,8 @@ def _limits(collective: Collective, topology: Topology, workers: int) -> Known:
     ]
     _raise(bounds_so_far, _in_groups(task, groups))
     left_out = [] if is_exact(collective, workers) else ["latency of every pair"]
-    if workers * topology.links > CUTS:
-        is_met = topology.links <= HALVES and _is_met(task, _highest(bounds_so_far))
+    if workers * topology.links > SEARCHED_CUTS:
+        is_met = topology.links <= HALVED_LINKS and _is_met(task, _highest(bounds_so_far))
         halves = [] if is_met else _cut_in_half(task, _highest(bounds_so_far))
         _raise(bounds_so_far, [*halves, *_links(task)])
         left_out += [] if is_met else _too_large(task)
@@ -207,9 +207,9 @@ def _too_large(task: PlacedCollective) -> list[str]:
     sources = len(distinct(task.devices))
     names = {
         "every cut": not exchanges,
-        "cut in half": links > HALVES,
-        "best routing": exchanges and sources * links > FLOWS,
-        "all links": exchanges and task.workers > PAIRS,
+        "cut in half": links > HALVED_LINKS,
+        "best routing": exchanges and sources * links > ROUTED_FLOWS,
+        "all links": exchanges and task.workers > COUNTED_PAIRS,
     }
     return [name for name, missing in names.items() if missing]
 
@@ -298,7 +298,7 @@ def _plain_schedules(task: PlacedCollective) -> Iterator[tuple[float, tuple[Long
         yield 1 / 2, (source[chosen], target[chosen])
     elif name not in ("all_to_all", "scatter", "gather"):
         yield twice * (ranks - 1) / ranks / 2, (source, target)
-    if name not in ("send_recv", "scatter", "gather") and ranks <= PAIRS and _near(task):
+    if name not in ("send_recv", "scatter", "gather") and ranks <= COUNTED_PAIRS and _near(task):
         yield (
             twice / max(1, ranks - rooted),
             np.divmod(np.flatnonzero(~np.eye(ranks, dtype=np.bool_)), ranks),
@@ -322,7 +322,7 @@ def _searched(task: PlacedCollective, above: float) -> Iterator[Limit]:
     exchanges = _exchanges(task.collective)
     if groups := _beyond_links(task):
         yield from _in_groups(task, groups)
-    elif exchanges and len(distinct(task.devices)) * task.topology.links <= FLOWS:
+    elif exchanges and len(distinct(task.devices)) * task.topology.links <= ROUTED_FLOWS:
         yield Limit("best routing", 0.0, concurrent_flow(task.topology, *_pairs(task)))
     elif exchanges:
         yield from _cut_in_half(task, above)
@@ -364,7 +364,7 @@ def _cut_in_half(task: PlacedCollective, above: float) -> Iterator[Limit]:
     later = (np.arange(task.workers) >= task.workers // 2).astype(np.int32)
     need = needs(task.collective, later, 2)
     for nbytes, back in ((need.leave[0], False), (need.enter[0], True)):
-        if nbytes == 0 or task.topology.links > HALVES:
+        if nbytes == 0 or task.topology.links > HALVED_LINKS:
             continue
         ways = task.topology, task.workers, back
         if _seconds(nbytes, routes_between_halves(*ways)) > above:
@@ -374,7 +374,7 @@ def _cut_in_half(task: PlacedCollective, above: float) -> Iterator[Limit]:
 
 def _links(task: PlacedCollective) -> Iterator[Limit]:
     """The bytes of all pairs, each times its fewest links, over the bandwidth of all links."""
-    if _exchanges(task.collective) and task.workers <= PAIRS:
+    if _exchanges(task.collective) and task.workers <= COUNTED_PAIRS:
         prices = np.ones(len(task.topology.medium_bandwidth))
         yield Limit("all links", 0.0, stretch(task.topology, *_pairs(task), prices))
 

@@ -15,13 +15,12 @@ from topologies.routing import distances
 from topologies.topology import Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]
-EXACT = 256
+EXACT_WORKERS = 256
 """Up to so many workers, the latency is that of the farthest two. Beyond, a few sweeps look for
 them."""
-SEARCHED = 2**18
+SEARCHED_DISTANCES = 2**18
 """Devices times sources up to which all distances from several ranks are computed. Beyond, the
 latencies of their routes are added up."""
-SWEEPS = 4
 _ROWS: WeakKeyDictionary[Topology, dict[int, Floats]] = WeakKeyDictionary()
 """The distances from some ranks, as long as their topology is in use."""
 _FLOWS: WeakKeyDictionary[Topology, dict[tuple[int, bool], float]] = WeakKeyDictionary()
@@ -31,7 +30,7 @@ _FLOWS: WeakKeyDictionary[Topology, dict[tuple[int, bool], float]] = WeakKeyDict
 def farthest(collective: Collective, topology: Topology, workers: int) -> float:
     """The latency in seconds between the farthest two of the first `workers` ranks of which one
     must receive data of the other."""
-    near = np.arange(min(workers, EXACT), dtype=np.int32)
+    near = np.arange(min(workers, EXACT_WORKERS), dtype=np.int32)
     if collective.pairs is not None:
         source, target, _ = collective.pairs(workers)
         return _of_pairs(topology, source, target)
@@ -51,24 +50,24 @@ def farthest(collective: Collective, topology: Topology, workers: int) -> float:
 
 def is_exact(collective: Collective, workers: int) -> bool:
     """Whether :func:`farthest` looks at all ranks."""
-    return workers <= EXACT or collective.family in ("broadcast", "scatter")
+    return workers <= EXACT_WORKERS or collective.family in ("broadcast", "scatter")
 
 
 def _of_pairs(topology: Topology, source: Longs, target: Longs) -> float:
     """The longest distance of pairs, of which the first `EXACT` senders are looked at."""
     sources, place = np.unique(source, return_inverse=True)
-    near = np.flatnonzero(place < EXACT)
+    near = np.flatnonzero(place < EXACT_WORKERS)
     if not len(near):
         return 0.0
-    rows = distances(topology, sources[:EXACT].astype(np.int32))
+    rows = distances(topology, sources[:EXACT_WORKERS].astype(np.int32))
     return float(rows[place[near], target[near]].max())
 
 
 def _diameter(topology: Topology, workers: int) -> float:
-    if workers <= EXACT:
+    if workers <= EXACT_WORKERS:
         return float(distances(topology, np.arange(workers, dtype=np.int32))[:, :workers].max())
     latency, source = 0.0, 0
-    for _ in range(SWEEPS):
+    for _ in range(4):
         row = _row(topology, source)[:workers]
         latency, source = max(latency, float(row.max())), int(row.argmax())
     return latency
@@ -84,7 +83,7 @@ def _row(topology: Topology, source: int) -> Floats:
 
 def _apart(topology: Topology, sources: Ints, targets: Ints) -> float:
     """The longest distance from a source to its target."""
-    if len(topology.device_names) * len(sources) <= SEARCHED:
+    if len(topology.device_names) * len(sources) <= SEARCHED_DISTANCES:
         return float(distances(topology, sources)[np.arange(len(sources)), targets].max())
     try:
         indptr, links = topology.routes(sources, targets)

@@ -13,7 +13,7 @@ from simulator.schedules.timeline import Timeline
 from topologies.html_tables import facts
 from topologies.units import format_seconds
 
-RANKS = 16
+STRIP_RANKS = 16
 """The ranks that the strip shows."""
 WIDTH, ROW, MARGIN = 480, 12, 40
 """The pixels of the strip, of a rank's row, and left of the strip."""
@@ -35,7 +35,7 @@ def timeline_html(timeline: Timeline) -> str:
 def _strip(timeline: Timeline) -> str:
     """When each rank computes (the upper half of its row) and sends (the lower half)."""
     schedule = timeline.schedule
-    ranks = np.unique(schedule.rank)[:RANKS].tolist()
+    ranks = np.unique(schedule.rank)[:STRIP_RANKS].tolist()
     boxes = []
     for place, rank in enumerate(ranks):
         top = place * ROW

@@ -21,11 +21,11 @@ from topologies.jit import kernel
 from topologies.routing import find_routes
 from topologies.topology import Ints, Topology
 
-MOST = 2**25
+COMPARED_ROUTES = 2**25
 """Routes that are found and compared at most."""
-FEW = 64
+FIRST_SHIFTS = 64
 """Shifts, or routes, that are looked at first."""
-SOME = 16
+TRIED_SHIFTS = 16
 """Shifts that are looked at first where many groups are tried."""
 COMPARED_LINKS = 2**20
 """Links that are compared at once."""
@@ -57,15 +57,17 @@ def fold_routes(
     """
     shifts, elements = fold.shifts, fold.shifts.elements
     placed = topology.placement[: shifts.ranks]
-    if len(source) * len(elements) > MOST:
+    if len(source) * len(elements) > COMPARED_ROUTES:
         raise NotSymmetric(f"{len(source) * len(elements)} routes are too many to compare")
     folded = shifts.folded(np.arange(shifts.ranks))
     for cost in (topology.reduction[placed], topology.copy[placed]):
         if not np.array_equal(cost, cost[folded]):
             raise NotSymmetric("ranks take different times to reduce or to copy")
     routes = source, target, channel
-    if len(elements) > FEW:
-        _check_wires(topology, *_images_of(fold, topology, routes, elements[:FEW]), FEW)
+    if len(elements) > FIRST_SHIFTS:
+        _check_wires(
+            topology, *_images_of(fold, topology, routes, elements[:FIRST_SHIFTS]), FIRST_SHIFTS
+        )
     _check_nodes(shifts, topology)
     hops, links = _images_of(fold, topology, routes, elements)
     orbits = Orbits(shifts, topology)
@@ -111,14 +113,14 @@ def check_few_routes(
     The first and the last of all shifts are looked at: a machine differs at its ends, if anywhere.
     """
     images = fold.shifts.elements
-    images = _ends(images[shifts.element(images) == 0], SOME)
-    chosen = np.arange(0, len(source), max(1, len(source) // FEW))
+    images = _ends(images[shifts.element(images) == 0], TRIED_SHIFTS)
+    chosen = np.arange(0, len(source), max(1, len(source) // FIRST_SHIFTS))
     routes = (
         fold.shifts.shifted(source[chosen, None], images).ravel(),
         fold.shifts.shifted(target[chosen, None], images).ravel(),
         fold.channel(channel[chosen, None], images).ravel(),
     )
-    elements = _ends(shifts.elements, SOME)
+    elements = _ends(shifts.elements, TRIED_SHIFTS)
     hops, links = _images_of(replace(fold, shifts=shifts), topology, routes, elements)
     _check_wires(topology, hops, links, len(elements))
 
@@ -188,47 +190,38 @@ def check_order(
     """Raises NotSymmetric where operations of one call, from different shifts, meet: with `media`
     at a medium, with `lanes` at a rank that reduces or copies. Which is served first would not be
     the same everywhere."""
-    meeting = _at_media(schedule, route, folded) if media else -1
-    if meeting < 0 and lanes:
-        meeting = _at_ranks(schedule)
-    if meeting >= 0:
-        raise NotSymmetric(
-            f"rank {schedule.rank[meeting]} may meet another rank on its way to "
-            f"{schedule.peer[meeting]}"
-        )
-
-
-def _at_media(schedule: Schedule, route: Ints, folded: FoldedRoutes) -> int:
-    """An operation that meets another one at a medium, or -1."""
     assert schedule.fold is not None
+    used = ([_media_used(route, folded)] if media else []) + (
+        [_ranks_used(schedule)] if lanes else []
+    )
+    for each in used:
+        meeting = int(kernel(meetings, len(schedule))(schedule.fold.call, *each))
+        if meeting >= 0:
+            raise NotSymmetric(
+                f"rank {schedule.rank[meeting]} may meet another rank on its way to "
+                f"{schedule.peer[meeting]}"
+            )
+
+
+def _media_used(route: Ints, folded: FoldedRoutes) -> tuple[Ints, Csr, Ints, int]:
+    """The route of each operation, the media of each route, their shifts, and how many there
+    are."""
     media = folded.topology
     row, places = media.crossings(folded.links)
     count = np.diff(media.link_indptr)[folded.links]
     ends = np.concatenate(([0], np.cumsum(count)))[folded.indptr]
     indptr = np.concatenate((np.zeros(1, np.int32), ends)).astype(np.int32)
-    meeting = kernel(meetings, len(schedule))(
-        schedule.fold.call,
-        route,
-        Csr(indptr, places.astype(np.int32)),
-        folded.shift[row],
-        len(media.medium_bandwidth),
-    )
-    return int(meeting)
+    used = Csr(indptr, places.astype(np.int32))
+    return route, used, folded.shift[row], len(media.medium_bandwidth)
 
 
-def _at_ranks(schedule: Schedule) -> int:
-    """An operation that meets another one at a rank, or -1."""
+def _ranks_used(schedule: Schedule) -> tuple[Ints, Csr, Ints, int]:
+    """As :func:`_media_used`, of the rank at which each operation ends."""
     assert schedule.fold is not None
     shifts, peer = schedule.fold.shifts, schedule.peer
-    used = Csr(np.arange(len(schedule) + 1, dtype=np.int32), shifts.place(peer).astype(np.int32))
-    meeting = kernel(meetings, len(schedule))(
-        schedule.fold.call,
-        np.arange(len(schedule), dtype=np.int32),
-        used,
-        shifts.element(peer).astype(np.int32),
-        len(shifts.representatives),
-    )
-    return int(meeting)
+    every = np.arange(len(schedule) + 1, dtype=np.int32)
+    used = Csr(every, shifts.place(peer).astype(np.int32))
+    return every[:-1], used, shifts.element(peer).astype(np.int32), len(shifts.representatives)
 
 
 class NotSymmetric(InputError):

@@ -18,7 +18,7 @@ from topologies.errors import InputError
 from topologies.topology import Ints
 
 Marks = npt.NDArray[np.bool_]
-MOST = 2**28
+FOLLOWED_OPERATIONS = 2**28
 """Operations that are written out at most."""
 
 
@@ -112,8 +112,10 @@ def _members(fold: Fold, touched: Numbers, mixed: Marks, first: Longs) -> tuple[
     if not rows:
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
     row, element = np.concatenate(rows), np.concatenate(elements)
-    if len(row) > MOST:
-        raise InputError(f"{len(row)} operations are too many to prove: {MOST} at most")
+    if len(row) > FOLLOWED_OPERATIONS:
+        raise InputError(
+            f"{len(row)} operations are too many to prove: {FOLLOWED_OPERATIONS} at most"
+        )
     order = np.argsort(row, kind="stable") if len(rows) > 1 else slice(None)
     return row[order], element[order]
 

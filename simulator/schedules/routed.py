@@ -226,10 +226,10 @@ def _check_switches(schedule: Schedule, topology: Topology) -> None:
             )
 
 
-DENSE = 2**26
+TABLE_PAIRS = 2**26
 """Ranks squared times channels up to which a table of all is the quickest way to number those that
 are used, if there are not many more than operations."""
-SPARSE = 2**20
+SMALL_TABLE_PAIRS = 2**20
 """Ranks squared times channels up to which it always is."""
 
 
@@ -243,7 +243,7 @@ def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
         key += schedule.lane.astype(whole) * np.asarray(ranks**2, whole)
     moved = key if remote.all() else key[remote]
     route_of = np.zeros(len(schedule), dtype=np.int32)
-    if channels * ranks**2 > min(DENSE, max(SPARSE, 8 * len(schedule))):
+    if channels * ranks**2 > min(TABLE_PAIRS, max(SMALL_TABLE_PAIRS, 8 * len(schedule))):
         known, number = np.unique(moved, return_inverse=True)
         route_of[remote] = number + 1
         return known.astype(np.int64), route_of

@@ -13,18 +13,6 @@ from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
 from simulator.schedules.whole_numbers import Column, whole_numbers
 from topologies.errors import InputError
 
-_WHOLE = {
-    "kind": TRANSFER,
-    "rank": 0,
-    "peer": 0,
-    "source": -1,
-    "target": -1,
-    "count": 0,
-    "reduces": 0,
-    "lane": 0,
-    "phase": 0,
-}
-
 
 def sequence(
     builder: ScheduleBuilder, columns: Mapping[str, npt.NDArray[Any]], waits: tuple[Column, Column]
@@ -35,9 +23,11 @@ def sequence(
     pairs of operations of which the first waits for the second, besides what the slots imply.
     """
     size = len(columns["rank"])
+    usual = {"kind": TRANSFER, "source": -1, "target": -1}
+    usual |= dict.fromkeys(("rank", "peer", "count", "reduces", "lane", "phase"), 0)
     whole = {
-        name: np.broadcast_to(whole_numbers(name, columns.get(name, usual)), (size,))
-        for name, usual in _WHOLE.items()
+        name: np.broadcast_to(whole_numbers(name, columns.get(name, value)), (size,))
+        for name, value in usual.items()
     }
     rank, source, count, lane = (whole[name] for name in ("rank", "source", "count", "lane"))
     builder.slots.check(source, whole["target"], np.maximum(count, 1))
@@ -47,6 +37,7 @@ def sequence(
     sized = builder.slots.bytes_of(rank, np.maximum(source, 0), np.where(source < 0, 0, count))
     order = np.argsort(waits[0], kind="stable")
     indptr = np.searchsorted(waits[0][order], np.arange(size + 1))
+    typed: dict[str, Any] = {name: column.astype(np.int32) for name, column in whole.items()}
     builder.inline(
         Schedule(
             ranks=builder.ranks,
@@ -61,11 +52,7 @@ def sequence(
             seconds=np.asarray(columns.get("seconds", none), dtype=np.float64),
             indptr=indptr.astype(np.int32),
             indices=waits[1][order].astype(np.int32),
-            **_typed(whole),
+            **typed,
         )
     )
     return builder.build()
-
-
-def _typed(columns: Mapping[str, Column]) -> dict[str, Any]:
-    return {name: column.astype(np.int32) for name, column in columns.items()}

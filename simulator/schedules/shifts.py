@@ -100,7 +100,7 @@ class Shifts:
 
     def element(self, rank: Numbers) -> Longs:
         """The shift that takes the representative of each rank to it."""
-        if np.size(rank) > MANY * self.ranks:
+        if np.size(rank) > TABLE_RATIO * self.ranks:
             return self._elements_of_all[rank]
         return self._element(rank)
 
@@ -117,7 +117,7 @@ class Shifts:
 
     def place(self, rank: Numbers) -> Longs:
         """The place of the representative of each rank among the representatives."""
-        if np.size(rank) > MANY * self.ranks:
+        if np.size(rank) > TABLE_RATIO * self.ranks:
             return self._places_of_all[rank]
         return np.searchsorted(self.representatives, self.folded(rank))
 
@@ -181,7 +181,7 @@ class Shifts:
         self, slot: Numbers, element: Numbers, moves: tuple[SlotMove, ...], sign: int
     ) -> Longs:
         result = np.asarray(slot, dtype=np.int64)
-        if len(moves) > SOME:
+        if len(moves) > TABLE_MOVES:
             return self._moved_by_table(result, element, moves, sign)
         for axis, first, inner, end in moves:
             extent, stride, _ = self._axes[axis]
@@ -213,9 +213,9 @@ class Shifts:
         return result
 
 
-MANY = 4
+TABLE_RATIO = 4
 """Ranks that are more than so many times all ranks are looked up in a table."""
-SOME = 8
+TABLE_MOVES = 8
 """More moves than these are looked up in a table."""
 
 

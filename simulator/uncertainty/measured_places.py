@@ -69,14 +69,7 @@ class Apart(NamedTuple):
 
     def take(self, left: Rows, right: Rows) -> Apart:
         """Some of the points."""
-        return Apart(
-            self.size[left][:, right],
-            self.ranks[left][:, right],
-            self.collective[left][:, right],
-            self.algorithm[left][:, right],
-            self.allocation[left][:, right],
-            self.messages[left][:, right],
-        )
+        return Apart._make(column[left][:, right] for column in self)
 
 
 class Beyond(NamedTuple):

@@ -309,7 +309,7 @@ def test_bounds_that_are_left_out_are_named(
 ) -> None:
     line = ("--algo", "tree", "--topology", "line")
     assert "left out" not in simctl("sweep", *line, "--p", "4").stdout
-    monkeypatch.setattr(bounds, "CUTS", 20)
+    monkeypatch.setattr(bounds, "SEARCHED_CUTS", 20)
     assert "- every cut (p = 4 to 6)" in simctl("sweep", *line, "--p", "3..6").stdout
     assert "- every cut\n" in simctl("run", *line, "--p", "8").stdout
     text = simctl("sweep", *line, "--p", "3,4", "--format", "csv").stdout

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from simulator.analysis.bounds import HALVES, left_out, limits
+from simulator.analysis.bounds import HALVED_LINKS, left_out, limits
 from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, BROADCAST
 from topologies.cuts import groupings
 from topologies.routing import distances
@@ -28,14 +28,14 @@ def test_links_that_share_a_medium_count_once() -> None:
 
 
 def test_what_is_left_out_of_a_large_machine_has_a_name() -> None:
-    small, large = star(100, bandwidth=1e9), star(HALVES, bandwidth=1e9)
+    small, large = star(100, bandwidth=1e9), star(HALVED_LINKS, bandwidth=1e9)
     assert left_out(BROADCAST, small, 100) == ()
-    assert left_out(ALL_REDUCE, large, HALVES) == (
+    assert left_out(ALL_REDUCE, large, HALVED_LINKS) == (
         "latency of every pair",
         "every cut",
         "cut in half",
     )
-    assert left_out(ALL_TO_ALL, large, HALVES) == (
+    assert left_out(ALL_TO_ALL, large, HALVED_LINKS) == (
         "latency of every pair",
         "cut in half",
         "best routing",

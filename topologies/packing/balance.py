@@ -16,12 +16,12 @@ from topologies.packing.flow_graph import least_cut, with_source
 from topologies.topology import Flags, Floats
 
 Longs = npt.NDArray[np.int64]
-UNITS = 2**26
+CUT_UNITS = 2**26
 """The units in which the program's solution is counted to find cuts."""
-ENTRIES = 10_000_000
+PROGRAM_ENTRIES = 10_000_000
 """Entries of the programs that are solved one after the other, all together: about five seconds.
 Random networks of 16 ranks need a fifth of them at most."""
-SURE = 1e-9
+SOLUTION_ERROR = 1e-9
 """The relative error of a solution."""
 
 
@@ -38,7 +38,7 @@ class Usage(NamedTuple):
     def raised(self) -> list[Floats]:
         """The bandwidths, raised by the relative error of the program, so that rounding down does
         not lose a tree."""
-        return [bandwidth * (1 + SURE) for bandwidth in self.bandwidths]
+        return [bandwidth * (1 + SOLUTION_ERROR) for bandwidth in self.bandwidths]
 
 
 def is_balanced(bandwidth: Floats, sinks: Flags) -> bool:
@@ -69,7 +69,7 @@ def usage(
     entries = 0
     while True:
         solution, entries = program.solve(), entries + program.entries
-        if float(solution.roots.sum()) < wanted or entries > ENTRIES:
+        if float(solution.roots.sum()) < wanted or entries > PROGRAM_ENTRIES:
             return solution
         if not program.add_cuts(solution):
             return solution
@@ -144,12 +144,12 @@ class _Program:
         if not total:
             return
         for direction, bandwidth in enumerate(solution.bandwidths):
-            units = np.rint(np.minimum(bandwidth / total, 1.0) * UNITS).astype(np.int64)
-            graph = with_source(units, np.rint(solution.roots / total * UNITS).astype(np.int64))
+            units = np.rint(np.minimum(bandwidth / total, 1.0) * CUT_UNITS).astype(np.int64)
+            graph = with_source(units, np.rint(solution.roots / total * CUT_UNITS).astype(np.int64))
             for sink in np.flatnonzero(self.sinks).tolist():
-                room, inside = least_cut(graph, [len(units)], np.array([sink]), UNITS)
+                room, inside = least_cut(graph, [len(units)], np.array([sink]), CUT_UNITS)
                 # A cut that lacks no more than this share of the units has room enough.
-                if room < UNITS * (1 - 1e-7):
+                if room < CUT_UNITS * (1 - 1e-7):
                     yield direction, inside[:-1]
 
     def solve(self) -> Usage:

@@ -14,7 +14,7 @@ from topologies.jit import kernel
 from topologies.topology import Flags, Floats, Topology
 
 Longs = npt.NDArray[np.int64]
-MOST = 2**20
+LARGEST_CAPACITY = 2**20
 """The most units of a capacity: more than all trees of a machine together."""
 
 
@@ -117,7 +117,7 @@ def _through_media(topology: Topology, shared: list[list[int]]) -> Floats:
     return bandwidth
 
 
-EXACT = 1e-12
+QUOTIENT_ERROR = 1e-12
 """The relative error of a quotient of two bandwidths."""
 
 
@@ -145,7 +145,7 @@ def unit(bandwidth: Floats, trees: Longs, sinks: Flags, most: float) -> TreeUnit
         room, inside = _from_roots(capacity, trees, np.flatnonzero(sinks)[::-1].copy())
         if room >= total:
             return TreeUnit(y, trees, capacity)
-        y = min(_of_cut(bandwidth, inside, int(trees[inside].sum())), y * (1 - EXACT))
+        y = min(_of_cut(bandwidth, inside, int(trees[inside].sum())), y * (1 - QUOTIENT_ERROR))
         if y == 0.0:
             return TreeUnit(y, trees, np.zeros_like(capacity))
 
@@ -156,8 +156,8 @@ def whole(bandwidth: Floats, y: float, unlimited: int) -> Longs:
     >>> whole(np.array([0.0, 1.0, 2.5, np.inf]), 1.0, 9).tolist()
     [0, 1, 2, 9]
     """
-    times = np.where(np.isinf(bandwidth), unlimited, np.floor(bandwidth / y * (1 + EXACT)))
-    return np.minimum(times, MOST).astype(np.int64)
+    times = np.where(np.isinf(bandwidth), unlimited, np.floor(bandwidth / y * (1 + QUOTIENT_ERROR)))
+    return np.minimum(times, LARGEST_CAPACITY).astype(np.int64)
 
 
 def is_spanned(capacity: Longs, trees: Longs, sinks: Flags) -> bool:
@@ -177,7 +177,7 @@ def _of_cut(bandwidth: Floats, inside: Flags, trees: int) -> float:
     """The greatest bandwidth of a tree at which so many leave the nodes `inside`."""
     crossing = bandwidth[np.ix_(inside, ~inside)].ravel()
     crossing = crossing[crossing > 0]
-    needed = trees - MOST * int(np.isinf(crossing).any())
+    needed = trees - LARGEST_CAPACITY * int(np.isinf(crossing).any())
     if not len(crossing) or needed <= 0:
         return 0.0 if not len(crossing) else np.inf
     rooms = crossing[:, None] / np.arange(1, trees + 1)

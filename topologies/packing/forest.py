@@ -21,7 +21,7 @@ from topologies.topology import Flags, Floats, Ints, Topology
 Longs = npt.NDArray[np.int64]
 TREES = 32
 """Trees of a rank, at most."""
-LARGEST = 128
+PACKED_RANKS = 128
 """Ranks for which trees are packed, at most."""
 
 
@@ -90,8 +90,10 @@ def check_ranks(topology: Topology, ranks: int) -> None:
     """Raise InputError unless trees for so many ranks can be packed."""
     if not 1 <= ranks <= topology.ranks:
         raise InputError(f"ranks is {ranks}: {topology.name} has {topology.ranks}")
-    if ranks > LARGEST:
-        raise InputError(f"trees are packed for up to {LARGEST} ranks, got {ranks}: take fewer")
+    if ranks > PACKED_RANKS:
+        raise InputError(
+            f"trees are packed for up to {PACKED_RANKS} ranks, got {ranks}: take fewer"
+        )
 
 
 def _on_one_device(topology: Topology, placed: Ints, owners: list[int], *, towards: bool) -> Forest:
@@ -166,7 +168,7 @@ def _by_owner(first: int, count: int, each: int) -> Iterator[tuple[int, int, int
         first += part
 
 
-GAIN = 1e-3
+UNEQUAL_GAIN = 1e-3
 """Roots with unequal shares are used if that makes all trees faster by more than this share."""
 
 
@@ -202,7 +204,7 @@ def pack_pair(topology: Topology, ranks: int, most: int = TREES) -> Pair:
         return equal
     sinks = spanned(topology.placement[:ranks], len(bandwidth))
     # A cap on trees costs unequal shares as much, so limits are compared.
-    wanted = (1 + GAIN) / (1 / into.limit + 1 / out.limit)
+    wanted = (1 + UNEQUAL_GAIN) / (1 / into.limit + 1 / out.limit)
     used = usage(bandwidth, sinks, both=True, wanted=wanted, alike=(out.limit, into.limit))
     if used.roots.sum() < wanted:
         return equal
@@ -223,7 +225,7 @@ def _unequal(
         pair = [unit(each, trees, sinks, limit / count) for each in used.raised]
         least = min(each.bandwidth for each in pair)
         tried.append((pair[0]._replace(bandwidth=least), pair[1]._replace(bandwidth=least)))
-        if least * count >= limit * (1 - GAIN / 10):
+        if least * count >= limit * (1 - UNEQUAL_GAIN / 10):
             break
     for out, into in sorted(tried, key=lambda pair: -together(pair[0])):
         if together(out) < wanted:

@@ -4,7 +4,7 @@ from IPython.core.formatters import DisplayFormatter
 
 import simulator
 from parsed_html import Parsed
-from simulator.analysis.timeline_html import RANKS, WIDTH, timeline_html
+from simulator.analysis.timeline_html import STRIP_RANKS, WIDTH, timeline_html
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -33,7 +33,7 @@ def test_the_strip_shows_when_a_rank_computes_and_sends() -> None:
 def test_the_strip_has_few_ranks_and_boxes() -> None:
     timeline = simulate(find("ring").build(64, 2.0**20), star(64, bandwidth=1e9, latency=1e-6))
     html = timeline_html(timeline)
-    assert html.count("<text") == RANKS
+    assert html.count("<text") == STRIP_RANKS
     assert "16 of 64 ranks" in html
     assert len(html) < 100_000
 

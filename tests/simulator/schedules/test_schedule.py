@@ -365,7 +365,7 @@ def test_kernels_know_the_kinds_of_operations() -> None:
 def test_pairs_are_numbered_alike_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     schedule = ring_all_reduce(5, 1e6)
     dense = route(schedule, star(5, bandwidth=1e9))
-    monkeypatch.setattr("simulator.schedules.routed.DENSE", 2)
+    monkeypatch.setattr("simulator.schedules.routed.TABLE_PAIRS", 2)
     sparse = route(schedule, star(5, bandwidth=1e9))
     for name in ("route", "route_indptr", "route_links", "node_indptr"):
         assert np.array_equal(getattr(dense, name), getattr(sparse, name)), name

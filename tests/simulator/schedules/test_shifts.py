@@ -18,7 +18,7 @@ from simulator.engines import run, simulate
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import SOME, Shifts, SlotMove, bits, fold, halves, rotations
+from simulator.schedules.shifts import TABLE_MOVES, Shifts, SlotMove, bits, fold, halves, rotations
 from topologies.degraded import slowed
 from topologies.errors import InputError
 from topologies.shapes import SHAPES
@@ -83,8 +83,8 @@ def test_many_moves_are_looked_up_with_the_same_result(group: Shifts, data: st.D
     moves: list[SlotMove] = []
     for axis, extent in enumerate(group.shape):
         slots = extent * 2
-        moves += [SlotMove(axis, k * slots, 2, (k + 1) * slots) for k in range(SOME)]
-    slot = np.arange(-1, 2 * SOME * max(group.shape) + 3)
+        moves += [SlotMove(axis, k * slots, 2, (k + 1) * slots) for k in range(TABLE_MOVES)]
+    slot = np.arange(-1, 2 * TABLE_MOVES * max(group.shape) + 3)
     element = np.array(data.draw(st.sampled_from(group.elements.tolist())))
     expected = slot
     for move in moves:
