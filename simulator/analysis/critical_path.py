@@ -103,15 +103,15 @@ class CriticalPath:
     @classmethod
     def joined(cls, paths: Iterable[CriticalPath]) -> CriticalPath:
         """Paths, one after the other."""
-        return JoinedPath([cls.of([]), *paths])
+        return JoinedPath([cls.empty(), *paths])
 
     @classmethod
-    def of(cls, segments: Iterable[PathSegment]) -> CriticalPath:
-        """The columns of segments."""
-        rows = [(SEGMENT_PARTS.index(segment.part), *segment[1:]) for segment in segments]
+    def empty(cls) -> CriticalPath:
+        """A path of no time."""
         whole, real = np.int32, np.float64
         dtypes = (np.int8, real, whole, whole, real, whole, np.bool_, whole, whole)
-        return cls(*(np.array([row[k] for row in rows], dtype) for k, dtype in enumerate(dtypes)))
+        columns: list[Any] = [np.zeros(0, dtype) for dtype in dtypes]
+        return cls(*columns)
 
     def total(self, part: Part, length: int) -> Floats:
         """The amounts of a part by where, shape (length,)."""
@@ -183,7 +183,7 @@ def critical_path(timeline: Timeline, last: int | None = None) -> CriticalPath:
     The seconds of its segments add up to the makespan, or to the finish of `last`.
     """
     if timeline.makespan == 0:
-        return CriticalPath.of([])
+        return CriticalPath.empty()
     return walk_back(timeline, int(np.argmax(timeline.finish)) if last is None else last)
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from simulator.kernels.cells import CellLayout, Contents, Longs, Moments, Values, fill
 from simulator.kernels.copies import Events, MemoryLevels, ValueCopies, follow
+from simulator.schedules.followed import follow_slots
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
@@ -74,17 +75,6 @@ class MemoryTrace:
         return float(self.redundant.max())
 
 
-class Scratch(NamedTuple):
-    """The cells of scratch in memory that operations use."""
-
-    rank: Ints
-    nbytes: Floats
-    first: Floats
-    """When the first use of each begins."""
-    last: Floats
-    """When its last use ends."""
-
-
 def trace(
     schedule: Schedule,
     timeline: Timeline,
@@ -132,7 +122,7 @@ def _trace(
     copies = form(ValueCopies.none(values.known[0], len(contents.value)))
     del values
     scratch = _scratch(moments, layout, contents)
-    events = _events(course, layout, joined(_first_uses(scratch), holdings), live)
+    events = _events(course, layout, joined(scratch[0], holdings), live)
     most = len(order) + len(events.arrivals) + len(events.times) + 1
     levels = form(MemoryLevels.blank(place, most))
     walk = compiled(follow) if is_compiled else follow
@@ -213,19 +203,17 @@ def _united(contents: Contents, number: Longs) -> Contents:
     return contents._replace(value=np.where(value < 0, value, same[value]), last_read=last_read)
 
 
-def _scratch(moments: Moments, layout: CellLayout, contents: Contents) -> Scratch:
-    """The cells of scratch that operations use."""
+def _scratch(moments: Moments, layout: CellLayout, contents: Contents) -> tuple[Changes, Floats]:
+    """The cells of scratch that operations use: what appears at their first uses, and when the last
+    use of each ends."""
     spare = np.ones((layout.memory // max(1, layout.slots), layout.slots), np.bool_)
     spare[: layout.workers, : layout.buffer] = False
     place = np.asarray(contents.last_use, np.int32)
     used = place >= 0
     rank, slot = (column[used] for column in np.nonzero(spare))
     first, last = np.asarray(contents.first_use)[used], moments.finish[moments.order[place[used]]]
-    return Scratch(rank.astype(np.int32), layout.size[rank * layout.stride + slot], first, last)
-
-
-def _first_uses(scratch: Scratch) -> Changes:
-    return Changes(scratch.first, scratch.nbytes, scratch.rank)
+    nbytes = layout.size[rank * layout.stride + slot]
+    return Changes(first, nbytes, rank.astype(np.int32)), last
 
 
 def _inboxes(course: OperationTimes, layout: CellLayout) -> Ints:
@@ -250,24 +238,22 @@ def _events(
 
 
 def _residence(
-    course: OperationTimes, layout: CellLayout, scratch: Scratch, holdings: Changes | None
+    course: OperationTimes,
+    layout: CellLayout,
+    scratch: tuple[Changes, Floats],
+    holdings: Changes | None,
 ) -> Changes:
-    """What appears at ranks and vanishes."""
-    schedule, inbox = course.schedule, _inboxes(course, layout)
+    """What appears at ranks and vanishes. `scratch` is as :func:`_scratch` gives it."""
+    schedule, inbox, (first, last) = course.schedule, _inboxes(course, layout), scratch
     workers = np.arange(layout.workers, dtype=np.int32)
     buffers = Changes(
         np.zeros(layout.workers * layout.buffer),
         layout.size[np.add.outer(workers * layout.stride, np.arange(layout.buffer)).ravel()],
         np.repeat(workers, layout.buffer),
     )
-    appear = Changes(
-        np.concatenate((scratch.first, course.start[inbox])),
-        np.concatenate((scratch.nbytes, schedule.nbytes[inbox])),
-        np.concatenate((scratch.rank, schedule.peer[inbox])),
-    )
-    vanish = Changes(
-        np.concatenate((scratch.last, course.finish[inbox])), -appear.nbytes, appear.rank
-    )
+    arrive = Changes(course.start[inbox], schedule.nbytes[inbox], schedule.peer[inbox])
+    appear = joined(first, arrive)
+    vanish = Changes(np.concatenate((last, course.finish[inbox])), -appear.nbytes, appear.rank)
     return joined(joined(buffers, joined(appear, vanish)), holdings)
 
 
@@ -296,12 +282,12 @@ class OperationTimes(NamedTuple):
 
 def course_of(timeline: Timeline) -> OperationTimes:
     """What ran when. A folded schedule is written out at all ranks, for the slots that stand for
-    all (:func:`simulator.schedules.followed.follow`): each is as large as those for which it
+    all (:func:`simulator.schedules.followed.follow_slots`): each is as large as those for which it
     stands."""
     schedule = timeline.schedule
     if schedule.fold is None:
         return OperationTimes(schedule, timeline.start, timeline.finish)
-    followed = schedule.followed
+    followed = follow_slots(schedule)
     slots, operations = followed.slots, followed.operations
     weight = followed.weight.astype(np.float64)
     slot = np.maximum(operations.source, operations.target)

@@ -36,11 +36,19 @@ class Followed:
     """The columns, without bytes; slots are places in `slots`."""
 
 
-def follow(schedule: Schedule) -> Followed:
-    """The operations on one slot of each orbit, or on all slots of orbits that mix.
+def follow_slots(schedule: Schedule) -> Followed:
+    """The operations of a folded schedule on one slot of each orbit, or on all slots of orbits that
+    mix. They are kept with the schedule, as what it computes of itself.
 
     Raises InputError if there are too many to write out.
     """
+    known: dict[str, Followed] = vars(schedule)
+    if "followed" not in known:
+        known["followed"] = _followed(schedule)
+    return known["followed"]
+
+
+def _followed(schedule: Schedule) -> Followed:
     fold = schedule.fold
     assert fold is not None
     every = np.arange(schedule.slots)

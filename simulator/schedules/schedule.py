@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +18,6 @@ from topologies.html_tables import facts, table
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
-
-if TYPE_CHECKING:
-    from simulator.schedules.followed import Followed
 
 COMPUTE, TRANSFER = 0, 1
 LIMIT = 2**30
@@ -119,13 +115,6 @@ class Schedule:
         indices = np.empty(len(self.indices), dtype=np.int32)
         kernel(dependencies.invert, len(self))(self.indptr, self.indices, indptr, indices)
         return Csr(indptr[:-1], indices)
-
-    @cached_property
-    def followed(self) -> Followed:
-        """Of a folded schedule: the slots that stand for all, at all ranks."""
-        from simulator.schedules.followed import follow
-
-        return follow(self)
 
     @property
     def operations(self) -> Operations:

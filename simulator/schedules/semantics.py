@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import execution
+from simulator.schedules.followed import follow_slots
 from simulator.schedules.schedule import TRANSFER, Schedule
 from topologies.jit import kernel
 from topologies.topology import Ints
@@ -82,8 +83,8 @@ def check(
 ) -> None:
     """Raise :class:`WrongResult` unless the schedule computes what the collective promises.
 
-    A folded schedule is run at all ranks, on slots that stand for all (:func:`follow`). A barrier
-    is checked by causes (:func:`simulator.schedules.semantics.absent`).
+    A folded schedule is run at all ranks, on slots that stand for all (:func:`follow_slots`). A
+    barrier is checked by causes (:func:`absent`).
     """
     if collective.causal:
         for rank, missing in enumerate(absent(schedule, order)):
@@ -111,7 +112,7 @@ def check(
 
 def _followed(schedule: Schedule, seed: int) -> tuple[Data, Data, SlotSelection]:
     """What the followed slots of the buffers hold before and after a folded schedule."""
-    followed = schedule.followed
+    followed = follow_slots(schedule)
     rng = np.random.default_rng(seed)
     shape = schedule.ranks, len(followed.slots)
     before = rng.integers(0, 2**64, size=shape, dtype=np.uint64)

@@ -96,7 +96,7 @@ class Explanation:
         """The critical path; computations have the numbers of the outline, and transfers have
         none."""
         if self.end == 0:
-            return CriticalPath.of([])
+            return CriticalPath.empty()
         paths, row = [], last
         while row >= 0:
             group = int(self.group[row])

@@ -164,7 +164,7 @@ def test_the_walk_is_the_same_compiled_or_not(
     with patch("simulator.analysis.critical_path.kernel", lambda function, _: compiled(function)):
         fast = critical_path(timeline)
     assert_same(plain, fast)
-    assert_same(CriticalPath.of(plain), plain)
+    assert_same(CriticalPath.joined([plain]), plain)
     assert len(plain) == len(list(plain))
 
 

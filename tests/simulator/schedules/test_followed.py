@@ -12,7 +12,7 @@ from law_cases import tries
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.collectives.collective import ALL_TO_ALL
 from simulator.schedules import semantics
-from simulator.schedules.followed import follow
+from simulator.schedules.followed import follow_slots
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts, rotations
 
@@ -47,7 +47,7 @@ def test_what_is_right_is_proven_and_what_is_wrong_is_caught(
 
 
 def test_one_slot_of_a_ring_stands_for_all() -> None:
-    followed = follow(find("ring").schedule(8, 8.0, rotations(8)))
+    followed = follow_slots(find("ring").schedule(8, 8.0, rotations(8)))
     assert followed.slots.tolist() == [0]
     assert followed.weight.tolist() == [8]
     assert len(followed.operation) == 2 * 7
@@ -55,13 +55,13 @@ def test_one_slot_of_a_ring_stands_for_all() -> None:
 
 def test_slots_that_mix_are_all_followed() -> None:
     schedule = find("pairwise").schedule(4, 4.0, rotations(4))
-    followed = follow(schedule)
+    followed = follow_slots(schedule)
     assert followed.slots.tolist() == [*range(8)]
     assert len(followed.operation) == len(schedule) * 4
 
 
 def test_bits_leave_one_slot() -> None:
-    followed = follow(find("halving_doubling").schedule(8, 8.0, Shifts((2,) * 3, (1,) * 3)))
+    followed = follow_slots(find("halving_doubling").schedule(8, 8.0, Shifts((2,) * 3, (1,) * 3)))
     assert followed.slots.tolist() == [0]
 
 
