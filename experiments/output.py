@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from importlib.util import find_spec
@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.text_lines import GAP, WIDEST, narrowed, shrunk, visible, wrapped
+from experiments.text_lines import GAP, WIDEST, shrunk, visible, wrapped
 from experiments.trace_choice import ALL, TraceChoice
 from topologies.errors import InputError
 
@@ -42,20 +42,6 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"-|[-+]?\d[\d.]*(?:e[-+]?\d+)?%?", re.ASCII | re.IGNORECASE)
 Value = str | int | float | bool | None
 Record = Mapping[str, Value]
-Cell = Callable[[Record], str]
-
-
-def render(
-    records: Sequence[Record], cells: Mapping[str, Cell], dispensable: Sequence[str] = ()
-) -> str:
-    """`records` as a table of `cells` (heading: text of a record). Where it is too wide it leaves
-    out columns of `dispensable`."""
-    columns = {name: [name, *map(cell, records)] for name, cell in cells.items()}
-    widths = {name: max(map(len, column)) for name, column in columns.items()}
-    shown = narrowed(widths, dispensable, WIDEST)
-    table = align([*zip(*(columns[name] for name in shown), strict=True)])
-    missing = ", ".join(name for name in cells if name not in shown)
-    return f"{table}\n\nmore columns with --format csv: {missing}" if missing else table
 
 
 def align(rows: Sequence[Sequence[str]], widest: int = WIDEST) -> str:
@@ -63,7 +49,7 @@ def align(rows: Sequence[Sequence[str]], widest: int = WIDEST) -> str:
     than `widest`, the longest words go on in the line below."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     right = [
-        all(not row[k] or row[k].lstrip("-+")[:1].isdigit() for row in rows[1:])
+        all(row[k] in ("", "-") or row[k].lstrip("-+")[:1].isdigit() for row in rows[1:])
         for k in range(len(widths))
     ]
     widths = shrunk(widths, [k for k, number in enumerate(right) if not number], widest)

@@ -1,17 +1,26 @@
-"""Text from templates: cells, lines and sentences with the values of a record in their units."""
+"""Text from the values of records, in their units: sentences, lines of a report, and columns, which
+pages show too."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import isfinite
 from string import Formatter
 from typing import Any
 
+from experiments.output import align
+from experiments.text_lines import WIDEST, narrowed
 from topologies.errors import InputError
-from topologies.units import format_bytes, format_seconds
+from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 Lines = list[list[str]]
 """The cells of a table, line by line."""
+Column = str | Callable[[Mapping[str, Any]], str]
+"""A column of a table: the field of a record, whose name says its unit, a template of several
+fields, or a function that writes the cell of a record."""
+Columns = Mapping[str, Column]
+"""The columns of a table by their headings, which are templates too."""
 
 
 def share(value: float) -> str:
@@ -24,12 +33,70 @@ def share(value: float) -> str:
     return f"{format(value * 100, digits).removesuffix('.0')}%"
 
 
+def signed(value: float) -> str:
+    """A difference as a share.
+
+    >>> signed(-0.1), signed(0.25), signed(1e-14)
+    ('-10%', '+25%', '0')
+    """
+    return "0" if abs(value) <= 1e-9 else f"{'+' * (value > 0)}{share(value)}"
+
+
+def times(value: float) -> str:
+    """A multiple: of a bound, or of another time.
+
+    >>> times(1.00213), times(61.0), times(7.125)
+    ('1.002', '61', '7.12')
+    """
+    return f"{value:.4g}" if value < 2 else f"{value:.3g}"
+
+
+ENDINGS: Mapping[str, Callable[[float], str]] = {
+    "_per_s": lambda rate: f"{rate:,.0f}" if abs(rate) >= 1000 else f"{rate:.4g}",
+    "_s": format_seconds,
+    "_B": format_bytes,
+    "_bytes": partial(format_bytes, binary=False),
+    "_Bps": format_bandwidth,
+    "_share": share,
+}
+"""How numbers are written, by the ends of their names."""
+SHARES = ("busy", "efficiency", "fraction", "mfu", "model", "discrepancy", "baseline", "share")
+SIGNED = ("error", "difference", "nccl_error", "change")
+MULTIPLES = ("over_bound", "over_best", "over_alone", "gain")
+NAMED: Mapping[str, Callable[[float], str]] = {
+    **dict.fromkeys(SHARES, share),
+    **dict.fromkeys(SIGNED, signed),
+    **dict.fromkeys(MULTIPLES, times),
+}
+"""How numbers are written, by their names."""
+
+
+def written(field: str, value: object) -> str:
+    """The value of a field for people; a dash if it is missing or has none.
+
+    >>> written("time_s", 2e-3), written("error", 0.05), written("bound_s", None)
+    ('2ms', '+5%', '-')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if value is None or (isinstance(value, float) and not isfinite(value)):
+        return "-"
+    if not isinstance(value, int | float):
+        return str(value)
+    if field in NAMED:
+        return NAMED[field](value)
+    for ending, text in ENDINGS.items():
+        if field.endswith(ending):
+            return text(value)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
 UNITS: Mapping[str, Callable[[float], str]] = {
     "s": format_seconds,
     "B": partial(format_bytes, binary=False),
     "share": share,
 }
-"""Writes a number in a unit, by its name in templates."""
+"""How templates write numbers, by their units."""
 
 
 def fill(template: str, record: Mapping[str, Any]) -> str:
@@ -50,7 +117,7 @@ def _value(record: Mapping[str, Any], name: str, unit: str | None) -> str:
     if value is None:
         raise InputError(f"no {name!r} in the result")
     if not unit:
-        return str(value)
+        return written(name, value)
     if isinstance(value, bool):
         raise InputError(f"no number {name!r} in the result")
     try:
@@ -59,29 +126,63 @@ def _value(record: Mapping[str, Any], name: str, unit: str | None) -> str:
         raise InputError(f"no number {name!r} in the result") from None
 
 
-def cells_of(
-    columns: Mapping[str, str], record: Mapping[str, Any]
-) -> dict[str, Callable[[Mapping[str, Any]], str]]:
-    """The columns of a table, by heading, whose fields a record has. A value that is None is a
-    dash.
+def value_of(column: Column, record: Mapping[str, Any]) -> Any:
+    """The value of a cell that sorting compares: that of the first field of the column; None
+    without one."""
+    names = _fields_of(column)
+    return record.get(names[0]) if names else None
 
-    >>> cells = cells_of({"step": "{step_s:s}", "p": "{ranks}"}, {"step_s": 0.0})
-    >>> list(cells), cells["step"]({"step_s": 2.0}), cells["step"]({"step_s": None})
-    (['step'], '2s', '-')
+
+def cell(column: Column, record: Mapping[str, Any]) -> str:
+    """The text of a cell, a dash if a value of it is missing.
+
+    >>> cell("step_s", {"step_s": 2.0}), cell("{low_s} - {high_s}", {"low_s": 1.0, "high_s": 2.0})
+    ('2s', '1s - 2s')
     """
-    return {
-        heading: partial(_cell, template)
-        for heading, template in columns.items()
-        if record.keys() >= _fields(template)
-    }
+    if not isinstance(column, str):
+        return column(record)
+    if "{" not in column:
+        return written(column, record.get(column))
+    unknown = any(record.get(name) is None for name in _fields(column))
+    return "-" if unknown else fill(column, record)
 
 
-def table_of(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Lines:
-    """The cells of a table with its headings; nothing without rows."""
-    if not rows:
+def with_values(
+    columns: Columns, records: Sequence[Mapping[str, Any]], *, zeros: bool = True
+) -> dict[str, Column]:
+    """The columns of which a record has all values, without `zeros` also one that is not 0.
+
+    >>> list(with_values({"step": "step_s", "p": "ranks"}, [{"step_s": 0.0, "ranks": None}]))
+    ['step']
+    """
+    empty = (None, "") if zeros else (None, "", 0)
+    shown = {}
+    for heading, column in columns.items():
+        names = _fields_of(column)
+        full = (each for each in records if all(each.get(name) not in empty for name in names))
+        if (first := next(full, None)) is not None:
+            shown[fill(heading, first)] = column
+    return shown
+
+
+def table_of(columns: Columns, records: Sequence[Mapping[str, Any]]) -> Lines:
+    """The cells of a table with its headings; nothing without records."""
+    if not records:
         return []
-    cells = cells_of(columns, rows[0])
-    return [list(cells), *([cell(row) for cell in cells.values()] for row in rows)]
+    shown = with_values(columns, records)
+    return [[*shown], *([cell(column, record) for column in shown.values()] for record in records)]
+
+
+def render(
+    records: Sequence[Mapping[str, Any]], columns: Columns, dispensable: Sequence[str] = ()
+) -> str:
+    """Records as aligned text. Where it is too wide it leaves out columns of `dispensable`."""
+    texts = {texts[0]: texts for texts in zip(*table_of(columns, records), strict=True)}
+    widths = {heading: max(map(len, column)) for heading, column in texts.items()}
+    shown = narrowed(widths, dispensable, WIDEST)
+    table = align([*zip(*(texts[heading] for heading in shown), strict=True)])
+    missing = ", ".join(heading for heading in texts if heading not in shown)
+    return f"{table}\n\nmore columns with --format csv: {missing}" if missing else table
 
 
 def lines_of(templates: Mapping[str, Sequence[str]], record: Mapping[str, Any]) -> Lines:
@@ -95,14 +196,15 @@ def lines_of(templates: Mapping[str, Sequence[str]], record: Mapping[str, Any]) 
     return [
         [f"  {name}", *(fill(cell, record) for cell in cells)]
         for name, cells in templates.items()
-        if known >= _fields("".join(cells))
+        if known.issuperset(_fields("".join(cells)))
     ]
 
 
-def _fields(template: str) -> set[str]:
-    return {name for _, name, _, _ in Formatter().parse(template) if name}
+def _fields(template: str) -> list[str]:
+    return [name for _, name, _, _ in Formatter().parse(template) if name]
 
 
-def _cell(template: str, record: Mapping[str, Any]) -> str:
-    unknown = any(record[name] is None for name in _fields(template))
-    return "-" if unknown else fill(template, record)
+def _fields_of(column: Column) -> list[str]:
+    if not isinstance(column, str):
+        return []
+    return _fields(column) if "{" in column else [column]

@@ -24,7 +24,7 @@ from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
 from experiments.parallel.plan_run import PlanJob
-from experiments.templates import cells_of
+from experiments.templates import render
 from experiments.training.strategy_options import names_in
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
@@ -78,17 +78,17 @@ def _table(
     runs: Sequence[LearningRun], task: LearningTask, records: Sequence[output.Record]
 ) -> str:
     columns = {
-        "strategy": "{strategy}",
-        "workers": "{alike}",
-        "updates": "{updates}",
+        "strategy": "strategy",
+        "workers": "alike",
+        "updates": "updates",
         "time": "{seconds:s}",
         "loss": "{loss:.4f}",
         "accuracy": "{accuracy:.1%}",
-        f"to {task.target:.4g}": "{reached}",
+        f"to {task.target:.4g}": "reached",
         "staleness": "{staleness:.2f}",
-        "most": "{staleness_max}",
+        "most": "staleness_max",
         "idle": "{idle:.1%}",
-        "cause": "{cause}",
+        "cause": "cause",
     }
     if not any(run.row.disturbance for run in runs):
         del columns["workers"]
@@ -101,7 +101,7 @@ def _table(
             "cause": run.row.cause or None,
         }
         rows.append({**record, **words})
-    return output.render(rows, cells_of(columns, rows[0]))
+    return render(rows, columns)
 
 
 def parse_task(text: str, seed: int) -> LearningTask:

@@ -14,8 +14,9 @@ from experiments import output
 from experiments.commands.answer import Answer, titled
 from experiments.options.options import CollectiveName, FormatOptions
 from experiments.output import Record, Value
+from experiments.templates import Columns, render
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds
+from topologies.units import format_bandwidth
 
 if TYPE_CHECKING:
     from experiments.models.model_entry import Entry
@@ -119,7 +120,7 @@ def _models() -> tuple[Answer, str]:
     from experiments.models.model_catalogue import MODELS
 
     records = [_model(name, entry) for name, entry in MODELS.items()]
-    heading, *rows = output.render(records, MODEL_CELLS).splitlines()
+    heading, *rows = render(records, MODEL_CELLS).splitlines()
     groups: dict[str, list[str]] = {}
     for row, entry in zip(rows, MODELS.values(), strict=True):
         groups.setdefault(_group(entry.model), []).append(row)
@@ -167,29 +168,21 @@ def _count(elements: Value) -> str:
     return f"{number / 1e9:.4g} G" if number >= 1e9 else f"{number / 1e6:.4g} M"
 
 
-def _bytes(nbytes: Value) -> str:
-    return "" if nbytes is None else format_bytes(float(nbytes), binary=False)
-
-
-def _seconds(seconds: Value) -> str:
-    return "" if seconds is None else format_seconds(float(seconds))
-
-
-MODEL_CELLS: dict[str, output.Cell] = {
-    "model": lambda record: str(record["model"]),
+MODEL_CELLS: Columns = {
+    "model": "model",
     "parameters": lambda record: _count(record["parameters"]),
     "active": lambda record: (
         _count(record["active_parameters"])
         if record["active_parameters"] != record["parameters"]
         else ""
     ),
-    "batch": lambda record: str(record["batch"] or ""),
-    "device": lambda record: str(record["device"] or ""),
-    "forward": lambda record: _seconds(record["forward_s"]),
-    "backward": lambda record: _seconds(record["backward_s"]),
-    "optimizer": lambda record: _seconds(record["optimizer_s"]),
-    "gradients": lambda record: _bytes(record["gradients_B"]),
-    "activations": lambda record: _bytes(record["activations_B"]),
+    "batch": "batch",
+    "device": "device",
+    "forward": "forward_s",
+    "backward": "backward_s",
+    "optimizer": "optimizer_s",
+    "gradients": "{gradients_B:B}",
+    "activations": "{activations_B:B}",
 }
 
 

@@ -22,6 +22,7 @@ from experiments import output
 from experiments.commands.answer import Answer
 from experiments.options.completion import backend_names, completer, measured_names
 from experiments.options.options import FormatOptions
+from experiments.templates import render
 from experiments.terms import footnote
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
@@ -221,7 +222,7 @@ class Measure(FormatOptions):
         finally:
             if record.rows:
                 rows, columns = [asdict(row) for row in record.rows], cells(record.rows)
-                text = f"{output.render(rows, columns)}\n\n{footnote(['V', 'busbw'])}"
+                text = f"{render(rows, columns)}\n\n{footnote(['V', 'busbw'])}"
                 Answer("points", rows, rows).show(self.format, lambda: text)
         wrong = sum(row.wrong > 0 for row in record.rows)
         if wrong:

@@ -12,6 +12,7 @@ from experiments import output
 from experiments.commands.answer import Answer
 from experiments.options.completion import completer, pipeline_names
 from experiments.options.options import FormatOptions, Plot
+from experiments.templates import Columns, render
 from topologies.errors import InputError
 from topologies.units import format_seconds, parse_seconds
 
@@ -90,7 +91,7 @@ class Pipelines(FormatOptions):
             write_figure(plot, timeline_drawing(*map(pipeline_spans, runs)))
         records = [_record(each, self.kept) for each in runs]
         answer = Answer("pipelines", records, records)
-        answer.show(self.format, lambda: output.render(records, CELLS) + NOTE)
+        answer.show(self.format, lambda: render(records, CELLS) + NOTE)
         return 0
 
     @property
@@ -144,11 +145,11 @@ def _idle(record: output.Record, key: str) -> str:
     return f"{format_seconds(seconds)} {seconds / step if step else 0:.1%}"
 
 
-CELLS: dict[str, output.Cell] = {
-    "pipeline": lambda record: str(record["pipeline"]),
-    "stages": lambda record: str(record["stages"]),
-    "step": lambda record: format_seconds(float(record["step_s"] or 0)),
+CELLS: Columns = {
+    "pipeline": "pipeline",
+    "stages": "stages",
+    "step": "step_s",
     "idle": lambda record: _idle(record, "idle_s"),
     "within": lambda record: _idle(record, "idle_within_s"),
-    "activations": lambda record: f"{record['activations']:.4g}",
+    "activations": "{activations:.4g}",
 }

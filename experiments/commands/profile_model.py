@@ -18,7 +18,7 @@ import typer
 from experiments import output
 from experiments.commands.answer import Answer
 from experiments.options.options import FormatOptions
-from experiments.templates import cells_of
+from experiments.templates import render
 from topologies.errors import InputError, refused
 from topologies.units import format_bandwidth, format_seconds
 
@@ -268,15 +268,13 @@ def _text(model: Model) -> str:
     title = (
         f"{model.name}: batches of {model.batch}, {model.dtype}, on {model.device}\n{model.source}"
     )
-    return "\n\n".join(
-        [title, output.render(records, cells_of(COLUMNS, total)), output.align(rest)]
-    )
+    return "\n\n".join([title, render(records, COLUMNS), output.align(rest)])
 
 
 COLUMNS = {
-    "layer": "{layer}",
-    "forward": "{forward_s:s}",
-    "backward": "{backward_s:s}",
+    "layer": "layer",
+    "forward": "forward_s",
+    "backward": "backward_s",
     "parameters": "{parameters_B:B}",
     "activation": "{activation_B:B}",
 }

@@ -19,7 +19,6 @@ from experiments.pictures.timelines.timeline_file import (
     is_folder,
     write_timeline,
 )
-from experiments.profiles.interval_levels import level_of
 from experiments.simulations import workload
 from experiments.training.changes import run_seconds, simulates_again, what_if
 from experiments.training.job import Job, TrainingRun
@@ -194,7 +193,7 @@ KEPT = (
 def _words(grid: TrainingGrid, records: Sequence[output.Record]) -> Iterator[str]:
     """The table, and for people what is fastest and where more workers stop paying."""
     swept, names = grid.swept, grid.names
-    yield table(records, swept, names, level_of(grid.runs[0][1].profile))
+    yield table(records, swept, names)
     if len(names) > 1:
         yield comparison_text(records, swept, names)
     if grid.plans and grid.variants:

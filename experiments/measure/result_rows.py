@@ -15,6 +15,7 @@ from experiments import output
 from experiments.measure.points import IN_PLACE, MeasurementPlan, MeasurementPoint
 from experiments.measurements.collectives import bus_factor
 from experiments.measurements.formats.text import load
+from experiments.templates import Column, Columns
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
@@ -163,47 +164,40 @@ def _busbw(record: output.Record) -> float:
     return _algbw(record) * bus_factor(str(record["collective"]), int(record["ranks"] or 1))
 
 
-def _bandwidth(value: Callable[[output.Record], float]) -> output.Cell:
+def _bandwidth(value: Callable[[output.Record], float]) -> Column:
     return lambda record: format_bandwidth(value(record)) if value(record) else ""
 
 
-def _time(name: str) -> output.Cell:
+def _time(name: str) -> Column:
     return lambda record: format_seconds(float(record[name] or 0) / 1e6)
 
 
-def cells(rows: Sequence[ResultRow]) -> dict[str, output.Cell]:
+def cells(rows: Sequence[ResultRow]) -> Columns:
     """The columns of a table of rows, with backend, device and dtype if these vary."""
     varying = [
         name
         for name in ("backend", "device", "dtype")
         if len({getattr(row, name) for row in rows}) > 1
     ]
-    return (
-        CELLS
-        | {"size": _size(in_binary(row.size_bytes for row in rows))}
-        | {name: _word(name) for name in varying}
-    )
+    size = _size(in_binary(row.size_bytes for row in rows))
+    return {**CELLS, "size": size, **{name: name for name in varying}}
 
 
-def _size(binary: bool) -> output.Cell:
+def _size(binary: bool) -> Column:
     return lambda record: (
         format_bytes(float(record["size_bytes"] or 0), binary) if record["size_bytes"] else ""
     )
 
 
-def _word(name: str) -> output.Cell:
-    return lambda record: str(record[name])
-
-
-CELLS: dict[str, output.Cell] = {
-    "collective": lambda record: str(record["collective"]),
+CELLS: Columns = {
+    "collective": "collective",
     "algorithm": lambda record: str(record["algorithm"] or "-"),
-    "ranks": lambda record: str(record["ranks"]),
+    "ranks": "ranks",
     "size": _size(binary=True),
     "median": _time("time_us"),
     "p90": _time("p90_us"),
-    "cv": lambda record: f"{float(record['cv'] or 0):.1%}",
+    "cv": "{cv:.1%}",
     "algbw": _bandwidth(_algbw),
     "busbw": _bandwidth(_busbw),
-    "wrong": lambda record: str(record["wrong"]),
+    "wrong": "wrong",
 }

@@ -9,7 +9,7 @@ from experiments.output import align, counted
 from experiments.parallel.plan_errors import error_cells
 from experiments.parallel.plan_run import MEANINGS, PlanRun
 from experiments.parallel.plan_search import SearchResult
-from experiments.profiles.interval_levels import EXPECTED, INTERVAL, columns_at
+from experiments.profiles.interval_levels import EXPECTED, INTERVAL
 from experiments.templates import Lines, fill, lines_of, table_of
 from experiments.text_lines import bytes_cell, share_cells
 from simulator.parallel.passes import STREAMS
@@ -43,11 +43,11 @@ FIGURES = {
 }
 WAITS = {
     "  device": "  {device}",
-    "who waits": "{ranks}",
-    "for device": "{peer_device}",
-    "for whom": "{peer_ranks}",
-    "in": "{stream}",
-    "how long": "{longer_s:s}",
+    "who waits": "ranks",
+    "for device": "peer_device",
+    "for whom": "peer_ranks",
+    "in": "stream",
+    "how long": "longer_s",
 }
 TOKENS = {
     "busiest rank": ("{busiest:.2f}", "times the tokens of a mean rank"),
@@ -59,20 +59,20 @@ TOKENS = {
 """What a router does."""
 DEVICES = {
     "  device": "  {device}",
-    "stages": "{stages}",
-    "computing": "{computing_s:s}",
-    "exposed": "{exposed_s:s}",
-    "restarting": "{restarting_s:s}",
-    "input": "{input_s:s}",
-    "idle": "{idle_s:s}",
-    "between": "{idle_between_s:s}",
+    "stages": "stages",
+    "computing": "computing_s",
+    "exposed": "exposed_s",
+    "restarting": "restarting_s",
+    "input": "input_s",
+    "idle": "idle_s",
+    "between": "idle_between_s",
 }
 SHARED = {
     "  stream": "  {stream}",
-    "beside": "{beside}",
-    "together": "{together_s:s}",
-    "lost": "{lost_s:s}",
-    "most on": "{medium}",
+    "beside": "beside",
+    "together": "together_s",
+    "lost": "lost_s",
+    "most on": "medium",
 }
 ZERO = {
     "  zero": "  {zero}",
@@ -81,15 +81,15 @@ ZERO = {
     "sent in a step": "{sent:B}",
 }
 PLANS = {
-    "": "{number}",
-    "step": "{step_s:s}",
+    "": "number",
+    "step": "step_s",
     **INTERVAL,
-    "slower": "{slower}",
+    "slower": "slower",
     "tokens/s": "{tokens_per_s:.0f}",
     "MFU": "{mfu:.1%}",
     "memory": "{memory_bytes:B}",
     "free": "{left_bytes:B}",
-    "as fast": "{alike}",
+    "as fast": "alike",
 }
 """The columns of a table of plans."""
 
@@ -225,13 +225,13 @@ def search_text(result: SearchResult) -> str:
 
 
 def _table(result: SearchResult) -> Lines:
-    best, rows = result.rows[0], []
+    best, rows = result.rows[0], list[dict[str, Any]]()
     for number, (place, others) in enumerate(result.alike.items(), 1):
         row = result.rows[place]
         slower = f"{row['step_s'] / best['step_s'] - 1:+.1%}" if place else ""
         alike = f"{others} more" if others else ""
         rows.append({**row, "number": number, "slower": slower, "alike": alike})
-    return table_of(columns_at(best["level"] or 0.0, PLANS), rows)
+    return table_of(PLANS, rows)
 
 
 def _parts(result: SearchResult) -> Lines:

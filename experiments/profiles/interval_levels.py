@@ -1,7 +1,5 @@
 """Intervals of a profile: their level, and their ends in words."""
 
-from collections.abc import Mapping
-
 from experiments import output
 from simulator.profile import Profile
 from simulator.uncertainty.interval import Interval
@@ -33,23 +31,13 @@ def interval_columns(interval: Interval | None) -> dict[str, float | None]:
     return dict(zip(("expected_s", "low_s", "high_s", "level"), values, strict=True))
 
 
-INTERVAL = {"expected": "{expected_s:s}", "interval": "{low_s:s} - {high_s:s}"}
+INTERVAL = {"expected": "expected_s", "{level:.0%} of steps": "{low_s} - {high_s}"}
 """The columns of a table of steps that have intervals."""
 EXPECTED = (
     "{expected_s:s}",
     "{level:.0%} of steps: {low_s:s} - {high_s:s}, by the error of communication",
 )
 """The interval of a step as cells of a report."""
-
-
-def columns_at(level: float, columns: Mapping[str, str]) -> dict[str, str]:
-    """The columns of a table of steps with intervals of `level`; 0: they have none."""
-    name = f"{level:.0%} of steps"
-    return {
-        name if heading == "interval" else heading: template
-        for heading, template in columns.items()
-        if level or heading not in INTERVAL
-    }
 
 
 def span(low: float | None, high: float | None) -> str:

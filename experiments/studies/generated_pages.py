@@ -15,6 +15,7 @@ import pandas as pd
 from experiments import output
 from experiments.studies import speed
 from experiments.studies.measured_rows import rows_of
+from experiments.templates import cell
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 
@@ -333,7 +334,7 @@ def speed_page(folder: Path = SPEED) -> str:
     records: Sequence[output.Record] = rows_of(folder / speed.ROWS)
     made = json.loads((folder / speed.MADE).read_text())
     try:
-        cells = [[cell(record) for cell in speed.CELLS.values()] for record in records]
+        cells = [[cell(column, record) for column in speed.CELLS.values()] for record in records]
         y = format_seconds(speed.number(records[0], "y"))
     except (KeyError, ValueError, IndexError, ZeroDivisionError) as error:
         raise InputError(f"{folder / speed.ROWS} is damaged ({error!r}): measure it anew") from None

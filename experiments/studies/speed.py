@@ -30,6 +30,7 @@ from experiments.studies.process_usage import (
     usage,
 )
 from experiments.studies.speed_goals import GOALS, Goal, select
+from experiments.templates import Columns, render
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 
@@ -131,9 +132,9 @@ def _bytes(record: output.Record, column: str) -> str:
     return format_bytes(round(number(record, column), -6)) if record[column] else ""
 
 
-CELLS: Mapping[str, output.Cell] = {
-    "work": lambda record: str(record["work"]),
-    "clock": lambda record: str(record["clock"]),
+CELLS: Columns = {
+    "work": "work",
+    "clock": "clock",
     "time": lambda record: _seconds(record, "seconds"),
     "in y": lambda record: (
         f"{number(record, 'seconds') / number(record, 'y'):.2f}" if record["seconds"] else ""
@@ -150,7 +151,7 @@ CELLS: Mapping[str, output.Cell] = {
 def table(records: Sequence[output.Record]) -> str:
     """The records as aligned text, with y above them."""
     y = format_seconds(number(records[0], "y"))
-    return f"y = {y} of CPU\n\n{output.render(records, CELLS)}"
+    return f"y = {y} of CPU\n\n{render(records, CELLS)}"
 
 
 def _write(folder: Path, records: Sequence[output.Record], tables: Sequence[growth.Lines]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.output import Record, render
-from experiments.profiles.interval_levels import INTERVAL, columns_at
-from experiments.templates import cells_of
+from experiments.output import Record
+from experiments.profiles.interval_levels import INTERVAL
+from experiments.templates import render
 from experiments.training.changes import CHANGES
 
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
@@ -19,19 +19,19 @@ def rate(samples: float) -> str:
 
 
 HEADINGS = {
-    "p": "{ranks}",
+    "p": "ranks",
     "memory": "{peak_B:B}",
-    "fits": "{fits}",
-    "step": "{step_s:s}",
+    "fits": "fits",
+    "step": "step_s",
     **INTERVAL,
-    "samples/s": "{rate}",
-    "without": "{plain_step_s:s}",
+    "samples/s": "rate",
+    "without": "plain_step_s",
     "efficiency": "{efficiency:.1%}",
     "tokens/s": "{tokens_per_s:.0f}",
     "MFU": "{mfu:.1%}",
-    "exposed": "{exposed_s:s}",
-    "hidden": "{hidden_s:s}",
-    "all transfers": "{transfers_s:s}",
+    "exposed": "exposed_s",
+    "hidden": "hidden_s",
+    "all transfers": "transfers_s",
     "transfer": "{transfer_s:.1%}",
     "contention": "{contention_s:.1%}",
     "slower peer": "{slower_peer_s:.1%}",
@@ -39,28 +39,26 @@ HEADINGS = {
     "idle": "{idle_s:.1%}",
     "sent": "{volume_B:B}",
     "input": "{input_s:.1%}",
-    "epoch": "{epoch_s:s}",
-    "training": "{training_s:s}",
+    "epoch": "epoch_s",
+    "training": "training_s",
     "staleness": "{staleness:.2f}",
-    "2β": "{twice_bandwidth_s:s}",
-    "α/2": "{half_latency_s:s}",
-    "2x compute": "{twice_compute_s:s}",
+    "2β": "twice_bandwidth_s",
+    "α/2": "half_latency_s",
+    "2x compute": "twice_compute_s",
 }
 """The columns of a table."""
 
 
-def table(records: Sequence[Record], swept: str, names: Mapping[str, str], level: float) -> str:
+def table(records: Sequence[Record], swept: str, names: Mapping[str, str]) -> str:
     """The runs as a table. `swept` is the option whose values differ, or "". `names` has what the
-    table shows for a value. Runs have intervals of `level`; 0: they have none."""
+    table shows for a value."""
     rows = [_shown(record, swept, names) for record in records]
-    columns = columns_at(level, {swept: f"{{{swept}}}", **HEADINGS} if swept else HEADINGS)
+    columns = {swept: swept, **HEADINGS} if swept else dict(HEADINGS)
     if not any(str(row["strategy"]).startswith(("asgd", "ssp")) for row in rows):
         del columns["staleness"]
-    if not any(row.get("transfers_s") for row in rows):
-        del columns["all transfers"]
     # The table leaves these out, in this order, where others need their place.
     dispensable = "drain", "slower peer", "sent", "hidden", "contention", "transfer", "exposed"
-    return render(rows, cells_of(columns, rows[0]), dispensable)
+    return render(rows, columns, dispensable)
 
 
 def _shown(record: Mapping[str, Any], swept: str, names: Mapping[str, str]) -> dict[str, Any]:

@@ -38,11 +38,11 @@ def _index(path: Path) -> None:
 def _resumed(path: Path) -> None:
     from dataclasses import asdict
 
-    from experiments import output
     from experiments.measure.result_rows import cells, read_rows
+    from experiments.templates import render
 
     rows = read_rows(path)
-    output.render([asdict(row) for row in rows], cells(rows))
+    render([asdict(row) for row in rows], cells(rows))
 
 
 def _journal(path: Path) -> None:

@@ -14,13 +14,11 @@ from experiments.pages.reports.report_tables import (
     number,
     shares,
     table,
-    times,
     word,
-    written,
 )
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
-from experiments.templates import share
+from experiments.templates import share, times, written
 from experiments.terms import inexact
 from topologies.units import format_bytes, format_seconds
 

@@ -12,10 +12,11 @@ from experiments.output import counted
 from experiments.pages.page import Block, Cell, Heading, Lines, Page, Table
 from experiments.pages.reports.collective_story import CAUSES
 from experiments.pages.reports.report_file import page_of
-from experiments.pages.reports.report_tables import MOST_ROWS, Record, signed, written
+from experiments.pages.reports.report_tables import MOST_ROWS, Record
 from experiments.pages.reports.result import Result
 from experiments.pages.reports.result_scenes import timeline
 from experiments.pictures.timelines.joined_spans import joined_spans
+from experiments.templates import signed, written
 
 CHECKS = ("formula", "difference", "launch_s")
 """Words in names of figures that check an answer: they are not compared."""

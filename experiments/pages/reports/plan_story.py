@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from experiments.output import counted
 from experiments.pages.page import Block, Facts
 from experiments.pages.reports.collective_story import PATH
-from experiments.pages.reports.report_tables import Record, figures, number, shares, table, times
+from experiments.pages.reports.report_tables import Record, figures, number, shares, table
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
 from experiments.parallel.plan_run import MEANINGS
-from experiments.templates import fill, share
+from experiments.templates import fill, share, times
 from topologies.errors import InputError
 
 LOST = {

@@ -9,9 +9,9 @@ from typing import Any
 
 from experiments.output import counted
 from experiments.pages.page import Block, Table
-from experiments.pages.reports.report_tables import Record, listed, number, table, written
+from experiments.pages.reports.report_tables import Record, listed, number, table
 from experiments.pages.reports.result import Result, Story
-from experiments.templates import share
+from experiments.templates import share, written
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 UNSEEN = {

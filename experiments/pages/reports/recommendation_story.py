@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from experiments.output import counted
 from experiments.pages.page import Block
-from experiments.pages.reports.report_tables import Record, listed, number, span, table, times
+from experiments.pages.reports.report_tables import Record, listed, number, span, table
 from experiments.pages.reports.result import Result, Story
+from experiments.templates import times
 from topologies.units import format_bytes, format_seconds
 
 CLOSE = 1.05

@@ -3,77 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from math import isfinite
 from typing import Any
 
 from experiments.pages.page import Cell, Heading, Table
-from experiments.templates import share
+from experiments.templates import Columns, cell, value_of, with_values, written
 from experiments.terms import TERMS
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 Record = Mapping[str, Any]
 MOST_ROWS = 2000
 """Rows of a table; of more, the first are shown."""
-
-
-def signed(value: float) -> str:
-    """A difference as a share.
-
-    >>> signed(-0.1), signed(0.25), signed(1e-14)
-    ('-10%', '+25%', '0')
-    """
-    return "0" if abs(value) <= 1e-9 else f"{'+' * (value > 0)}{share(value)}"
-
-
-def times(value: float) -> str:
-    """A multiple: of a bound, or of another time.
-
-    >>> times(1.00213), times(61.0), times(7.125)
-    ('1.002', '61', '7.12')
-    """
-    return f"{value:.4g}" if value < 2 else f"{value:.3g}"
-
-
-UNITS: Mapping[str, Callable[[float], str]] = {
-    "_per_s": lambda rate: f"{rate:,.0f}" if abs(rate) >= 1000 else f"{rate:.4g}",
-    "_s": format_seconds,
-    "_B": format_bytes,
-    "_bytes": partial(format_bytes, binary=False),
-    "_Bps": format_bandwidth,
-    "_share": share,
-}
-"""How numbers are written, by the ends of their names."""
-SHARES = ("busy", "efficiency", "fraction", "mfu", "model", "discrepancy", "baseline", "share")
-SIGNED = ("error", "difference", "nccl_error", "change")
-MULTIPLES = ("over_bound", "over_best", "over_alone", "gain")
-NAMED: Mapping[str, Callable[[float], str]] = {
-    **dict.fromkeys(SHARES, share),
-    **dict.fromkeys(SIGNED, signed),
-    **dict.fromkeys(MULTIPLES, times),
-}
-"""How numbers are written, by their names."""
-
-
-def written(field: str, value: object) -> str:
-    """The value of a field for people; a dash if it is missing or has none.
-
-    >>> written("time_s", 2e-3), written("error", 0.05), written("bound_s", None)
-    ('2ms', '+5%', '-')
-    """
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if value is None or (isinstance(value, float) and not isfinite(value)):
-        return "-"
-    if not isinstance(value, int | float):
-        return str(value)
-    if field in NAMED:
-        return NAMED[field](value)
-    for ending, text in UNITS.items():
-        if field.endswith(ending):
-            return text(value)
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def number(record: Record, field: str) -> float:
@@ -92,39 +32,32 @@ def word(record: Record, field: str) -> str:
     return str(value)
 
 
-def figures(record: Record, fields: Mapping[str, str]) -> dict[str, str]:
-    """Values of a record for people. `fields` has the field of each name."""
-    return {name: written(field, record.get(field)) for name, field in fields.items()}
+def figures(record: Record, columns: Columns) -> dict[str, str]:
+    """Values of a record for people, by their names."""
+    return {name: cell(column, record) for name, column in columns.items()}
 
 
 def table(
     title: str,
     records: Sequence[Record],
-    columns: Mapping[str, str],
+    columns: Columns,
     terms: Iterable[str] = (),
     note: str = "",
     *,
     zeros: bool = True,
 ) -> Table:
-    """Records as a table. `columns` has the field of each heading; those without a value are left
-    out, without `zeros` also those of 0 alone. `terms` are explained below."""
-    empty = (None, "") if zeros else (None, "", 0)
-    fields = {
-        heading: field
-        for heading, field in columns.items()
-        if any(record.get(field) not in empty for record in records)
-    }
+    """Records as a table, without columns that have no value, without `zeros` also without those of
+    0 alone. `terms` are explained below."""
+    shown = with_values(columns, records, zeros=zeros)
+    first = records[:MOST_ROWS]
+    values = [[value_of(column, record) for column in shown.values()] for record in first]
     rows = [
-        [
-            Cell(written(field, value), _key(value))
-            for field in fields.values()
-            for value in [record.get(field)]
-        ]
-        for record in records[:MOST_ROWS]
+        [Cell(cell(c, record), _key(v)) for c, v in zip(shown.values(), line, strict=True)]
+        for record, line in zip(first, values, strict=True)
     ]
     headings = [
-        Heading(heading, any(_is_number(record.get(field)) for record in records[:MOST_ROWS]))
-        for heading, field in fields.items()
+        Heading(heading, any(map(_is_number, column)))
+        for heading, column in zip(shown, zip(*values, strict=True), strict=False)
     ]
     lines = [note] * bool(note) + [f"{term}: {TERMS[term]}." for term in terms]
     if len(records) > MOST_ROWS:

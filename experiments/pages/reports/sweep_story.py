@@ -7,16 +7,9 @@ from itertools import groupby
 
 from experiments.output import counted
 from experiments.pages.page import Table
-from experiments.pages.reports.report_tables import (
-    Record,
-    listed,
-    number,
-    span,
-    table,
-    times,
-    word,
-)
+from experiments.pages.reports.report_tables import Record, listed, number, span, table, word
 from experiments.pages.reports.result import Result, Story
+from experiments.templates import times
 from experiments.terms import TERMS
 from topologies.units import format_bytes, format_seconds
 

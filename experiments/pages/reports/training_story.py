@@ -17,11 +17,10 @@ from experiments.pages.reports.report_tables import (
     shares,
     span,
     table,
-    times,
 )
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
-from experiments.templates import fill, share
+from experiments.templates import fill, share, times
 from experiments.training.scaling import comparison_text, scaling, series
 from topologies.units import format_bytes, format_seconds
 

@@ -9,6 +9,7 @@ import pytest
 from experiments import output
 from experiments.measure.points import MeasurementPlan, MeasurementPoint, points
 from experiments.measure.result_rows import CELLS, ResultFile, ResultRow, key_of, read_rows, row_of
+from experiments.templates import cell
 from grouped_cases import each_case
 from topologies.errors import InputError
 
@@ -32,7 +33,7 @@ def test_a_repetition_takes_as_long_as_its_slowest_rank() -> None:
 
 
 def test_the_table_has_bandwidths_as_nccl_tests_counts_them() -> None:
-    shown = [cell(asdict(row())) for cell in CELLS.values()]
+    shown = [cell(column, asdict(row())) for column in CELLS.values()]
     assert shown == [
         "all_gather",
         "-",
@@ -45,7 +46,8 @@ def test_the_table_has_bandwidths_as_nccl_tests_counts_them() -> None:
         "682.7MB/s",
         "0",
     ]
-    barrier = [cell(asdict(row(MeasurementPoint("barrier", "", 0, 0)))) for cell in CELLS.values()]
+    record = asdict(row(MeasurementPoint("barrier", "", 0, 0)))
+    barrier = [cell(column, record) for column in CELLS.values()]
     assert barrier[3] == barrier[7] == barrier[8] == ""
 
 
