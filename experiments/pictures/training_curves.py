@@ -14,8 +14,9 @@ from matplotlib.ticker import EngFormatter, LogLocator
 from experiments.output import Record
 from experiments.pictures import plot_style as style
 from experiments.pictures.timelines.palette import FILLS, Fill
+from experiments.templates import written
 from experiments.training.scaling import scaling, series
-from experiments.training.training_table import COLUMNS, rate
+from experiments.training.training_table import COLUMNS
 from simulator.analysis.bubbles import CAUSES
 from topologies.units import format_seconds
 
@@ -239,7 +240,7 @@ def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
 
 
 def _rate(record: Record) -> str:
-    return f"{rate(_number(record, 'samples_per_s'))} samples/s"
+    return f"{written('samples_per_s', record['samples_per_s'])} samples/s"
 
 
 def _title(records: Sequence[Record], swept: str) -> str:

@@ -7,7 +7,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from experiments.output import counted
-from experiments.training.training_table import COLUMNS, rate
+from experiments.templates import fill
+from experiments.training.training_table import COLUMNS
 from topologies.units import format_seconds
 
 TERMS = """
@@ -137,6 +138,6 @@ def _words(swept: str, names: Mapping[str, str], span: Sequence[Rows]) -> str:
             ahead = f"{'up to ' * many}{factor:.3g} times {second}"
     ranks = counted(first["ranks"], "worker")
     ranks = f"{first['ranks']} to {last['ranks']} workers" if many else ranks
-    rates = " to ".join(dict.fromkeys(rate(run["samples_per_s"]) for run in (first, last)))
+    rates = " to ".join(dict.fromkeys(fill("{samples_per_s}", run) for run in (first, last)))
     noun = "" if swept == "strategy" else f"{swept} "
     return f"{ranks}: {noun}{names[str(first[swept])]} is fastest, {rates} samples/s, {ahead}"

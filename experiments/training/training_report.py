@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from experiments.models.model_catalogue import MODELS
 from experiments.models.model_shapes import TransformerShape
@@ -15,7 +17,6 @@ from experiments.terms import footnote
 from experiments.text_lines import bytes_cell, share_cells
 from experiments.training.changes import WhatIf
 from experiments.training.job import CAUSE_KEYS, TrainingRun
-from experiments.training.training_table import rate
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bubbles import CAUSES
 from simulator.analysis.critical_path import parts
@@ -24,31 +25,31 @@ from topologies.topology import Floats, Ints
 from topologies.units import format_seconds
 
 CHANGED = {
-    "": "  {name}",
+    "  change": "  {name}",
     "a step": "{simulated:s}",
     "saves": "{saved:.1%}",
     "to first order": "{first_order:s}",
 }
+"""The columns of a table of changes."""
 FIGURES = {
     "peak memory": ("{peak_B:B}", "{limit}the fullest rank{traced}"),
-    "step": ("{step_s:s}", "{spread}"),
+    "step": ("{step_s}", "{spread}"),
     "expected": EXPECTED,
-    "waiting for input": (
-        "{input_s:s}",
-        "{input_share:.1%} of the step: the pipeline reads {reads} samples/s",
-    ),
-    "epoch": ("{epoch_s:s}", "{epoch_steps} steps, and {pause:s} beside them"),
-    "training": ("{training_s:s}", "{number}"),
-    "samples/s": ("{rate}", "{efficiency:.1%} of {ranks} times one worker alone"),
-    "computing": ("{computing_s:s}", "{computing_share:.1%} of the step"),
-    "restarting": ("{restarting_s:s}", "of the mean step"),
-    "communicating": ("{communicating_s:s}", "{hidden_s:s} hidden, {exposed_s:s} exposed"),
+    "unsure": ("", "{unsure}"),
+    "waiting for input": ("{input_s}", "{input_share:.1%} of the step{reads}"),
+    "epoch": ("{epoch_s}", "{epoch_steps} steps{pause}"),
+    "training": ("{training_s}", "{number}"),
+    "samples/s": ("{samples_per_s}", "{efficiency:.1%} of {ranks} times one worker alone"),
+    "computing": ("{computing_s}", "{computing_share:.1%} of the step"),
+    "restarting": ("{restarting_s}", "of the mean step"),
+    "communicating": ("{communicating_s}", "{hidden_s} hidden, {exposed_s} exposed"),
     "sent": ("{volume_B:B}", "all ranks, a step"),
     "redundant": ("{redundant}", "the peak amount of duplicate data over all ranks"),
     "staleness": ("{staleness:.2f}", "{stale}"),
     "simulated": ("{who}", "{parts}"),
     "verdict": ("{verdict}", "{proof}"),
 }
+"""The figures of a run."""
 
 
 def report(run: TrainingRun, what_if: WhatIf) -> object:
@@ -148,8 +149,7 @@ def _title(run: TrainingRun) -> str:
 
 
 def _summary(run: TrainingRun) -> Lines:
-    row, epochs, staleness = run.row, run.job.epochs, run.measures.staleness
-    step, who = row["step_s"] or 1.0, _simulated(run)
+    epochs = run.job.epochs
     traced = ", at most" * run.plan.is_outline
     if run.memory is None:
         traced = ", without messages on their way"
@@ -157,31 +157,50 @@ def _summary(run: TrainingRun) -> Lines:
         "limit": f"of {bytes_cell(run.capacity)}, " if run.capacity else "",
         "traced": traced,
         "spread": _spread(run),
-        "input_share": run.input_s / step,
-        "reads": rate(epochs.input_rate),
-        "pause": epochs.pause,
-        "number": counted(epochs.number, "epoch"),
-        "rate": rate(row["samples_per_s"]),
-        "computing_share": row["computing_s"] / step,
-        "restarting_s": row["restarting_s"] or None,
-        "communicating_s": row["exposed_s"] + row["hidden_s"],
-        "redundant": bytes_cell(row["redundant_B"]),
-        "stale": _stale(staleness) if len(staleness) else None,
-        "who": who[0],
-        "parts": who[1],
+        "reads": fill(
+            ": the pipeline reads {rate_per_s} samples/s", {"rate_per_s": epochs.input_rate}
+        ),
+        "pause": f", and {format_seconds(epochs.pause)} beside them",
         "verdict": f"FAIL: {run.wrong}" if run.wrong else "ok",
         "proof": run.proof,
     }
-    lines = lines_of(FIGURES, {**row, **words})
-    if run.interval is not None:
-        lines[3:3] = [["", "", f"unsure: {reason}"] for reason in run.interval.unsure]
-    return lines
+    return figures(run.row, run.measures.staleness, run.simulated, words)
 
 
-def _simulated(run: TrainingRun) -> tuple[str, str]:
-    """What of a run has been simulated."""
-    ranks, collectives, replayed, rounds = run.simulated.values()
-    who = "all ranks" if run.ranks == ranks else f"{ranks} of {run.ranks} ranks"
+def figures(
+    row: Mapping[str, Any],
+    staleness: ArrayLike,
+    simulated: Mapping[str, int],
+    words: Mapping[str, str],
+) -> Lines:
+    """The figures of a run from its row, the staleness of its updates, and how much of it is
+    simulated. `words` are remarks that only the run itself has."""
+    step, (who, parts) = row["step_s"] or 1.0, _simulated(row["ranks"], *simulated.values())
+    return lines_of(
+        FIGURES,
+        {
+            **row,
+            **dict.fromkeys(("limit", "traced", "spread", "reads", "pause"), ""),
+            "input_share": row.get("input_s", 0.0) / step,
+            "computing_share": row["computing_s"] / step,
+            "restarting_s": row["restarting_s"] or None,
+            "communicating_s": row["exposed_s"] + row["hidden_s"],
+            "redundant": bytes_cell(row["redundant_B"]),
+            "stale": _stale(np.asarray(staleness)) if np.size(staleness) else None,
+            "number": counted(row["epochs"], "epoch") if "epochs" in row else None,
+            "unsure": row.get("unsure") or None,
+            "who": who,
+            "parts": parts,
+            **words,
+        },
+    )
+
+
+def _simulated(
+    number: int, ranks: int, collectives: int, replayed: int, rounds: int
+) -> tuple[str, str]:
+    """How much is simulated of a run on a `number` of ranks."""
+    who = "all ranks" if number == ranks else f"{ranks} of {number} ranks"
     if not collectives:
         return who, "all transfers"
     again = f", {rounds} rounds" if rounds else ""
@@ -236,8 +255,14 @@ def _helping(run: TrainingRun, what_if: WhatIf) -> Lines:
     if run.input_s:
         step = max(run.measures.step, run.least / 2)
         changes["twice the input rate"] = {"first_order": step, "simulated": step}
+    return table_of(CHANGED, change_rows(changes, now))
+
+
+def change_rows(what_if: WhatIf, step: float) -> list[Mapping[str, Any]]:
+    """The rows of a table of changes: of what is not simulated, what they save to first order."""
     rows = []
-    for name, each in changes.items():
-        saved = None if each["simulated"] is None else 1 - each["simulated"] / now
+    for name, each in what_if.items():
+        seconds = each["first_order"] if each["simulated"] is None else each["simulated"]
+        saved = None if seconds is None else 1 - seconds / (step or 1.0)
         rows.append({"name": name, **each, "saved": saved})
-    return table_of(CHANGED, rows)
+    return rows

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from experiments.output import Record
 from experiments.profiles.interval_levels import INTERVAL
-from experiments.templates import render
+from experiments.templates import Column, Columns, render
 from experiments.training.changes import CHANGES
 
 COLUMNS = dict(zip(CHANGES, ("twice_bandwidth", "half_latency", "twice_compute"), strict=True))
-
-
-def rate(samples: float) -> str:
-    """Samples per second as text."""
-    return f"{samples:.0f}" if samples >= 1000 else f"{samples:.4g}"
 
 
 HEADINGS = {
@@ -24,10 +19,10 @@ HEADINGS = {
     "fits": "fits",
     "step": "step_s",
     **INTERVAL,
-    "samples/s": "rate",
+    "samples/s": "samples_per_s",
     "without": "plain_step_s",
     "efficiency": "{efficiency:.1%}",
-    "tokens/s": "{tokens_per_s:.0f}",
+    "tokens/s": "tokens_per_s",
     "MFU": "{mfu:.1%}",
     "exposed": "exposed_s",
     "hidden": "hidden_s",
@@ -52,21 +47,27 @@ HEADINGS = {
 def table(records: Sequence[Record], swept: str, names: Mapping[str, str]) -> str:
     """The runs as a table. `swept` is the option whose values differ, or "". `names` has what the
     table shows for a value."""
-    rows = [_shown(record, swept, names) for record in records]
-    columns = {swept: swept, **HEADINGS} if swept else dict(HEADINGS)
-    if not any(str(row["strategy"]).startswith(("asgd", "ssp")) for row in rows):
-        del columns["staleness"]
     # The table leaves these out, in this order, where others need their place.
     dispensable = "drain", "slower peer", "sent", "hidden", "contention", "transfer", "exposed"
-    return render(rows, columns, dispensable)
+    return render(*shown_runs(records, swept, names), dispensable)
 
 
-def _shown(record: Mapping[str, Any], swept: str, names: Mapping[str, str]) -> dict[str, Any]:
+def shown_runs(
+    records: Sequence[Record], swept: str, names: Mapping[str, str]
+) -> tuple[list[Record], Columns]:
+    """The rows and columns of a table of runs."""
+    rows = [_shown(record, swept, names) for record in records]
+    columns: dict[str, Column] = {swept: swept, **HEADINGS} if swept else dict(HEADINGS)
+    if not any(str(row["strategy"]).startswith(("asgd", "ssp")) for row in rows):
+        del columns["staleness"]
+    return rows, columns
+
+
+def _shown(record: Record, swept: str, names: Mapping[str, str]) -> Record:
     """A row with the values that the table shows."""
     causes = "transfer_s", "contention_s", "slower_peer_s", "drain_s", "idle_s", "input_s"
-    shares = {key: record[key] / (record["step_s"] or 1.0) for key in causes if key in record}
-    fits = {True: "yes", False: "no", None: "?"}[record["fits"]]
-    words = {"fits": fits, "rate": rate(record["samples_per_s"])}
-    if swept:
-        words[swept] = names[str(record[swept])]
-    return {**record, **shares, **words}
+    fits = {True: "yes", False: "no", None: "?"}[cast(bool | None, record["fits"])]
+    values: dict[str, Any] = {**record, "fits": fits}
+    step = values["step_s"] or 1.0
+    values |= {key: values[key] / step for key in causes if key in values}
+    return values | ({swept: names[str(record[swept])]} if swept else {})

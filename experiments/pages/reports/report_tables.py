@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from experiments.pages.page import Cell, Heading, Table
-from experiments.templates import Columns, cell, value_of, with_values, written
+from experiments.templates import Columns, Lines, cell, value_of, with_values, written
 from experiments.terms import TERMS
 from topologies.errors import InputError
 
@@ -52,17 +52,29 @@ def table(
     first = records[:MOST_ROWS]
     values = [[value_of(column, record) for column in shown.values()] for record in first]
     rows = [
-        [Cell(cell(c, record), _key(v)) for c, v in zip(shown.values(), line, strict=True)]
+        [Cell(cell(c, record).strip(), _key(v)) for c, v in zip(shown.values(), line, strict=True)]
         for record, line in zip(first, values, strict=True)
     ]
     headings = [
-        Heading(heading, any(map(_is_number, column)))
+        Heading(heading.strip(), any(map(_is_number, column)))
         for heading, column in zip(shown, zip(*values, strict=True), strict=False)
     ]
     lines = [note] * bool(note) + [f"{term}: {TERMS[term]}." for term in terms]
     if len(records) > MOST_ROWS:
         lines.insert(0, f"The first {MOST_ROWS} of {len(records)} rows: the raw data have all.")
     return Table(title, headings, rows, "\n".join(lines))
+
+
+def facts_of(lines: Lines) -> dict[str, str]:
+    """The lines of a report: its figures by name, with what the report says about them.
+
+    >>> facts_of([["  step", "2s", "mean of 3"], ["  p", "8", ""]])
+    {'step': '2s (mean of 3)', 'p': '8'}
+    """
+    return {
+        name.strip(): f"{value} ({'; '.join(about)})" if any(about) and value else value or about[0]
+        for name, value, *about in lines
+    }
 
 
 def shares(title: str, seconds: Mapping[str, float], total: float, note: str = "") -> Table:

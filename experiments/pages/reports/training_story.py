@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from experiments.output import counted
 from experiments.pages.page import Block, Facts, Lines
 from experiments.pages.reports.collective_story import CAUSES, PATH
 from experiments.pages.reports.report_tables import (
     Record,
-    figures,
-    interval,
+    facts_of,
     listed,
     number,
     shares,
@@ -22,6 +21,9 @@ from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
 from experiments.templates import fill, share, times
 from experiments.training.scaling import comparison_text, scaling, series
+from experiments.training.training_report import CHANGED, change_rows
+from experiments.training.training_report import figures as training_figures
+from experiments.training.training_table import shown_runs
 from topologies.units import format_bytes, format_seconds
 
 BUBBLES = {
@@ -38,38 +40,9 @@ WAITS = (
     "A device waits for its own messages on links (transfer), for messages of other ranks in front "
     "of them (contention), for a slower peer, or for the end of the run (drain)."
 )
-RUNS = {
-    "ranks": "ranks",
-    "strategy": "strategy",
-    "step": "step_s",
-    "samples/s": "samples_per_s",
-    "efficiency": "efficiency",
-    "exposed": "exposed_s",
-    "hidden": "hidden_s",
-    "transfer": "transfer_s",
-    "contention": "contention_s",
-    "slower peer": "slower_peer_s",
-    "drain": "drain_s",
-    "sent": "volume_B",
-    "peak memory": "peak_B",
-    "staleness": "staleness",
-    "twice the bandwidth": "twice_bandwidth_s",
-    "half the latency": "half_latency_s",
-    "twice the compute": "twice_compute_s",
-    "epoch": "epoch_s",
-}
-FIGURES = {
-    "step": "step_s",
-    "samples/s": "samples_per_s",
-    "efficiency": "efficiency",
-    "computing, a mean worker": "computing_s",
-    "communication that the step waits for (exposed)": "exposed_s",
-    "communication beside computing (hidden)": "hidden_s",
-    "bytes that all ranks send in a step": "volume_B",
-    "peak memory of the fullest rank": "peak_B",
-    "redundant: duplicate data over all ranks": "redundant_B",
-    "staleness: updates between reading and updating weights": "staleness",
-}
+RUNS = f"""{WAITS} Waiting is a share of the step.
+efficiency: samples/s as a share of as many single workers.
+2β, α/2, 2x compute: a step with twice the bandwidth, half the latency, twice the compute."""
 RANK_COLUMNS = {
     "rank": "rank",
     "computing": "computing_s",
@@ -99,11 +72,6 @@ def one(result: Result) -> Story:
     where = result.origin.get("parameters", {}).get("topology")
     case = fill("{model} with {strategy} on {ranks} workers", row)
     rate = "{samples_per_s:,.0f} samples/s, {efficiency:share} of {ranks} times one worker alone."
-    helping = [
-        {"change": name, "step_s": each["simulated"], "first_s": each["first_order"]}
-        | {"share": _saved(each, step)}
-        for name, each in changes.items()
-    ]
     path = {
         f"computing: {name}": value for name, value in report["critical_path_by_phase_s"].items()
     }
@@ -116,10 +84,11 @@ def one(result: Result) -> Story:
         {**each, **{f"{name}_s": value for name, value in each["bubble_s"].items()}}
         for each in report["ranks"]
     ]
-    heads = {"change": "change", "a step takes": "step_s", "saves": "share"}
+    figures = facts_of(training_figures(row, report["staleness"], report["simulated"], {}))
+    helping = change_rows(changes, step)
     blocks: list[Block] = [
-        Facts("The answer in figures", figures(row, FIGURES) | interval(row, "expected step")),
-        table("What would help", helping, heads | {"to first order": "first_s"}),
+        Facts("The answer in figures", figures),
+        table("What would help", helping, CHANGED),
         *scenes(result),
         shares("Where the time goes", path, step * max(1, len(report["steps_s"])), PATH),
         table("What each rank does", ranks, RANK_COLUMNS, note=WAITS, zeros=False),
@@ -135,7 +104,7 @@ def one(result: Result) -> Story:
         f"How long does a training step of {case} take on {where}, and what stalls it?",
         fill(f"A step takes {{step_s:s}}: {rate}", row),
         _stall(row, step),
-        _advice(changes, step),
+        _advice(helping),
     ]
     return Story(f"{case}: {format_seconds(step)} a step", summary, blocks, left)
 
@@ -152,17 +121,13 @@ def _stall(row: Record, step: float) -> str:
     )
 
 
-def _saved(change: Mapping[str, float | None], step: float) -> float | None:
-    seconds = change["simulated"] if change["simulated"] is not None else change["first_order"]
-    return None if seconds is None else 1 - seconds / (step or 1.0)
-
-
-def _advice(changes: Mapping[str, Mapping[str, float | None]], step: float) -> str:
-    saved = {name: _saved(change, step) or 0.0 for name, change in changes.items()}
-    ordered = sorted(saved, key=lambda name: -saved[name])
-    if not ordered or saved[ordered[0]] <= 0:
+def _advice(changes: Sequence[Record]) -> str:
+    ordered = sorted(changes, key=lambda change: -(change["saved"] or 0.0))
+    if not ordered or (ordered[0]["saved"] or 0.0) <= 0:
         return "No change of the machine that simctl simulated makes the step shorter."
-    words = listed(f"{name} ({share(max(0.0, saved[name]))} less)" for name in ordered)
+    words = listed(
+        f"{each['name']} ({share(max(0.0, each['saved'] or 0.0))} less)" for each in ordered
+    )
     return f"What would shorten a step: {words}."
 
 
@@ -185,9 +150,9 @@ def several(result: Result) -> Story:
         _values(rows, swept) if swept else "",
         f"Adding workers {scaling(alike)}." if several_counts else "",
     ]
-    columns = {swept: swept, **RUNS} if swept not in ("", "strategy") else RUNS
-    note = f"{WAITS}\nefficiency: samples/s as a share of as many single workers."
-    blocks: list[Block] = [table("All runs", rows, columns, note=note, zeros=False)]
+    names = {str(row.get(swept)): _option(row, swept) for row in rows}
+    shown, columns = shown_runs(rows, swept, names)
+    blocks: list[Block] = [table("All runs", shown, columns, note=RUNS, zeros=False)]
     if words := _strategies(rows) if swept == "strategy" else []:
         blocks.insert(0, Lines("Strategies compared", words))
     title = f"{rows[0]['model']}: {counted(len(rows), 'run')}, {workers}"

@@ -43,7 +43,7 @@ def test_they_say_how_long_they_take_and_are_simulated_once(
     text, notes = shown("table")
     assert "note: ddp: this takes about 0.0" in notes
     assert NOTE in notes
-    assert "twice the compute - - 3ms" in text
+    assert "twice the compute 33.3% 3ms" in text
     what_if = json.loads(shown("json")[0])["what_if_s"]
     assert what_if["twice the compute"] == {"first_order": pytest.approx(0.003), "simulated": None}
     assert NOTE not in shown("csv")[1]
