@@ -12,9 +12,9 @@ from experiments.parallel.plan_search import SearchResult
 from experiments.profiles.interval_levels import EXPECTED, INTERVAL
 from experiments.templates import Lines, fill, lines_of, table_of
 from experiments.text_lines import bytes_cell, share_cells
-from simulator.parallel.passes import STREAMS
 from topologies.units import format_seconds
 
+Record = Mapping[str, Any]
 SHOWN = 16
 """Devices of a pipeline that a report lists, at most."""
 NAMES = {
@@ -28,26 +28,35 @@ NAMES = {
 }
 """The parts of the memory, where a report gives them another name."""
 FIGURES = {
-    "step": ("{step_s:s}", "{batch} sequences, {tokens_per_s:.0f} tokens/s"),
+    "step": ("{step_s}", "{batch} sequences, {tokens_per_s} tokens/s"),
     "without conditions": (
-        "{plain_step_s:s}",
+        "{plain_step_s}",
         "{cost:+.1%} with them, {relative_speed:.1%} of the speed",
     ),
     "expected": EXPECTED,
     "model FLOP/s": ("{tflops:.1f} TFLOP/s", "a GPU, {mfu:.1%} of its peak (MFU)"),
     "micro-batches": ("{micro_batches}", "of each pipeline"),
     "model's error": ("{error}", "{measured}"),
-    "all transfers": ("{transfers_s:s}", "{beyond:+z.2%} {why}"),
-    "an epoch": ("{epoch_s:s}", "{epoch_steps} steps and the time between epochs"),
-    "training": ("{training_s:s}", "{epochs} epochs"),
+    "communicating": ("{communicating_s}", "{hidden_s} hidden, {exposed_s} exposed, a mean device"),
+    "all transfers": ("{transfers_s}", "{beyond:+z.2%} {why}"),
+    "an epoch": ("{epoch_s}", "{epoch_steps} steps and the time between epochs"),
+    "training": ("{training_s}", "{epochs} epochs"),
 }
+"""The figures of a step."""
+SPENT = {
+    "  part": "  {part}",
+    "time": "time_s",
+    "share": "{share:.1%}",
+    "what it is": "about",
+}
+"""The columns of a table of what a mean device does."""
 WAITS = {
     "  device": "  {device}",
     "who waits": "ranks",
     "for device": "peer_device",
     "for whom": "peer_ranks",
-    "in": "stream",
-    "how long": "longer_s",
+    "stream": "stream",
+    "longer by": "longer_s",
 }
 TOKENS = {
     "busiest rank": ("{busiest:.2f}", "times the tokens of a mean rank"),
@@ -81,15 +90,13 @@ ZERO = {
     "sent in a step": "{sent:B}",
 }
 PLANS = {
-    "": "number",
     "step": "step_s",
     **INTERVAL,
-    "slower": "slower",
-    "tokens/s": "{tokens_per_s:.0f}",
+    "slower": "{change:+.1%}",
+    "tokens/s": "tokens_per_s",
     "MFU": "{mfu:.1%}",
     "memory": "{memory_bytes:B}",
     "free": "{left_bytes:B}",
-    "as fast": "alike",
 }
 """The columns of a table of plans."""
 
@@ -102,7 +109,7 @@ def text(run: PlanRun) -> str:
     zero = run.zero if run.zero[0]["redundant"] else []
     tables = {
         f"memory of a GPU of device {run.memory.fullest} when it holds most": _memory(run),
-        "where a mean device spends the step": _shares(run),
+        "where a mean device spends the step": table_of(SPENT, spent(run.row, run.devices))[1:],
         "who waits for whom in a step, and how much longer than without conditions": waits,
         "where the time goes (the critical path)": path,
         "devices of the pipeline": _devices(run.devices) if plan.pp > 1 else [],
@@ -112,7 +119,7 @@ def text(run: PlanRun) -> str:
         "stages of ZeRO: what it holds between steps": table_of(ZERO, zero),
     }
     memory, *rest = (f"{title}\n{align(lines)}" for title, lines in tables.items() if lines)
-    return "\n\n".join([_title(run), memory, align(_figures(run)), *rest])
+    return "\n\n".join([_title(run), memory, align(figures(run.row)), *rest])
 
 
 def _title(run: PlanRun) -> str:
@@ -144,40 +151,45 @@ def _memory(run: PlanRun) -> Lines:
     return [*lines, ["  all", bytes_cell(memory.peak), of_device]]
 
 
-def _figures(run: PlanRun) -> Lines:
-    row = run.row
+def figures(row: Record) -> Lines:
+    """The figures of a step from its row."""
     error, _ = error_cells(row["model_error"], row["measured"])
-    beyond = round((run.transfers_s or 0.0) / (row["step_s"] or 1.0) - 1, 4)
+    beyond = round((row["transfers_s"] or 0.0) / (row["step_s"] or 1.0) - 1, 4)
     # The step gives each collective and transfer the time of the last group of its kind.
     sooner = "as ranks go on before the last group ends"
     why = sooner if beyond < 0 else "with streams that share links"
     cost = row["step_s"] / (row.get("plain_step_s") or row["step_s"] or 1.0) - 1
     words = {"error": error, "beyond": beyond, "why": why, "cost": cost}
-    return lines_of(FIGURES, {**row, **words})
+    return lines_of(
+        FIGURES, {**row, **words, "communicating_s": row["hidden_s"] + row["exposed_s"]}
+    )
 
 
-def _shares(run: PlanRun) -> Lines:
-    row, measures = run.row, run.measures
+def spent(row: Record, devices: Sequence[Record]) -> list[Record]:
+    """The rows of a table of what a mean device does in a step."""
     seconds = {name: (row[f"{name}_s"], "") for name in ("computing", "optimizer")}
-    exposed, hidden = (each.mean(axis=0).tolist() for each in (measures.exposed, measures.hidden))
     for name, meaning in MEANINGS.items():
-        stream = STREAMS.index(name)
-        if exposed[stream] + hidden[stream] > 0:
-            about = f"{meaning}; hidden {format_seconds(hidden[stream])}"
-            seconds[f"exposed {name}"] = exposed[stream], about
+        exposed, hidden = (
+            sum(device[f"{kind}_{name}_s"] for device in devices) / len(devices)
+            for kind in ("exposed", "hidden")
+        )
+        if exposed + hidden > 0:
+            seconds[f"exposed {name}"] = exposed, f"{meaning}; hidden {format_seconds(hidden)}"
     if row["launching_s"] > 0:
         seconds["launching"] = row["launching_s"], "waiting for the CPU"
     for name, about in (("restarting_s", "after a failure"), ("input_s", "waiting for samples")):
         if row.get(name):
             seconds[name.removesuffix("_s")] = row[name], about
-    between = "the bubble; between its first and last action {idle_between_s:s}"
+    between = "the bubble; between its first and last action {idle_between_s}"
     seconds["idle"] = row["idle_s"], fill(between, row)
+    step = row["step_s"] or 1.0
     return [
-        share_cells(name, spent, row["step_s"], about) for name, (spent, about) in seconds.items()
+        {"part": name, "time_s": time, "share": time / step, "about": about}
+        for name, (time, about) in seconds.items()
     ]
 
 
-def _devices(records: Sequence[Mapping[str, Any]]) -> Lines:
+def _devices(records: Sequence[Record]) -> Lines:
     """The first and the last devices, if there are many."""
     exposed = [sum(record[f"exposed_{name}_s"] for name in MEANINGS) for record in records]
     rows = [{**record, "exposed_s": each} for record, each in zip(records, exposed, strict=True)]
@@ -228,10 +240,10 @@ def _table(result: SearchResult) -> Lines:
     best, rows = result.rows[0], list[dict[str, Any]]()
     for number, (place, others) in enumerate(result.alike.items(), 1):
         row = result.rows[place]
-        slower = f"{row['step_s'] / best['step_s'] - 1:+.1%}" if place else ""
+        change = row["step_s"] / best["step_s"] - 1
         alike = f"{others} more" if others else ""
-        rows.append({**row, "number": number, "slower": slower, "alike": alike})
-    return table_of(PLANS, rows)
+        rows.append({**row, "number": number, "change": change, "alike": alike})
+    return table_of({"": "number", **PLANS, "as fast": "alike"}, rows)
 
 
 def _parts(result: SearchResult) -> Lines:

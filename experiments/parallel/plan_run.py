@@ -49,7 +49,7 @@ MEANINGS = {
     "gather": "parameters of units",
     "reduce": "gradients of units",
     "replica": "gradients across replicas",
-    "copy": "into the buffers of gathers",
+    "copy": "copies into the buffers of gathers",
 }
 """What each stream carries."""
 COPIED = {GATHER: "copy parameters", REDUCE: "copy gradients"}

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from experiments.output import counted
 from experiments.pages.page import Block, Facts
 from experiments.pages.reports.collective_story import PATH
-from experiments.pages.reports.report_tables import Record, figures, number, shares, table
+from experiments.pages.reports.report_tables import Record, facts_of, number, shares, table
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
+from experiments.parallel.plan_report import NAMES, PLANS, SHARED, SPENT, WAITS, figures, spent
 from experiments.parallel.plan_run import MEANINGS
 from experiments.templates import fill, share, times
 from topologies.errors import InputError
@@ -31,61 +32,12 @@ MET = (
     "Streams that met on full links, for how long on a mean device, and what the stream lost. The "
     "link is that on which it lost most."
 )
-FIGURES = {
-    "step": "step_s",
-    "sequences of a step": "batch",
-    "micro-batches of each pipeline": "micro_batches",
-    "tokens/s": "tokens_per_s",
-    "TFLOP/s a GPU": "tflops",
-    "share of the GPU's peak (MFU)": "mfu",
-    "mean error on measured steps of such plans": "model_error",
-    "computing, a mean device": "computing_s",
-    "communication that it waits for (exposed)": "exposed_s",
-    "communication beside computing (hidden)": "hidden_s",
-    "idle (the bubble)": "idle_s",
-    "memory of the fullest GPU": "memory_bytes",
-    "all transfers of all ranks simulated": "transfers_s",
-}
-CONDITIONS = {
-    "step without conditions": "plain_step_s",
-    "speed relative to that": "relative_speed",
-    "restarting": "restarting_s",
-    "waiting for samples": "input_s",
-    "an epoch": "epoch_s",
-    "the training": "training_s",
-}
-"""Figures that a step has under conditions, with a rate of input, or with epochs."""
-WAITS = {
-    "device": "device",
-    "who waits": "ranks",
-    "for device": "peer_device",
-    "for whom": "peer_ranks",
-    "stream": "stream",
-    "longer by": "longer_s",
-}
-SHARED = {
-    "stream": "stream",
-    "beside": "beside",
-    "together": "together_s",
-    "lost": "lost_s",
-    "most on": "medium",
-}
 DEVICE_COLUMNS = {
     "device": "device",
     "stages": "stages",
     "computing": "computing_s",
     "optimizer": "optimizer_s",
-    "exposed: tensor parallel": "exposed_tp_s",
-    "exposed: context parallel": "exposed_cp_s",
-    "exposed: experts": "exposed_ep_s",
-    "exposed: gradients": "exposed_data_s",
-    "exposed: gradients of experts": "exposed_experts_s",
-    "exposed: between stages": "exposed_send_s",
-    "exposed: shared gradients": "exposed_tied_s",
-    "exposed: gather parameters": "exposed_gather_s",
-    "exposed: reduce gradients": "exposed_reduce_s",
-    "exposed: across replicas": "exposed_replica_s",
-    "exposed: copies": "exposed_copy_s",
+    **{f"exposed: {meaning}": f"exposed_{name}_s" for name, meaning in MEANINGS.items()},
     "waiting for the CPU": "launching_s",
     "restarting": "restarting_s",
     "waiting for samples": "input_s",
@@ -93,20 +45,6 @@ DEVICE_COLUMNS = {
     "idle in between": "idle_between_s",
 }
 MEMORY = ("parameters", "gradients", "optimizer", "activations", "logits", "buffers", "context")
-PLANS = {
-    "plan": "plan",
-    "step": "step_s",
-    "expected": "expected_s",
-    "from": "low_s",
-    "to": "high_s",
-    "slower": "change",
-    "tokens/s": "tokens_per_s",
-    "MFU": "mfu",
-    "memory": "memory_bytes",
-    "free": "left_bytes",
-    "why slower": "loses_to",
-    "bound": "bound_s",
-}
 
 
 def one(result: Result) -> Story:
@@ -131,11 +69,6 @@ def one(result: Result) -> Story:
         summary.append(f"To make it fit: {memory['advice']}.")
     groups = dict.fromkeys(part.partition(":")[0] for part in path)
     meanings = [f"{group}: {MEANINGS[group]}." for group in groups if group in MEANINGS]
-    names = dict(FIGURES)
-    if row.get("level") is not None:
-        begin = fill("interval of {level:share} of steps, from", row)
-        names |= {"expected step": "expected_s", begin: "low_s", "to": "high_s"}
-    names |= {name: field for name, field in CONDITIONS.items() if field in row}
     waits, shared = report.get("waits") or [], report.get("shared") or []
     late = "In a step, beyond a step without conditions."
     devices = memory.get("devices", [])
@@ -144,10 +77,11 @@ def one(result: Result) -> Story:
         {"device": place, **{f"{name}_bytes": value for name, value in each.items()}}
         for place, each in enumerate(devices)
     ]
-    columns = {"device": "device", **{name: f"{name}_bytes" for name in parts}}
+    columns = {"device": "device", **{NAMES.get(name, name): f"{name}_bytes" for name in parts}}
     note = "What a GPU of each device holds at its fullest moment."
     blocks: list[Block] = [
-        Facts("The answer in figures", figures(row, names)),
+        Facts("The answer in figures", facts_of(figures(row))),
+        table("Where a mean device spends the step", spent(row, report["devices"]), SPENT),
         shares("Where the time goes", path, step, "\n".join([PATH, *meanings])),
         *scenes(result),
         table(
@@ -209,13 +143,12 @@ def search(result: Result) -> Story:
         others,
     ]
     note = "bound: no step of the plan is shorter. why slower: what takes longer than in the first."
-    if any("low_s" in row for row in rows):
-        note += " from, to: the ends of the interval of a step, by the error of communication."
+    columns = {"plan": "plan", **PLANS, "why slower": "loses_to", "bound": "bound_s"}
     left_out: Mapping[str, int] = result.report["left_out"]
     reasons = [{"reason": reason, "plans": count} for reason, count in left_out.items() if count]
     parts = result.report["parts_s"].get(best["plan"], {})
     blocks: list[Block] = [
-        table("Plans", rows, PLANS, note=note),
+        table("Plans", rows, columns, note=note),
         shares("Where a mean device of the fastest plan spends the step", parts, fastest),
         table("Plans that were left out", reasons, {"plans": "plans", "reason": "reason"}),
     ]

@@ -32,11 +32,6 @@ def word(record: Record, field: str) -> str:
     return str(value)
 
 
-def figures(record: Record, columns: Columns) -> dict[str, str]:
-    """Values of a record for people, by their names."""
-    return {name: cell(column, record) for name, column in columns.items()}
-
-
 def table(
     title: str,
     records: Sequence[Record],

@@ -287,7 +287,7 @@ def test_a_step_has_an_interval(simctl: Simctl, profile: str, tmp_path: Path) ->
     assert float(wide["high_s"]) > high
     page = simctl("report", str(result), "--out", str(tmp_path / "step.md"))
     assert page.returncode == 0
-    assert "interval of 80% of steps" in (tmp_path / "step.md").read_text()
+    assert "(80% of steps: " in (tmp_path / "step.md").read_text()
 
 
 def test_a_step_under_an_old_profile_has_none(simctl: Simctl, profile: str) -> None:
