@@ -260,7 +260,7 @@ def _helping(run: TrainingRun, what_if: WhatIf) -> Lines:
 
 def change_rows(what_if: WhatIf, step: float) -> list[Mapping[str, Any]]:
     """The rows of a table of changes: of what is not simulated, what they save to first order."""
-    rows = []
+    rows = list[Mapping[str, Any]]()
     for name, each in what_if.items():
         seconds = each["first_order"] if each["simulated"] is None else each["simulated"]
         saved = None if seconds is None else 1 - seconds / (step or 1.0)

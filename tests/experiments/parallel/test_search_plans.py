@@ -43,7 +43,7 @@ def test_the_printed_plans_have_the_intervals_of_their_steps(
     printed = simctl(*command, "--report", page)
     assert printed.returncode == 0, printed.stderr
     assert "90% of steps" in printed.stdout.splitlines()[4]
-    assert "| step | expected | 80% of steps |" in page.read_text()
+    assert "| step | expected | 90% of steps |" in page.read_text()
     found = json.loads(simctl(*command, "--format", "json").stdout)["plans"]
     sure = [row for row in found if row["level"] is not None]
     assert {row["level"] for row in sure} == {0.9}
