@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,44 @@ from experiments.traces.job_calls import JobCall, JobCalls
 from experiments.traces.measured_calls import RankTrace
 from simulator.analysis.busy_time import union
 from simulator.collectives import of_collective
+
+RANKS = {
+    "rank": "rank",
+    "calls": "calls",
+    "last": "last",
+    "mean": "late_s",
+    "most": "late_max_s",
+    "waits": "waiting_s",
+    "clock": "clock_s",
+    "computing": "computing_s",
+    "hidden": "hidden_s",
+    "exposed": "exposed_s",
+    "hidden share": "{hidden_part:.0%}",
+}
+"""The columns of a table of ranks."""
+GROUPS = {
+    "collective": "collective",
+    "group": "group",
+    "ranks": "ranks",
+    "V": "size_B",
+    "calls": "calls",
+    "time": "time_s",
+    "busbw": "busbw_Bps",
+    "spread": "spread_s",
+    "most": "spread_max_s",
+    "last": "rank {last} ({last_share:.0%})",
+}
+"""The columns of a table of collectives."""
+WORDS = {
+    "last": "calls in which the rank got there last; the rank that most often did",
+    "mean, most": "how long after the first rank it got there",
+    "waits": "how long it waited for others within calls",
+    "clock": "the correction of its clock",
+    "hidden, exposed": "communication while it computes, and while it does not",
+    "time": "median of a call from when all ranks are there",
+    "spread, most": "time from the first rank to the last, median and greatest",
+}
+"""The words of both tables."""
 
 
 class RankRow(NamedTuple):
@@ -55,6 +93,17 @@ class GroupRow(NamedTuple):
     """The rank that was last most often; None if all ranks always got there at once."""
     last_share: float
     """The share of the calls in which it was last."""
+
+
+def shown_ranks(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The ranks with what tables show of them, the latest first."""
+    shown = []
+    for row in sorted(rows, key=lambda row: (-row["late_s"], row["rank"])):
+        hidden, exposed = row["hidden_s"], row["exposed_s"]
+        known = hidden is not None and exposed is not None
+        part = hidden / ((hidden + exposed) or 1.0) if known else None
+        shown.append({**row, "hidden_part": part})
+    return shown
 
 
 def rank_rows(job: JobCalls) -> list[RankRow]:

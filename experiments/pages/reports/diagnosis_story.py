@@ -10,6 +10,7 @@ from experiments.output import counted
 from experiments.pages.page import Block, Lines
 from experiments.pages.reports.report_tables import Record, listed, number, table
 from experiments.pages.reports.result import Result, Story
+from experiments.traces.job_tables import GROUPS, RANKS, WORDS, shown_ranks
 from topologies.units import format_seconds
 
 FEW = 12
@@ -129,22 +130,8 @@ def job(result: Result) -> Story:
         f"Rank {latest['rank']} got to {counted(latest['last'], 'call')} last, on average "
         f"{format_seconds(number(latest, 'late_s'))} after the first rank.",
     ]
-    late = {"rank": "rank", "calls": "calls", "last": "last", "mean": "late_s"}
-    late |= {"most": "late_max_s", "waits": "waiting_s", "clock": "clock_s"}
-    late |= {"computing": "computing_s", "hidden": "hidden_s", "exposed": "exposed_s"}
-    calls = {"collective": "collective", "group": "group", "ranks": "ranks", "size": "size_B"}
-    calls |= {"calls": "calls", "time": "time_s", "busbw": "busbw_Bps", "spread": "spread_s"}
-    calls |= {"most": "spread_max_s", "last": "last"}
-    note = (
-        "last: calls in which the rank got there last.\nmean, most: how long after the first rank "
-        "it got there.\nwaits: how long it waited for others within calls.\nclock: the correction "
-        "of its clock.\nhidden, exposed: communication while it computes, and while it does not."
-    )
-    timing = (
-        "time: median of a call from when all ranks are there.\nspread, most: time from the first "
-        "rank to the last, median and greatest."
-    )
+    words = "\n".join(f"{word}: {meaning}." for word, meaning in WORDS.items())
     blocks: list[Block] = [Lines("Abnormal", problems)] if problems else []
-    blocks.append(table("Ranks", ranks, late, note=note))
-    blocks.append(table("Collectives", groups, calls, ["busbw"], timing))
+    blocks.append(table("Ranks", shown_ranks(ranks), RANKS))
+    blocks.append(table("Collectives", groups, GROUPS, ["V", "busbw"], words))
     return Story("Diagnosis of a job", summary, blocks)
