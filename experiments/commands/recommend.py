@@ -16,9 +16,10 @@ from experiments.options.completion import algorithm_names, algorithm_options, c
 from experiments.options.machine_options import library_of
 from experiments.options.options import CollectiveName, ReportOptions
 from experiments.options.profile_options import SimulationOptions
+from experiments.templates import render
 from experiments.terms import footnote
 from topologies.errors import InputError
-from topologies.units import format_bytes, format_seconds, in_binary, parse_bytes, parse_sizes
+from topologies.units import format_bytes, in_binary, parse_bytes, parse_sizes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from experiments.simulations.recommendation import (
         Advice,
         Crossover,
-        Explained,
         Question,
     )
     from experiments.simulations.tuner_file import Line
@@ -244,30 +244,11 @@ def _text(
     request: Recommend, rows: Sequence[Advice], crossovers: Sequence[Crossover], answers: Question
 ) -> str:
     from experiments.profiles.interval_levels import level_of
-    from experiments.simulations.recommendation import GAIN
-    from experiments.simulations.winners import own_software
+    from experiments.simulations.winners import ADVICE, own_software
 
     binary = in_binary([row.size_B for row in rows])
     level = level_of(request.question.profile)
-    sure = ["expected", f"{level:.0%} of runs", "or"] if level else []
-    table = [["size", "algorithm", "protocol", "channels", "message", "time", "of bound", "gain"]]
-    table[0] += sure
-    table += [
-        [
-            format_bytes(row.size_B, binary),
-            row.algorithm,
-            row.protocol or "-",
-            str(row.channels),
-            format_bytes(round(row.segment_B), binary),
-            format_seconds(row.time_s),
-            f"{row.over_bound:.2f}",
-            f"{row.gain:.2f}x" if row.gain > GAIN else "-",
-            *([*_interval(row), row.rival or "-"] if level else []),
-        ]
-        for row in rows
-    ]
-    if not any(row.protocol for row in rows):
-        table = [line[:2] + line[3:] for line in table]
+    table = render([row.record() for row in rows], ADVICE)
     changes = [
         f"from {format_bytes(crossover.size_B, binary)}: {crossover.after} instead of "
         f"{crossover.before}"
@@ -282,6 +263,7 @@ def _text(
     if level:
         terms += [
             "  expected  half of the runs take longer; best and gain are by this time",
+            f"  interval  of {level:.0%} of runs",
             "  or        the second fastest algorithm, if the difference is inside its error",
         ]
     if answers.untried:
@@ -289,7 +271,7 @@ def _text(
     if request.question.profile is None:
         terms.append(_without_library(request.question))
     why = ["why", *_reasons(rows, binary=binary)]
-    blocks = [[_title(request)], [output.align(table)], changes, own_software(rows), why, terms]
+    blocks = [[_title(request)], [table], changes, own_software(rows), why, terms]
     return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
@@ -309,39 +291,18 @@ def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
 def _explained(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     """All algorithms at one size. Below are those that the library cannot run."""
     from experiments.profiles.interval_levels import level_of
-    from experiments.simulations.winners import OWN
+    from experiments.simulations.winners import EXPLAINED, OWN
 
     nbytes = request.point or 0.0
     rows = replace(request.question, ranks=request.ranks[0]).explained(nbytes)
-    level = level_of(request.question.profile)
-    sure = ["expected", f"{level:.0%} of runs", "slower"] if level else []
-    table = [["algorithm", "time", *sure, "of best", "steps", "where the time goes"]]
-    table += [
-        [
-            row.algorithm,
-            format_seconds(row.time_s),
-            *([*_interval(row), "perhaps" if row.rival else "yes"] if level else []),
-            f"{row.over_best:.2f}",
-            str(row.steps),
-            row.path + (f" ({row.protocol})" if row.protocol else ""),
-        ]
-        for row in rows
-    ]
-    if level:
-        table[1][4] = "-"
-    lines = output.align(table).split("\n")
+    records = [row.record() for row in rows]
+    lines = render(records, EXPLAINED).split("\n")
     own = sum(bool(row.own_software) for row in rows)
     lines[len(lines) - own : 0] = [f"\n{OWN}"] if own else []
+    if level := level_of(request.question.profile):
+        lines.append(f"\n  interval  of {level:.0%} of runs")
     text = "\n".join([f"{_title(request)}, {format_bytes(nbytes)}\n", *lines])
-    records = [row.record() for row in rows]
     return _answer(request, "explain", records, records), text, ()
-
-
-def _interval(row: Advice | Explained) -> list[str]:
-    """The expected time and the interval of a run."""
-    from experiments.profiles.interval_levels import span
-
-    return [format_seconds(row.expected_s or 0.0), span(row.low_s, row.high_s)]
 
 
 def _curves(

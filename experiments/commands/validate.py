@@ -18,8 +18,9 @@ from experiments.options.log_options import JudgingOptions, LogRanks
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.options.options import AlgorithmFile, EngineName, Engines
 from experiments.options.profile_options import ProfileOptions
+from experiments.templates import render
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
+from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -316,11 +317,14 @@ def _rows(result: Validation) -> list[dict[str, output.Value]]:
 
 
 def _curve_text(result: Validation, machine: Blueprint, level: float) -> str:
+    from experiments.simulations.validation import POINTS, shown_points
+
     lines = [f"{result.title}: {result.algorithm} on {machine.text}"]
     lines += [f"  note: {note.removeprefix('note: ')}" for note in result.notes]
     if result.fit:
         lines += _parameters(result, machine)
-    return "\n".join([*lines, output.align(_table(result, level)), *_summaries(result, level)])
+    points = shown_points(map(_fields, result.points), fit=result.fit is not None)
+    return "\n".join([*lines, render(points, POINTS), *_summaries(result, level)])
 
 
 def _inside(points: Sequence[ComparedPoint]) -> list[bool]:
@@ -342,35 +346,6 @@ def _summaries(result: Validation, level: float) -> Iterator[str]:
     if inside := _inside(result.points):
         sizes = output.counted(len(inside), "size")
         yield f"  {sum(inside)} of {sizes} inside their {level:.0%} intervals"
-
-
-def _table(result: Validation, level: float) -> list[list[str]]:
-    sure = ["expected", f"{level:.0%} of runs"] if level else []
-    by = ["by"] if any(point.algorithm for point in result.points) else []
-    last = "the fit" if result.fit else ""
-    rows = [["  size", "measured", "predicted", "error", *sure, *by, last]]
-    binary = in_binary(point.size_B for point in result.points)
-    for point in result.points:
-        role = "has seen it" if point.fitted else "has not"
-        error = f"{point.error:+.1%}"
-        size = format_bytes(point.size_B, binary)
-        cells = [size, format_seconds(point.measured_s), format_seconds(point.predicted_s), error]
-        rows.append(
-            [
-                f"  {cells[0]}",
-                *cells[1:],
-                *(_interval_cells(point) if level else []),
-                *([point.algorithm] if point.algorithm else []),
-                "wrong result" if point.wrong else role if result.fit else "",
-            ]
-        )
-    return rows
-
-
-def _interval_cells(point: ComparedPoint) -> list[str]:
-    from experiments.profiles.interval_levels import span
-
-    return [format_seconds(point.expected_s or 0.0), span(point.low_s, point.high_s)]
 
 
 def _parameters(result: Validation, machine: Blueprint) -> list[str]:

@@ -33,6 +33,8 @@ def interval_columns(interval: Interval | None) -> dict[str, float | None]:
 
 INTERVAL = {"expected": "expected_s", "{level:.0%} of steps": "{low_s} - {high_s}"}
 """The columns of a table of steps that have intervals."""
+RUNS = {"expected": "expected_s", "interval": "{low_s} - {high_s}"}
+"""The columns of a table of runs that have intervals."""
 EXPECTED = (
     "{expected_s:s}",
     "{level:.0%} of steps: {low_s:s} - {high_s:s}, by the error of communication",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,8 @@ import numpy as np
 from experiments.calibration import LinkFit, fit_links
 from experiments.measurements import Curve
 from experiments.measurements import Point as Measured
+from experiments.output import Record
+from experiments.profiles.interval_levels import RUNS
 from experiments.simulations.case import Case
 from experiments.simulations.rules import Rules
 from simulator.collectives import Algorithm
@@ -22,6 +24,16 @@ from topologies.topology import Topology
 Links = Callable[[int, int, float | None, float | None], Topology]
 """From the numbers of workers and servers, and α and β where they are not as the user says, to the
 machine."""
+POINTS = {
+    "size": "size_B",
+    "measured": "measured_s",
+    "predicted": "predicted_s",
+    "error": "{error:+.1%}",
+    **RUNS,
+    "by": "algorithm",
+    "the fit": "role",
+}
+"""The columns of a table of points."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +87,15 @@ class Validation:
                 if point.fitted is fitted and not point.wrong
             ]
         )
+
+
+def shown_points(points: Iterable[Record], *, fit: bool) -> list[Record]:
+    """Points with what tables say of them: whether the fit has seen them, if there is one."""
+    roles = {True: "has seen it", False: "has not seen it"} if fit else {}
+    return [
+        {**each, "role": "wrong result" if each["wrong"] else roles.get(bool(each["fitted"]), "")}
+        for each in points
+    ]
 
 
 def validate(

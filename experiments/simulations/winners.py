@@ -6,11 +6,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from experiments.output import Record, align
+from experiments.profiles.interval_levels import RUNS
 from experiments.simulations.recommendation import Advice, Question
 from topologies.units import format_bytes, in_binary
 
 OWN = "with software of your own"
 """What the library cannot run on the machine stands below this."""
+ADVICE = {
+    "size": "size_B",
+    "algorithm": "algorithm",
+    "protocol": "protocol",
+    "channels": "channels",
+    "message": "segment_B",
+    "time": "time_s",
+    "of bound": "over_bound",
+    "gain": "gain",
+    **RUNS,
+    "or": "rival",
+}
+"""The columns of a table of the best algorithms."""
+EXPLAINED = {
+    "algorithm": "algorithm",
+    "time": "time_s",
+    **RUNS,
+    "perhaps as fast": "rival",
+    "of best": "over_best",
+    "steps": "steps",
+    "protocol": "protocol",
+    "where the time goes": "path",
+}
+"""The columns of a table of all algorithms at one size."""
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,15 @@ from experiments.output import counted
 from experiments.pages.page import Block
 from experiments.pages.reports.report_tables import Record, listed, number, span, table
 from experiments.pages.reports.result import Result, Story
+from experiments.profiles.interval_levels import RUNS
+from experiments.simulations.recommendation import GAIN
+from experiments.simulations.winners import ADVICE, EXPLAINED
 from experiments.templates import times
 from topologies.units import format_bytes, format_seconds
 
 CLOSE = 1.05
 """A winner that is less than so many times as fast as the second wins by little."""
-GAIN = 1.005
-"""A default that takes no more than this many times as long is as good."""
-INTERVAL = {"expected": "expected_s", "from": "low_s", "to": "high_s", "unsure": "unsure"}
-"""What a profile knows of the error of a run."""
-ENDS = " from, to: the ends of the interval of a run."
+ENDS = " interval: of a run."
 RIVAL = " or: the second fastest algorithm, if the difference is inside its error."
 """What a note says of the columns of intervals, after the rest."""
 
@@ -36,10 +35,8 @@ def story(result: Result) -> Story:
         _answer(rows, changes),
         _gain(rows),
     ]
-    columns = {"size": "size_B", "algorithm": "algorithm", "protocol": "protocol"}
-    columns |= {"channels": "channels", "largest message": "segment_B", "time": "time_s"}
-    columns |= {"of bound": "over_bound", "default": "default", "default takes": "default_time_s"}
-    columns |= {"gain": "gain", **INTERVAL, "or": "rival", "own software": "own_software"}
+    columns = {**ADVICE, "unsure": "unsure", "default": "default"}
+    columns |= {"default takes": "default_time_s", "own software": "own_software"}
     columns |= {"takes": "own_software_time_s", "why": "why"}
     note = "gain: how many times as long the default of the library takes."
     if _sure(rows):
@@ -102,7 +99,7 @@ def winners(result: Result) -> Story:
     columns = {"p": "ranks", "size": "size_B", "algorithm": "algorithm", "time": "time_s"}
     columns |= {"of bound": "over_bound", "second": "second", "second takes": "second_time_s"}
     columns |= {"margin": "margin", "default": "default", "gain": "gain"}
-    columns |= {**INTERVAL, "or": "rival", "why": "why"}
+    columns |= {**RUNS, "unsure": "unsure", "or": "rival", "why": "why"}
     note = "margin: how many times as long the second takes."
     if _sure(rows):
         note += ENDS + RIVAL
@@ -123,9 +120,7 @@ def explained(result: Result) -> Story:
         f"{best['algorithm']} takes {format_seconds(number(best, 'time_s'))}: {best['path']}.",
         f"The slowest is {worst['algorithm']}: {times(number(worst, 'over_best'))} times that.",
     ]
-    columns = {"algorithm": "algorithm", "time": "time_s", **INTERVAL, "perhaps as fast": "rival"}
-    columns |= {"of best": "over_best", "steps": "steps", "protocol": "protocol"}
-    columns |= {"where the time goes": "path", "own software": "own_software"}
+    columns = {**EXPLAINED, "unsure": "unsure", "own software": "own_software"}
     note = "of best: the time as a multiple of that of the fastest."
     if _sure(rows):
         note += f"{ENDS} perhaps as fast: the difference to the fastest is inside its error."

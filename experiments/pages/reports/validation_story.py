@@ -8,8 +8,9 @@ from typing import Any
 
 from experiments.output import counted
 from experiments.pages.page import Block, Facts
-from experiments.pages.reports.report_tables import Record, listed, number, table
+from experiments.pages.reports.report_tables import listed, number, table
 from experiments.pages.reports.result import Result, Story
+from experiments.simulations.validation import POINTS, shown_points
 from experiments.templates import share, written
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
@@ -27,26 +28,15 @@ def story(result: Result) -> Story:
     ]
     blocks: list[Block] = []
     for curve in curves:
-        rows = [{**point, "role": _role(point, curve)} for point in curve["points"]]
-        columns = {"size": "size_B", "measured": "measured_s", "predicted": "predicted_s"}
-        columns |= {"error": "error", "the fit": "role"}
-        columns |= {"expected": "expected_s", "from": "low_s", "to": "high_s"}
         title = f"{curve['title']}: {curve['algorithm']}"
+        rows = shown_points(curve["points"], fit=bool(curve["fit"]))
         note = "error: predicted / measured - 1."
         if any("low_s" in row for row in rows):
-            note += " from, to: the ends of the interval of a run."
-        blocks.append(table(title, rows, columns, note="\n".join([note, *curve["notes"]])))
+            note += " interval: of a run."
+        blocks.append(table(title, rows, POINTS, note="\n".join([note, *curve["notes"]])))
         if curve["fit"]:
             blocks.append(_fitted(curve["fit"]))
     return Story(f"Measured and simulated: {log}", summary, blocks)
-
-
-def _role(point: Record, curve: Mapping[str, Any]) -> str:
-    if point["wrong"]:
-        return "wrong result"
-    if not curve["fit"]:
-        return ""
-    return "has seen it" if point["fitted"] else "has not seen it"
 
 
 def _answer(curves: Sequence[Mapping[str, Any]]) -> str:

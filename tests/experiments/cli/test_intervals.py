@@ -153,15 +153,15 @@ def test_a_report_of_recommend_has_intervals_and_rivals(
     words = (*RECOMMEND, "--profile", profile, "--report", str(page))
     assert simctl(*words).returncode == 0
     head = next(line for line in page.read_text().splitlines() if line.startswith("| size"))
-    assert "| gain | expected | from | to | unsure | or |" in head
+    assert "| gain | expected | interval | or | unsure |" in head
     explain = (*words[: words.index("--size")], "--explain", "1KiB", *words[-4:])
     assert simctl(*explain).returncode == 0
     head = next(line for line in page.read_text().splitlines() if line.startswith("| algorithm"))
-    assert "| time | expected | from | to | unsure | perhaps as fast |" in head
-    assert "from, to: the ends of the interval of a run. perhaps as fast: " in page.read_text()
+    assert "| time | expected | interval | perhaps as fast |" in head
+    assert "interval: of a run. perhaps as fast: " in page.read_text()
     ranks_map = ("recommend", "--p", "4,8", *words[3:])
     assert simctl(*ranks_map).returncode == 0
-    assert "from, to: the ends of the interval of a run. or: the second" in page.read_text()
+    assert "interval: of a run. or: the second" in page.read_text()
 
 
 def test_a_workload_has_no_level(simctl: Simctl, tmp_path: Path) -> None:
