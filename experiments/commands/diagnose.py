@@ -15,8 +15,8 @@ from experiments.commands.answer import Answer, check_files
 from experiments.options.log_options import CurvePlot, Family, InPlace, LogRanks
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import ProfileLevel, ProfileName, ReportOptions
+from experiments.templates import render
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 if TYPE_CHECKING:
     from experiments.diagnosis import Diagnosis, Difference
@@ -243,6 +243,7 @@ def _total(
 
 def _lines(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
     """The lines of one curve; `died`: a finding says already that its test did not end."""
+    from experiments.diagnosis.diagnosis_records import point_columns, point_records
     from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
 
     curve = diagnosis.curve
@@ -264,33 +265,7 @@ def _lines(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
         yield "  note: the benchmark itself lowered its largest size for lack of memory: no fault"
     yield from (f"  {fact}" for fact in diagnosis.facts)
     yield from (f"  try: {line}" for line in diagnosis.advice)
-    yield output.align(list(_table(diagnosis)))
-
-
-def _table(diagnosis: Diagnosis) -> Iterator[list[str]]:
-    from experiments.diagnosis.diagnosis_records import point_records
-    from experiments.profiles.interval_levels import span
-
-    head = ["  size", "time", "busbw" if diagnosis.curve.ranks else "algbw", "regime"]
     sure = diagnosis.expected.intervals if diagnosis.expected else ()
-    heading = [f"{sure[0].level:.0%} of runs"] if sure else []
-    yield [*head, *(("expected", *heading, "of it", "algorithm") if diagnosis.expected else ()), ""]
-    binary = in_binary(map(float, diagnosis.columns.size))
-    for row in point_records(diagnosis):
-        size, time, rate = (
-            float(row["size_B"] or 0),
-            float(row["time_s"] or 0),
-            float(row["busbw_Bps"] or 0),
-        )
-        cells = [
-            f"  {format_bytes(size, binary)}",
-            format_seconds(time),
-            format_bandwidth(rate),
-            str(row["regime"]),
-        ]
-        if diagnosis.expected:
-            seconds, share = float(row["expected_s"] or 0), float(row["fraction"] or 0)
-            low, high = (float(row.get(end) or 0) for end in ("low_s", "high_s"))
-            ends = [span(low, high)] if sure else []
-            cells += [format_seconds(seconds), *ends, f"{share:.0%}", str(row["algorithm"])]
-        yield [*cells, str(row["abnormal"])]
+    yield render(list(point_records(diagnosis)), point_columns(curve.ranks))
+    if sure:
+        yield f"  interval: of {sure[0].level:.0%} of runs"

@@ -8,6 +8,7 @@ from experiments.diagnosis.comparison import Difference
 from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.measurements import Failure
 from experiments.output import Value
+from experiments.profiles.interval_levels import RUNS
 
 _FIGURES = (
     "size_B",
@@ -67,6 +68,20 @@ def point_records(diagnosis: Diagnosis) -> Iterator[dict[str, Value]]:
                 if not finding.alarm and k in finding.places
             ),
         }
+
+
+def point_columns(ranks: int | None) -> dict[str, str]:
+    """The columns of a table of the points of a curve. Without ranks, there is no busbw."""
+    return {
+        "size": "size_B",
+        "time": "time_s",
+        "busbw" if ranks else "algbw": "busbw_Bps",
+        "regime": "regime",
+        **RUNS,
+        "of expected": "{fraction:.0%}",
+        "algorithm": "algorithm",
+        "abnormal": "abnormal",
+    }
 
 
 def failure_record(failure: Failure) -> dict[str, Value]:

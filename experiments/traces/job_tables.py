@@ -97,7 +97,7 @@ class GroupRow(NamedTuple):
 
 def shown_ranks(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The ranks with what tables show of them, the latest first."""
-    shown = []
+    shown = list[Mapping[str, Any]]()
     for row in sorted(rows, key=lambda row: (-row["late_s"], row["rank"])):
         hidden, exposed = row["hidden_s"], row["exposed_s"]
         known = hidden is not None and exposed is not None

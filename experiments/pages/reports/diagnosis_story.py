@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from experiments.diagnosis.diagnosis_records import point_columns
 from experiments.output import counted
 from experiments.pages.page import Block, Lines
 from experiments.pages.reports.report_tables import Record, listed, number, table
@@ -15,21 +16,6 @@ from topologies.units import format_seconds
 
 FEW = 12
 """Curves of which each has a table; of more, only the abnormal ones, at most so many."""
-POINT = {
-    "size": "size_B",
-    "time": "time_s",
-    "busbw": "busbw_Bps",
-    "regime": "regime",
-    "fitted": "fitted_s",
-    "expected": "expected_s",
-    "from": "low_s",
-    "to": "high_s",
-    "of expected": "fraction",
-    "bound": "bound_s",
-    "algorithm": "algorithm",
-    "abnormal": "abnormal",
-    "worth knowing": "notes",
-}
 
 
 def curves(result: Result) -> Story:
@@ -114,7 +100,9 @@ def _curve(curve: Mapping[str, Any], alone: bool) -> list[Block]:
         "regime: what limits the time at this size, for example latency or bandwidth.\n"
         "fitted: the time by the line α + V / β that simctl fitted to this part of the curve."
     )
-    return [*blocks, table(f"All sizes{name}", curve["points"], POINT, ["busbw"], note)]
+    columns = {**point_columns(curve["ranks"]), "fitted": "fitted_s", "bound": "bound_s"}
+    columns |= {"worth knowing": "notes"}
+    return [*blocks, table(f"All sizes{name}", curve["points"], columns, ["busbw"], note)]
 
 
 def job(result: Result) -> Story:
