@@ -11,6 +11,7 @@ from experiments.output import counted
 from experiments.pages.page import Block, Table
 from experiments.pages.reports.report_tables import Record, listed, number, table
 from experiments.pages.reports.result import Result, Story
+from experiments.profiles.interval_levels import RUNS
 from experiments.templates import share, written
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
@@ -50,8 +51,7 @@ def judged(result: Result) -> Story:
     columns |= {"inside intervals": "inside_share"}
     rows = {"curve": "curve", "collective": "collective", "ranks": "ranks", "size": "size_B"}
     rows |= {"measured": "measured_s", "predicted": "predicted_s", "error": "error"}
-    rows |= {"expected": "expected_s", "from": "low_s", "to": "high_s"}
-    rows |= {"algorithm": "algorithm", "protocol": "protocol", "NCCL's own model": "nccl_s"}
+    rows |= {**RUNS, "algorithm": "algorithm", "protocol": "protocol", "NCCL's own model": "nccl_s"}
     rows |= {"its error": "nccl_error"}
     blocks: list[Block] = [
         table("Errors by curve", list(_curves(points)), columns),

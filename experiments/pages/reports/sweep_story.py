@@ -9,6 +9,7 @@ from experiments.output import counted
 from experiments.pages.page import Table
 from experiments.pages.reports.report_tables import Record, listed, number, span, table, word
 from experiments.pages.reports.result import Result, Story
+from experiments.profiles.interval_levels import RUNS
 from experiments.templates import times
 from experiments.terms import TERMS
 from topologies.units import format_bytes, format_seconds
@@ -19,9 +20,7 @@ COLUMNS = {
     "size": "size_B",
     "time": "time_s",
     "verdict": "verdict",
-    "expected": "expected_s",
-    "from": "low_s",
-    "to": "high_s",
+    **RUNS,
     "unsure": "unsure",
     "of bound": "over_bound",
     "busbw": "busbw_Bps",
@@ -61,7 +60,7 @@ def story(result: Result) -> Story:
     note = "size: V, the size."
     if "expected_s" in rows[0]:
         terms = ["expected", *terms]
-        note += " from, to: the ends of the interval of a run."
+        note += " interval: of a run."
     blocks.append(table("All points", shown, COLUMNS, terms, note=note))
     left = {str(row.get("bounds_left_out") or "") for row in rows} - {""}
     return Story(
