@@ -220,9 +220,8 @@ class Measure(FormatOptions):
         except MeasurementFailed as error:
             failure = str(error)
         finally:
-            if record.rows:
-                rows, columns = [asdict(row) for row in record.rows], cells(record.rows)
-                text = f"{render(rows, columns)}\n\n{footnote(['V', 'busbw'])}"
+            if rows := [asdict(row) for row in record.rows]:
+                text = f"{render(rows, cells(record.rows))}\n\n{footnote(['V', 'busbw'])}"
                 Answer("points", rows, rows).show(self.format, lambda: text)
         wrong = sum(row.wrong > 0 for row in record.rows)
         if wrong:
