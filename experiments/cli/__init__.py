@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
-from experiments.cli.command_classes import STYLE, Commands, show_help
+from experiments.cli.command_classes import COMMANDS, STYLE, Commands, show_help
 from experiments.options.completion import join_words
 from topologies.errors import InputError
 
@@ -40,15 +40,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings=STYLE,
 )
-for name, about in (
-    ("algos", "Import and export algorithms."),
-    ("topo", "Show and import machines."),
-):
+for name in ("algos", "topo"):
     app.add_typer(
         typer.Typer(rich_markup_mode=None, context_settings=STYLE),
         name=name,
         cls=Commands,
-        help=about,
+        help=COMMANDS[name][1],
         invoke_without_command=True,
         callback=show_help,
     )

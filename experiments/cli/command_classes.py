@@ -18,28 +18,37 @@ from typer.main import get_command
 
 from topologies.errors import InputError
 
-CLASSES = {
-    "sweep": "sweep:Sweep",
-    "run": "run:CollectiveRun",
-    "train": "train:Train",
-    "plan": "plans:Plans",
-    "profile-model": "profile_model:ProfileModel",
-    "animate": "animate:Animate",
-    "recommend": "recommend:Recommend",
-    "measure": "measure:Measure",
-    "validate": "validate:Validate",
-    "calibrate": "calibrate:Calibrate",
-    "diagnose": "diagnose:Diagnose",
-    "report": "report:ReportPage",
-    "list": "list:List",
-    "pipelines": "pipelines:Pipelines",
-    "doctor": "doctor:Doctor",
-    "algos import": "algos:ImportedAlgorithm",
-    "algos export": "algos:ExportedAlgorithm",
-    "topo show": "topo:ShownMachine",
-    "topo import": "topo:ImportedMachine",
+COMMANDS = {
+    "sweep": ("sweep:Sweep", "Simulate algorithms at many rank counts and sizes."),
+    "run": ("run:CollectiveRun", "Simulate one collective and explain where its time goes."),
+    "train": ("train:Train", "Simulate training steps and explain their communication."),
+    "plan": ("plans:Plans", "Simulate parallel training, or find the fastest plan."),
+    "profile-model": (
+        "profile_model:ProfileModel",
+        "Time a torch module layer by layer, for simctl train.",
+    ),
+    "animate": ("animate:Animate", "Show step by step which rank sends what to whom."),
+    "recommend": ("recommend:Recommend", "Say which algorithm is best at each size, and why."),
+    "measure": ("measure:Measure", "Measure torch.distributed, and simctl's schedules on it."),
+    "validate": ("validate:Validate", "Compare measured logs with the simulation."),
+    "calibrate": ("calibrate:Calibrate", "Fit a machine's links and software to measured runs."),
+    "diagnose": ("diagnose:Diagnose", "Say whether a measured curve is normal, and what to try."),
+    "report": ("report:ReportPage", "Make one page of stored results, tables and logs."),
+    "list": ("list:List", "List algorithms, machines, models or strategies."),
+    "pipelines": ("pipelines:Pipelines", "Compare orders of pipelines."),
+    "doctor": ("doctor:Doctor", "Print versions, folders and where compiled code is kept."),
+    "algos": ("", "Import and export algorithms."),
+    "algos import": ("algos:ImportedAlgorithm", "Read an algorithm from a file, and prove it."),
+    "algos export": (
+        "algos:ExportedAlgorithm",
+        "Write an algorithm as a program for another tool.",
+    ),
+    "topo": ("", "Show and import machines."),
+    "topo show": ("topo:ShownMachine", "Show the links, distances, rings and bounds of a machine."),
+    "topo import": ("topo:ImportedMachine", "Write a machine of another tool, or one by name, to a file."),
 }
-"""Where the class of each command is: a module of experiments.commands, and the name."""
+"""The class of each command, a name in a module of experiments.commands, and the first line of its
+docstring: `--help` prints it without importing the class. A group of commands has no class."""
 STYLE = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -100,9 +109,7 @@ def command_of(name: str, kind: Any) -> Any:
     app = typer.Typer(rich_markup_mode=None, add_completion=False, context_settings=STYLE)
     examples = "\n\n".join(f"Example: simctl {example}" for example in kind.EXAMPLES)
     app.command(name, help=kind.__doc__, epilog=examples)(call)
-    command = get_command(app)
-    _read_plainly(command.params)
-    return command
+    return get_command(app)
 
 
 @cache
@@ -122,7 +129,8 @@ def _read(option: Any, context: Any, value: Any) -> Any:
     """The value of an option. Typer reads values by pydantic, whose import takes longer than a
     short command: what needs little conversion is read here, the rest and mistakes by typer."""
     kind = option.type_descriptor.annotation
-    if value is None and not (option.required or option.multiple or option.nargs != 1):
+    several = option.nargs != 1 or (option.multiple and option.default is not None)
+    if value is None and not (option.required or several):
         return None
     if isinstance(kind, type) and value is not None and option.callback is None:
         if isinstance(value, kind):
@@ -185,23 +193,29 @@ class Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """The names of commands and groups, in their order."""
-        return [*dict.fromkeys(name.split()[0] for name in self._names)]
+        return [*self._registry]
 
     def get_command(self, ctx: Any, name: str) -> Any:
         """A command or a group; None if there is none of that name."""
-        if name not in self.commands and name in self._names:
-            module, _, kind = self._names[name].partition(":")
+        if name not in self.commands and name in self._registry:
+            module, _, kind = self._registry[name][0].partition(":")
             found = getattr(import_module(f"experiments.commands.{module}"), kind)
             self.commands[name] = command_of(name, found)
+            _read_plainly(self.commands[name].get_params(ctx))
         return self.commands.get(name)
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names of commands and groups with their summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in self._registry.items()])
+
     @property
-    def _names(self) -> dict[str, str]:
-        """The classes of this group."""
+    def _registry(self) -> dict[str, tuple[str, str]]:
+        """The commands of this group, or of all: its own commands and the groups."""
         above = f"{self.name} "
         inner = {
-            name.removeprefix(above): place
-            for name, place in CLASSES.items()
+            name.removeprefix(above): entry
+            for name, entry in COMMANDS.items()
             if name.startswith(above)
         }
-        return inner or CLASSES
+        return inner or {name: entry for name, entry in COMMANDS.items() if " " not in name}
