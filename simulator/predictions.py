@@ -9,8 +9,9 @@ import numpy as np
 from simulator.analysis.critical_path import Sensitivities, sensitivities
 from simulator.collectives.collective import Algorithm
 from simulator.effects.jobs import used_nodes
-from simulator.profile import Profile, ProfileRun, Uncertainty
+from simulator.profile import Profile, Uncertainty
 from simulator.schedules.routed import Routed
+from simulator.schedules.timeline import ProfileRun
 from simulator.uncertainty.interval import Interval, interval
 from simulator.uncertainty.measured_places import MeasuredPlaces, measured_as, place, reasons
 from simulator.uncertainty.message_sizes import shares

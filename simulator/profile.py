@@ -21,7 +21,7 @@ from simulator.effects.pieces import PieceCounts
 from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.timeline import Timeline
+from simulator.schedules.timeline import ProfileRun, Timeline
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
@@ -29,9 +29,6 @@ from topologies.html_tables import facts, table
 from topologies.link import Link
 from topologies.topology import Floats, Topology
 from topologies.units import format_bandwidth, format_seconds
-
-COMMON_OVERHEADS = ("launch", "copy to merge")
-"""What the library does for a collective, whatever the algorithm."""
 
 
 class LinkCosts(NamedTuple):
@@ -69,33 +66,6 @@ class Protocol:
             for name in algorithms
         }
         return replace(self, factors={**self.factors, **slowed})
-
-
-class ProfileRun(NamedTuple):
-    """A collective under a profile."""
-
-    protocol: str
-    """The fastest protocol."""
-    timeline: Timeline
-    """The timeline of the fastest protocol."""
-    overheads: Mapping[str, float]
-    """Seconds that the timeline leaves out, by name."""
-
-    @property
-    def launch(self) -> float:
-        """Seconds that the timeline leaves out."""
-        return sum(self.overheads.values())
-
-    @property
-    def common(self) -> float:
-        """Seconds of them that every algorithm of the collective takes. They are below any
-        bound."""
-        return sum(self.overheads.get(part, 0.0) for part in COMMON_OVERHEADS)
-
-    @property
-    def seconds(self) -> float:
-        """From the call to the last finish."""
-        return self.launch + self.timeline.makespan
 
 
 @dataclass(frozen=True, eq=False)

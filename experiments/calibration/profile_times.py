@@ -16,8 +16,9 @@ from simulator.analysis.critical_path import Sensitivities, sensitivities
 from simulator.collectives import Algorithm
 from simulator.engines import run
 from simulator.predictions import ProfiledPath, interval_of, prediction
-from simulator.profile import Profile, ProfileRun, Protocol
+from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import Routed, route
+from simulator.schedules.timeline import ProfileRun
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Topology
 

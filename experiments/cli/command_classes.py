@@ -45,7 +45,10 @@ COMMANDS = {
     ),
     "topo": ("", "Show and import machines."),
     "topo show": ("topo:ShownMachine", "Show the links, distances, rings and bounds of a machine."),
-    "topo import": ("topo:ImportedMachine", "Write a machine of another tool, or one by name, to a file."),
+    "topo import": (
+        "topo:ImportedMachine",
+        "Write a machine of another tool, or one by name, to a file.",
+    ),
 }
 """The class of each command, a name in a module of experiments.commands, and the first line of its
 docstring: `--help` prints it without importing the class. A group of commands has no class."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.commands.plan_cases import parse_course, plans_in
-from experiments.execution.choice import HERE, Execution
 from experiments.learning.learning_run import (
     LearningRun,
     learn,
@@ -20,6 +19,7 @@ from experiments.learning.learning_run import (
 )
 from experiments.learning.task import LearningTask
 from experiments.option_text import parse_options
+from experiments.options.execution_options import ExecutionOptions
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
@@ -112,12 +112,12 @@ def parse_task(text: str, seed: int) -> LearningTask:
     )
 
 
-def check_alone(timeline: Path | None, execution: Execution) -> None:
+def check_alone(timeline: Path | None, execution: ExecutionOptions) -> None:
     """Raise InputError for options of `simctl train` that learning does not have."""
     if timeline is not None:
         raise InputError(f"--timeline {timeline}: with --learn take --plot, or leave out --learn")
-    if execution != HERE:
-        raise InputError("--jobs, --dask, --resume: learning runs in one process, leave them out")
+    if not execution.are_usual:
+        raise InputError("--jobs, --resume: learning runs in one process, leave them out")
 
 
 def parse(

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments import output
 from experiments.commands.answer import Answer, check_files
-from experiments.execution.choice import HERE, Execution
+from experiments.options.execution_options import ExecutionOptions
 from experiments.parallel.plan_errors import span_of
 from experiments.parallel.plan_report import search_text, text
 from experiments.parallel.plan_run import PlanJob, PlanRun
@@ -37,13 +37,13 @@ def run(
     files: output.RunFiles,
     how: str,
     plot: Path | None = None,
-    execution: Execution = HERE,
+    execution: ExecutionOptions = ExecutionOptions(),
 ) -> int:
     """Print a step of a plan in full, or the fastest plans and why each loses; 1 if the step does
     not fit in memory."""
     check_files(files.out, plot, files.report, files.timeline)
-    if execution != HERE:
-        raise InputError("--jobs, --dask, --resume: a plan is one step, leave them out")
+    if not execution.are_usual:
+        raise InputError("--jobs, --resume: a plan is one step, leave them out")
     if isinstance(request, SearchRequest):
         if files.timeline is not None:
             raise InputError(f"--timeline {files.timeline}: with auto take --plot, or name a plan")

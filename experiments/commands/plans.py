@@ -48,7 +48,7 @@ class Plans(PlanOptions, SimulationOptions, TraceOptions, ReportOptions, Executi
         if self.learn is not None:
             from experiments.commands import learning_runs
 
-            learning_runs.check_alone(self.timeline, self.execution)
+            learning_runs.check_alone(self.timeline, self)
             learning = learning_runs.parse(self, self, self, self)
             return learning_runs.run(learning, self.out, self.plot, self.format, self.report)
         from experiments.commands.plan_cases import parse
@@ -57,7 +57,7 @@ class Plans(PlanOptions, SimulationOptions, TraceOptions, ReportOptions, Executi
 
         case = parse(self, self, self, self)
         if isinstance(case, PlanJob | SearchRequest):
-            return run(case, files, self.format, self.plot, self.execution)
+            return run(case, files, self.format, self.plot, self)
         from experiments.commands import train_runs
 
-        return train_runs.run(case, files, self.format, self.execution, self.plot)
+        return train_runs.run(case, files, self.format, self, self.plot)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from experiments.simulations.sweep_rows import SweepRow
     from simulator.collectives import Algorithm
     from simulator.collectives.proof import WrongAlgorithm
-    from simulator.profile import ProfileRun
+    from simulator.schedules.timeline import ProfileRun
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -147,7 +147,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
                 journal = stack.enter_context(
                     Journal(self.out, output.facts(self.facts), self.resume)
                 )
-            executor = stack.enter_context(closing(self.execution.executor()))
+            executor = stack.enter_context(closing(self.executor()))
             rows, missing = self._simulated(executor, journal)
             if rows:
                 self._keep(rows, measured)
@@ -191,9 +191,9 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         """
         from experiments.simulations import workload
 
-        if self.dask is None and not self.force:
-            self.grid.check(self.jobs)
-        workload.announce(self.grid.points, len(self.grid.costs), self.jobs)
+        if self.processes and not self.force:
+            self.grid.check(self.processes)
+        workload.announce(self.grid.points, len(self.grid.costs), self.processes or 1)
 
     def _simulated(
         self, executor: Executor, journal: Journal | None

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import isinf, isnan
+from typing import TYPE_CHECKING
 
-from experiments.profiles.interval_levels import span
 from experiments.simulations.sweep_rows import SweepRow
 from experiments.streaming import Column
 from experiments.terms import footnote
 from experiments.text_lines import narrowed
 from simulator.collectives import Algorithm
-from simulator.profile import Profile
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
+
+if TYPE_CHECKING:
+    from simulator.profile import Profile
 
 TIME, RATIO, BANDWIDTH, BYTES = (
     len(widest) for widest in ("999.9ms", "999.999", "999.9GB/s", "3.8125GiB")
@@ -129,6 +131,8 @@ def _times(wide: bool, inexact: bool) -> list[Column[SweepRow]]:
 
 def _interval(level: float, *, wide: bool) -> list[Column[SweepRow]]:
     """What a run is expected to take."""
+    from experiments.profiles.interval_levels import span
+
     group = "a run" if wide else ""
     return [
         Column("expected", lambda row: format_seconds(row.expected_s or 0.0), TIME, group),

@@ -44,10 +44,10 @@ class Train(TrainingOptions, SimulationOptions, TraceOptions, ReportOptions, Exe
         if self.learn is not None:
             from experiments.commands import learning_runs
 
-            learning_runs.check_alone(self.timeline, self.execution)
+            learning_runs.check_alone(self.timeline, self)
             learning = learning_runs.parse(self, self, self, self)
             return learning_runs.run(learning, self.out, self.plot, self.format, self.report)
         from experiments.commands import train_runs
 
         grid = self.request(self, self, self)
-        return train_runs.run(grid, files, self.format, self.execution, self.plot)
+        return train_runs.run(grid, files, self.format, self, self.plot)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from experiments import output
 from experiments.commands.answer import Answer, check_files
-from experiments.execution.choice import HERE, Execution
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
+from experiments.options.execution_options import ExecutionOptions
 from experiments.pictures.timelines.timeline_file import (
     FILES,
     check_timeline,
@@ -38,7 +38,7 @@ def run(
     grid: TrainingGrid,
     files: output.RunFiles,
     how: str,
-    execution: Execution = HERE,
+    execution: ExecutionOptions = ExecutionOptions(),
     plot: Path | None = None,
 ) -> int:
     """Print one run in full, or a table of several; 1 if a check failed or nothing fits."""
@@ -47,9 +47,9 @@ def run(
         output.check_writable(files.timeline, FILES)
     number = len(grid.runs)
     if number == 1:
-        if execution != HERE:
+        if not execution.are_usual:
             raise InputError(
-                "--jobs, --dask and --resume are of several runs: give --p, --strategy or --sweep "
+                "--jobs and --resume are of several runs: give --p, --strategy or --sweep "
                 "several values, or leave them out"
             )
         if plot:
@@ -160,7 +160,7 @@ def _several(
     grid: TrainingGrid,
     files: output.RunFiles,
     how: str,
-    execution: Execution,
+    execution: ExecutionOptions,
     plot: Path | None,
 ) -> int:
     if is_complete(files.out, grid.parameters, execution.resume):

@@ -21,7 +21,8 @@ from experiments.simulations.rules import DEFAULT, Rules
 from experiments.spellings import ANY_RUNS, named
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, algorithms, find
-from simulator.profile import Profile, ProfileRun
+from simulator.profile import Profile
+from simulator.schedules.timeline import ProfileRun
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology

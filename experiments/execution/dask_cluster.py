@@ -36,12 +36,12 @@ class DaskCluster:
             from distributed import Client
         except ImportError:
             raise InputError(
-                "--dask needs dask, which is not installed: pip install '.[dask]'"
+                f"--jobs {place[:80]} needs dask, which is not installed: pip install '.[dask]'"
             ) from None
         try:
             self._client: Client = Client(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:
-            raise InputError(f"--dask {place}: no scheduler answers there ({error})") from None
+            raise InputError(f"--jobs {place}: no scheduler answers there ({error})") from None
         self.address = address
         try:
             self._check_versions()
@@ -123,6 +123,7 @@ def _address(place: str) -> str:
         address = None
     if not isinstance(address, str) or not _ADDRESS.fullmatch(address):
         raise InputError(
-            f"--dask {place[:80]!r} is no address like tcp://host:8786, and no scheduler file"
+            f"--jobs {place[:80]!r} is no number of processes, no address like tcp://host:8786, "
+            f"and no scheduler file"
         )
     return address

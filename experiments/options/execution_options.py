@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,16 +11,16 @@ import typer
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
-    from experiments.execution.choice import Execution
+    from experiments.execution.executor import Executor
 
 MOST_JOBS = 1024
 
 Jobs = Annotated[
-    int, typer.Option(min=1, max=MOST_JOBS, help="The number of processes that simulate points.")
-]
-Dask = Annotated[
-    str | None,
-    typer.Option(help="Run on a Dask cluster: tcp://host:8786 or a scheduler file.", hidden=True),
+    str,
+    typer.Option(
+        help="The number of processes that simulate points; or a Dask cluster: tcp://host:8786 or "
+        "a scheduler file."
+    ),
 ]
 Resume = Annotated[
     bool, typer.Option("--resume", help="Go on with an interrupted run of the same --out.")
@@ -30,17 +31,37 @@ Resume = Annotated[
 class ExecutionOptions:
     """Where points run, as the user writes it."""
 
-    jobs: Jobs = 1
-    dask: Dask = None
+    jobs: Jobs = "1"
     resume: Resume = False
 
     @property
-    def execution(self) -> Execution:
-        """The values of the options."""
-        from experiments.execution.choice import Execution
+    def processes(self) -> int:
+        """The processes of this machine; 0 if a cluster runs the points. Raises InputError for too
+        few or too many."""
+        if not re.fullmatch(r"-?\d+", self.jobs, re.ASCII):
+            return 0
+        if (
+            not re.fullmatch(r"\d{1,4}", self.jobs, re.ASCII)
+            or not 1 <= int(self.jobs) <= MOST_JOBS
+        ):
+            raise InputError(f"--jobs {self.jobs[:40]}: expected 1 to {MOST_JOBS} processes")
+        return int(self.jobs)
 
-        if self.dask is not None and self.jobs > 1:
-            raise InputError(
-                f"--jobs {self.jobs} with --dask: the cluster has its workers, leave out --jobs"
-            )
-        return Execution(self.jobs, self.dask, self.resume)
+    @property
+    def are_usual(self) -> bool:
+        """Whether this process alone runs all points, from the start."""
+        return self.processes == 1 and not self.resume
+
+    def executor(self) -> Executor:
+        """What runs the points, to be closed after use. Raises InputError if a cluster cannot."""
+        from experiments.execution.executor import Serial
+
+        if self.processes == 1:
+            return Serial()
+        if self.processes:
+            from experiments.execution.process_pool import Processes
+
+            return Processes(self.processes)
+        from experiments.execution.dask_cluster import DaskCluster
+
+        return DaskCluster(self.jobs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from experiments.simulations import workload
 from experiments.simulations.rules import DEFAULT, Rules
@@ -15,16 +16,18 @@ from simulator.collectives.proof import prove
 from simulator.collectives.symmetry import Representatives, fold
 from simulator.cost_models import CostModel
 from simulator.cost_models.fabric import Fabric, observe
-from simulator.predictions import Prediction, interval_of, prediction
-from simulator.profile import Profile, ProfileRun
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.shifts import Shifts
-from simulator.schedules.timeline import Timeline
-from simulator.uncertainty.interval import Interval
+from simulator.schedules.timeline import ProfileRun, Timeline
 from topologies.resources import Need, affordable
 from topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from simulator.predictions import Prediction
+    from simulator.profile import Profile
+    from simulator.uncertainty.interval import Interval
 
 UNFOLDED_OPERATIONS = 4096
 """Operations of a schedule that are sooner simulated than folded."""
@@ -174,12 +177,20 @@ class Case:
     def prediction(self, run: ProfileRun) -> Prediction | None:
         """A run with what is known of its error; None without a profile, or if it does not say how
         sure it is."""
-        return None if self.profile is None else prediction(self.profile, run, self.algorithm)
+        if self.profile is None:
+            return None
+        from simulator.predictions import prediction
+
+        return prediction(self.profile, run, self.algorithm)
 
     def interval(self, run: ProfileRun) -> Interval | None:
         """How sure the profile is of the time of a run; None if :meth:`prediction` is."""
         predicted = self.prediction(run)
-        return predicted and interval_of(predicted)
+        if predicted is None:
+            return None
+        from simulator.predictions import interval_of
+
+        return interval_of(predicted)
 
     def bounded(self, sure: Interval | None, nbytes: float) -> Interval | None:
         """An interval that ends at the bound of the specified links, if those are known."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from itertools import groupby, product
 from math import inf
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from experiments.execution.executor import Executor, Serial
 from experiments.execution.journal import Journal
@@ -20,10 +20,12 @@ from experiments.simulations.workload import MachineBuilder as MachineBuilder
 from simulator.collectives import Algorithm
 from simulator.collectives.operation_counts import estimate
 from simulator.engines import REFERENCE_COST
-from simulator.profile import Profile
 from topologies.errors import InputError
 from topologies.jit import CROSSOVER, pays
 from topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from simulator.profile import Profile
 
 KEPT_RANKS = 64
 """Machines of so many ranks are kept while a grid runs."""

@@ -24,7 +24,8 @@ from simulator.analysis.critical_path import critical_path, parts
 from simulator.collectives import Algorithm, find
 from simulator.cost_models.nccl import Choice
 from simulator.predictions import Prediction, interval_of, ratio
-from simulator.profile import Profile, ProfileRun
+from simulator.profile import Profile
+from simulator.schedules.timeline import ProfileRun
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Topology

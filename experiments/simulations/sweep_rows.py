@@ -12,7 +12,7 @@ from experiments.simulations.case import Case
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound, left_out
 from simulator.cost_models.fabric import Fabric
-from simulator.profile import ProfileRun
+from simulator.schedules.timeline import ProfileRun
 from topologies.html_tables import table
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from experiments import output
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
 from simulator.collectives.operation_counts import Counts, counts, estimate
 from simulator.collectives.symmetry import fold
-from simulator.profile import Profile
 from simulator.schedules import folded_routes
 from simulator.schedules.schedule import LIMIT
 from topologies.errors import InputError
 from topologies.resources import Need, check
 from topologies.topology import Topology
+
+if TYPE_CHECKING:
+    from simulator.profile import Profile
 
 MachineBuilder = Callable[[int, int], Topology]
 """From the numbers of workers and of servers to the machine."""

@@ -10,8 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.collectives.rings import rings_of
-from simulator.collectives.two_level import nodes_of
 from simulator.schedules.schedule import Schedule
 from topologies.columns import distinct
 from topologies.errors import InputError
@@ -83,10 +81,14 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[flo
         yield 0.0
         return
     if algorithm.listed_name.startswith("rings"):
+        from simulator.collectives.rings import rings_of
+
         single = estimate(algorithm, ranks)
         yield single
         yield single * len(rings_of(topology, ranks).orders)
     elif algorithm.name == "two_level":
+        from simulator.collectives.two_level import nodes_of
+
         per_node = nodes_of(topology, ranks).shape[1]
         yield ranks * 2.0 * (per_node + ranks // per_node - 2)
     elif algorithm.operations is not None and algorithm.fit is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -16,6 +17,8 @@ from topologies.topology import Floats, Ints
 
 Sharing = Literal["fifo", "fair"]
 """Whether a medium serves transfers one after the other, or together at max-min fair rates."""
+COMMON_OVERHEADS = ("launch", "copy to merge")
+"""What the library does for a collective, whatever the algorithm."""
 
 
 class Occupancy(NamedTuple):
@@ -126,3 +129,30 @@ class Timeline:
         if self.sharing == "fair":
             busy = self.medium_bytes() / self.routed.topology.medium_bandwidth
         return busy / (self.makespan or 1.0)
+
+
+class ProfileRun(NamedTuple):
+    """A collective under a profile."""
+
+    protocol: str
+    """The fastest protocol."""
+    timeline: Timeline
+    """The timeline of the fastest protocol."""
+    overheads: Mapping[str, float]
+    """Seconds that the timeline leaves out, by name."""
+
+    @property
+    def launch(self) -> float:
+        """Seconds that the timeline leaves out."""
+        return sum(self.overheads.values())
+
+    @property
+    def common(self) -> float:
+        """Seconds of them that every algorithm of the collective takes. They are below any
+        bound."""
+        return sum(self.overheads.get(part, 0.0) for part in COMMON_OVERHEADS)
+
+    @property
+    def seconds(self) -> float:
+        """From the call to the last finish."""
+        return self.launch + self.timeline.makespan

@@ -213,13 +213,10 @@ def test_training_runs_go_on_too(jobs: tuple[str, ...], simctl: Simctl, folder: 
     ("arguments", "message"),
     [
         (("sweep", "--resume"), "--resume of which file: name it with --out"),
-        (
-            ("sweep", "--jobs", "2", "--dask", "tcp://h:1"),
-            "--jobs 2 with --dask: the cluster has its workers, leave out --jobs",
-        ),
+        (("sweep", "--jobs", "1025"), "--jobs 1025: expected 1 to 1024 processes"),
         (
             ("train", "--jobs", "2"),
-            "--jobs, --dask and --resume are of several runs: give --p, --strategy or --sweep "
+            "--jobs and --resume are of several runs: give --p, --strategy or --sweep "
             "several values, or leave them out",
         ),
     ],

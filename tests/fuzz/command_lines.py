@@ -39,8 +39,9 @@ def commands() -> Mapping[Path, tuple[Any, ...]]:
 
 
 def _commands(group: Any, above: Path) -> Iterator[tuple[Path, tuple[Any, ...]]]:
-    for name in group.list_commands(None):
-        command = group.get_command(None, name)
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if hasattr(command, "commands"):
             yield from _commands(command, (*above, name))
         else:
@@ -110,7 +111,7 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
     if "fit" in chosen:
         conflicts += (*LINKS, *(() if shape else ("topology",)))
     if "learn" in chosen:
-        conflicts += ("sweep", "timeline", "batches", "jobs", "dask", "resume")
+        conflicts += ("sweep", "timeline", "batches", "jobs", "resume")
         conflicts += ("dataset", "input_rate")
     elif "sweep" in chosen:
         name, value = SWEPT[chosen["sweep"][1][0].partition("=")[0]]

@@ -250,8 +250,7 @@ VALUES: dict[str, Value] = {
     "wide": _of("yes"),
     "out": _of("out.csv", "out.csv", "a/../out.csv", "x.xlsx", "out.parquet"),
     "job": _of("yes"),
-    "jobs": _of("1", "2"),
-    "dask": _of("scheduler.json", "host"),
+    "jobs": _of("1", "2", "scheduler.json", "host"),
     "report": _of("page.html", "page.html", "page.md", "new/page.html"),
     "plot": _of("plot.png", "plot.svg", "plot.pdf"),
     "measured": _of("h100.csv", "log.txt", "small.csv", "all.json"),
@@ -337,7 +336,7 @@ VALUES: dict[str, Value] = {
     ),
     "sizes": _of("4KiB", "4KiB,8KiB", "1KiB..16KiB:x4"),
     "repetitions": _of("1", "3"),
-    "warmup": _of("1", "2"),
+    "warmup": _of("1", "2", "scheduler.json", "host"),
     "budget": _of("100ms", "1s"),
     "timeout": _of("60s"),
     "init": _of("tcp://localhost:29500"),
@@ -393,7 +392,7 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("calibrate",), "out"): _of(*["mine.yaml", "mine.yml"] * 3, "mine.csv"),
     (("calibrate",), "topology"): _of("nodes", "nodes", "star", "nodes:per_node=1"),
     (("profile-model",), "dtype"): _of("fp32", "fp64", "bf16"),
-    (("profile-model",), "steps"): _of("1", "2"),
+    (("profile-model",), "steps"): _of("1", "2", "scheduler.json", "host"),
     (("profile-model",), "out"): _of(*["net.yaml", "net.yml"] * 3, "net.json"),
 }
 """By command and name, where a command means something else by it."""

@@ -148,7 +148,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "no processes": (
         ("sweep", "--jobs", "0"),
-        "--jobs '0': expected a whole number from 1 to 1024",
+        "--jobs 0: expected 1 to 1024 processes",
     ),
     "a group that waits for a later one": (
         ("run", "--groups", "0-3 after=1;0-3"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -9,7 +10,7 @@ import pytest
 import typer
 
 from experiments.cli import app
-from experiments.cli.command_classes import command_of
+from experiments.cli.command_classes import COMMANDS, command_of
 from experiments.options.machine_options import MachineOptions, RuleOptions
 
 
@@ -63,8 +64,9 @@ def test_a_rare_option_is_in_the_second_help(capsys: pytest.CaptureFixture[str])
 
 
 def options(group: Any, above: str = "") -> Iterator[tuple[str, Any]]:
-    for name in group.list_commands(None):
-        command = group.get_command(None, name)
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if hasattr(command, "commands"):
             yield from options(command, f"{above}{name} ")
         else:
@@ -81,3 +83,11 @@ def test_an_option_of_a_machine_is_the_same_for_all_commands() -> None:
             if parameter.name == name and command != "calibrate"
         }
         assert len(known) == 1, name
+
+
+def test_the_summary_of_a_command_is_the_first_line_of_its_docstring() -> None:
+    for place, summary in COMMANDS.values():
+        if place:
+            module, _, name = place.partition(":")
+            kind = getattr(import_module(f"experiments.commands.{module}"), name)
+            assert summary == kind.__doc__.splitlines()[0]

@@ -77,7 +77,7 @@ def test_rows_are_those_of_one_process(cluster: Cluster, simctl: Simctl, tmp_pat
     file.write_text(json.dumps({"address": cluster.address}))
     serial = simctl(*SWEEP, "--format", "csv")
     for place in (cluster.address, file):
-        done = simctl(*SWEEP, "--format", "csv", "--out", tmp_path / "x.csv", "--dask", place)
+        done = simctl(*SWEEP, "--format", "csv", "--out", tmp_path / "x.csv", "--jobs", place)
         assert (done.returncode, done.stdout) == (0, serial.stdout)
         assert done.stderr.endswith(serial.stderr)
         assert (tmp_path / "x.csv").read_text() == serial.stdout
@@ -86,7 +86,7 @@ def test_rows_are_those_of_one_process(cluster: Cluster, simctl: Simctl, tmp_pat
 @pytest.mark.exhaustive
 def test_training_runs_are_those_of_one_process(cluster: Cluster, simctl: Simctl) -> None:
     serial = simctl(*TRAIN, "--format", "csv")
-    assert simctl(*TRAIN, "--format", "csv", "--dask", cluster.address).stdout == serial.stdout
+    assert simctl(*TRAIN, "--format", "csv", "--jobs", cluster.address).stdout == serial.stdout
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_killed_sweep_goes_on(
     moment: int, cluster: Cluster, simctl: Simctl, tmp_path: Path
 ) -> None:
     arguments = *SWEEP, "--format", "csv", "--out", str(tmp_path / "x.csv")
-    where = "--dask", cluster.address
+    where = "--jobs", cluster.address
     done = subprocess.run(
         [sys.executable, "-c", STORY, *arguments, *where, str(moment)],
         capture_output=True,
@@ -151,9 +151,9 @@ def test_a_scheduler_that_does_not_answer_is_named(
     simctl: Simctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(dask_cluster, "PATIENCE", 0.2)
-    done = simctl(*SWEEP, "--dask", "tcp://127.0.0.1:1")
+    done = simctl(*SWEEP, "--jobs", "tcp://127.0.0.1:1")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("simctl: --dask tcp://127.0.0.1:1: no scheduler answers there (")
+    assert done.stderr.startswith("simctl: --jobs tcp://127.0.0.1:1: no scheduler answers there (")
     assert len(done.stderr.splitlines()) == 1
 
 
@@ -164,7 +164,8 @@ def test_what_is_no_scheduler_is_named(content: str | None, tmp_path: Path) -> N
         file.write_text(content)
     for place in ("scheduler", "http://host:8786", "tcp://host", str(file)):
         assert refusal(DaskCluster, place) == (
-            f"--dask {place[:80]!r} is no address like tcp://host:8786, and no scheduler file"
+            f"--jobs {place[:80]!r} is no number of processes, no address like "
+            f"tcp://host:8786, and no scheduler file"
         )
 
 
@@ -177,7 +178,7 @@ def test_a_worker_that_comes_later_is_checked_too() -> None:
 def test_without_dask_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     assert refusal(DaskCluster, "tcp://127.0.0.1:8786") == (
-        "--dask needs dask, which is not installed: pip install '.[dask]'"
+        "--jobs tcp://127.0.0.1:8786 needs dask, which is not installed: pip install '.[dask]'"
     )
 
 
@@ -196,7 +197,7 @@ def test_a_worker_or_scheduler_without_this_simctl_is_named(
     )
     settings: dict[str, object] = {"preload": [str(preload)]}
     with two_workers(**({"scheduler_kwargs": settings} if scheduler else settings)) as other:
-        done = simctl(*SWEEP, "--dask", other.address)
+        done = simctl(*SWEEP, "--jobs", other.address)
     assert (done.returncode, done.stdout) == (2, "")
     (line,) = done.stderr.splitlines()
     where = f"the scheduler {other.address}" if scheduler else "worker tcp://127.0.0.1:"
