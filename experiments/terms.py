@@ -12,7 +12,7 @@ SOFTWARE = "launches and protocols: small sizes take longer"
 TERMS = {
     "V": "the size: bytes of the collective, as nccl-tests counts them",
     "of bound": "the time as a multiple of the best lower bound; no algorithm is below 1",
-    "off by": "an estimate of what --fair-tolerance changes of the time",
+    "off by": "an estimate of what the tolerance of --sharing fair changes of the time",
     "busbw": "V / time (algbw) times nccl-tests' factor: compare it with the bandwidth of a link",
     "expected": "half of the runs take longer, by the profile and its errors on measured runs",
     "of runs": "the interval in which this share of runs is expected",

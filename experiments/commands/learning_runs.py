@@ -224,8 +224,7 @@ def _check_input(options: TrainingOptions) -> None:
             f"--batches {options.batches[:60]}: with --learn every worker has input in all steps, "
             f"leave it out"
         )
-    for option, value in (("--dataset", options.dataset), ("--input-rate", options.input_rate)):
-        if value is not None:
-            raise InputError(
-                f"{option} {str(value)[:40]}: a run that learns has its own samples, leave it out"
-            )
+    if options.epochs is not None:
+        raise InputError(
+            f"--epochs {options.epochs[:60]}: a run that learns has its own samples, leave it out"
+        )

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 USED = ("model", "plan", "p", "batch", "detail", "calibrate_compute")
 """Options of a training job that go with a plan or a search."""
 COURSE = (*CONDITIONS, "seed", "steps")
-EPOCHS = ("epochs", "dataset", "epoch_time", "input_rate")
 """Options that go with a plan, and not with a search."""
 
 
@@ -112,7 +111,7 @@ def parse_course(
 ) -> PlanJob:
     """The steps to simulate, under conditions. Raises InputError for options that do not go with a
     plan."""
-    plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, *EPOCHS)}
+    plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, "epochs")}
     stated = {name: getattr(options, name) for name in plain}
     setting, gpus = _setting(replace(options, **plain), machine, rules, profile)
     plan, detail = parse_plan(_with_batch(options), gpus), options.detail
@@ -133,7 +132,7 @@ def parse_course(
         transfers=detail is DetailName.transfers,
         conditions=conditions,
         steps=options.steps or 1,
-        epochs=condition_parser.parse_epochs(*(stated[name] for name in EPOCHS)),
+        epochs=condition_parser.parse_epochs(options.epochs),
     )
 
 
@@ -165,7 +164,7 @@ def _setting(
 ) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
-    plain, of_steps = PlanOptions(), (*COURSE, *EPOCHS, "sweep")
+    plain, of_steps = PlanOptions(), (*COURSE, "epochs", "sweep")
     for each in fields(PlanOptions):
         value = getattr(options, each.name)
         if each.name not in USED and value != getattr(plain, each.name):

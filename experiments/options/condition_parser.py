@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from math import inf
 from pathlib import Path
 
@@ -140,25 +139,27 @@ def _failure(text: str | None) -> Failure | None:
     return Failure(**values)
 
 
-def parse_epochs(
-    number: int | None, dataset: int | None, pause: str | None, input_rate: str | None
-) -> Epochs:
-    """The epochs that the user asks for."""
-    for option, value in (("--epochs", number), ("--epoch-time", pause)):
-        if value is not None and dataset is None:
-            raise InputError(
-                f"{option} {str(value)[:40]}: say how many samples an epoch has, like --dataset "
-                f"1281167"
-            )
-    rate = _named("--input-rate", input_rate, parse_number, inf)
+def parse_epochs(text: str | None) -> Epochs:
+    """The epochs that the user asks for, like "samples=1281167,count=90,pause=10s,rate=12000"."""
+    if text is None:
+        return Epochs()
+    example = "samples=1281167,count=90,pause=10s,rate=12000"
+    expected = f"--epochs {text[:60]!r}: write some of {example}"
+    parsers = {
+        "samples": parse_whole,
+        "count": parse_whole,
+        "pause": parse_seconds,
+        "rate": parse_number,
+    }
+    values = parse_pairs(text, "--epochs", parsers, lambda _: expected, example)
+    if not values:
+        raise InputError(expected)
+    if "samples" not in values and values.keys() != {"rate"}:
+        raise InputError(
+            f"--epochs {text[:60]}: say how many samples an epoch has, like samples=1281167"
+        )
+    rate = values.get("rate", inf)
     if rate <= 0:
-        raise InputError(f"--input-rate {input_rate}: more than 0 samples a second, like 12000")
-    return Epochs(number or 1, dataset, _named("--epoch-time", pause, parse_seconds, 0.0), rate)
-
-
-def _named(option: str, text: str | None, parse: Callable[[str], float], default: float) -> float:
-    """The value of an option. Raises InputError with the name of the option."""
-    try:
-        return default if text is None else parse(text)
-    except InputError as error:
-        raise InputError(f"{option}: {error}") from None
+        raise InputError(f"--epochs {text[:60]}: more than 0 samples a second, like rate=12000")
+    count, pause = values.get("count", 1), values.get("pause", 0.0)
+    return Epochs(count, values.get("samples"), pause, rate)

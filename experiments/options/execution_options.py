@@ -40,12 +40,10 @@ class ExecutionOptions:
         few or too many."""
         if not re.fullmatch(r"-?\d+", self.jobs, re.ASCII):
             return 0
-        if (
-            not re.fullmatch(r"\d{1,4}", self.jobs, re.ASCII)
-            or not 1 <= int(self.jobs) <= MOST_JOBS
-        ):
+        number = int(self.jobs[:40])
+        if not 1 <= number <= MOST_JOBS:
             raise InputError(f"--jobs {self.jobs[:40]}: expected 1 to {MOST_JOBS} processes")
-        return int(self.jobs)
+        return number
 
     @property
     def are_usual(self) -> bool:

@@ -20,7 +20,6 @@ from experiments.options.options import (
     Engines,
     Force,
     LibraryName,
-    SharingName,
     SymmetryName,
 )
 from topologies.errors import InputError
@@ -74,26 +73,15 @@ Placement = Annotated[
         autocompletion=completer(placement_orders),
     ),
 ]
+SHARING = ("fifo", "store-and-forward", "fair")
 Sharing = Annotated[
-    SharingName,
+    str,
     typer.Option(
-        help="How transfers share a link: fifo, one after the other; fair, max-min fair rates."
-    ),
-]
-FairTolerance = Annotated[
-    str | None,
-    typer.Option(
-        help="With --sharing fair: round the end of each message to a multiple of this share of "
-        "the busiest link's time, like 1e-3. Faster, but not exact.  [default: no rounding]",
-        hidden=True,
-    ),
-]
-StoreAndForward = Annotated[
-    bool,
-    typer.Option(
-        "--store-and-forward",
-        help="Switches receive a whole message before they forward it.",
-        hidden=True,
+        help="How transfers share a link: fifo, one after the other; store-and-forward, so that "
+        "switches receive a whole message before they forward it; fair, max-min fair rates; "
+        "fair:tolerance=1e-3 rounds the end of each message to a multiple of this share of the "
+        "busiest link's time: faster, but not exact.",
+        autocompletion=completer(lambda: [*SHARING]),
     ),
 ]
 Symmetry = Annotated[
@@ -247,9 +235,7 @@ def library_of(profile: str | None, name: LibraryName | None) -> Library | None:
 class RuleOptions:
     """The rules of a simulation."""
 
-    sharing: Sharing = SharingName.fifo
-    fair_tolerance: FairTolerance = None
-    store_and_forward: StoreAndForward = False
+    sharing: Sharing = "fifo"
     engine: Engines = EngineName.auto
     symmetry: Symmetry = SymmetryName.auto
     force: Force = False
@@ -259,21 +245,25 @@ class RuleOptions:
         """The rules for `simulate`."""
         from experiments.simulations.rules import Rules
 
-        if self.store_and_forward and self.sharing is SharingName.fair:
-            raise InputError("--store-and-forward goes with --sharing fifo: leave one of them out")
+        name, colon, tolerance = self.sharing.partition(":")
+        if name not in SHARING or (colon and name != "fair"):
+            raise InputError(
+                f"--sharing {self.sharing[:40]!r}: choose one of {', '.join(SHARING)} and "
+                f"fair:tolerance=1e-3"
+            )
         return Rules(
             self.engine.value,
-            self.sharing.value,
-            self.store_and_forward,
+            "fair" if name == "fair" else "fifo",
+            name == "store-and-forward",
             self.symmetry.value,
             self.force,
-            self._tolerance,
+            self._share(tolerance) if colon else 0.0,
         )
 
     def sure(self, profile: Profile | None) -> Profile | None:
         """The profile; under fair sharing without intervals, which need the counts of a critical
         path."""
-        if profile is None or self.sharing is not SharingName.fair:
+        if profile is None or self.rules.sharing != "fair":
             return profile
         from experiments import output
 
@@ -281,28 +271,21 @@ class RuleOptions:
             output.note("--sharing fair: no intervals, they go with --sharing fifo")
         return replace(profile, uncertainty=None)
 
-    @property
-    def _tolerance(self) -> float:
-        """The share of the time by which messages may end early or late."""
-        text = self.fair_tolerance
-        if text is None:
-            return 0.0
-        if self.sharing is not SharingName.fair:
-            raise InputError(f"--fair-tolerance {text[:40]} goes with --sharing fair: write both")
-        share = float(text) if re.fullmatch(r"\d*\.?\d+(e-?\d\d?)?", text, re.ASCII) else 0.0
+    def _share(self, text: str) -> float:
+        """The share of the time by which messages may end early or late, like "tolerance=1e-3"."""
+        known = re.fullmatch(r"tolerance=(\d*\.?\d+(?:e-?\d\d?)?)", text, re.ASCII)
+        share = float(known[1]) if known else 0.0
         if not 1e-9 <= share <= 0.1:
-            raise InputError(f"--fair-tolerance {text[:40]!r}: expected 1e-9 to 0.1, like 1e-3")
+            raise InputError(
+                f"--sharing {self.sharing[:40]!r}: expected a tolerance from 1e-9 to 0.1, like "
+                f"fair:tolerance=1e-3"
+            )
         return share
 
     @property
     def rule_parameters(self) -> dict[str, str | bool | None]:
         """What is stored with a result."""
-        return {
-            "sharing": self.sharing.value,
-            "store_and_forward": self.store_and_forward,
-            "symmetry": self.symmetry.value,
-            **({"fair_tolerance": self.fair_tolerance} if self.fair_tolerance else {}),
-        }
+        return {"sharing": self.sharing, "symmetry": self.symmetry.value}
 
 
 def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:

@@ -45,13 +45,6 @@ class LibraryName(StrEnum):
     gloo = "gloo"
 
 
-class SharingName(StrEnum):
-    """How transfers share a link."""
-
-    fifo = "fifo"
-    fair = "fair"
-
-
 class SymmetryName(StrEnum):
     """Whether one rank may stand for others."""
 

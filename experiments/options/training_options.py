@@ -118,26 +118,11 @@ class TrainingOptions:
         typer.Option(help="Ranks that have input for fewer steps: 3:8 is 8 steps for rank 3."),
     ] = None
     epochs: Annotated[
-        int | None,
-        typer.Option(
-            "--epochs", min=1, max=1_000_000, help="Epochs of the training.  [default: 1]"
-        ),
-    ] = None
-    dataset: Annotated[
-        int | None,
-        typer.Option(min=1, max=10**15, help="Samples of an epoch: print the time of an epoch."),
-    ] = None
-    epoch_time: Annotated[
         str | None,
         typer.Option(
-            help="Extra time of each epoch, such as validation and the start of data loaders: "
-            "10s.  [default: 0s]"
-        ),
-    ] = None
-    input_rate: Annotated[
-        str | None,
-        typer.Option(
-            help="Samples a second that the input pipeline reads, for all workers together: 12000."
+            help="Time of epochs and of the training: samples=1281167,count=90, pause=10s beside "
+            "the steps of each, such as validation and the start of data loaders, and rate=12000 "
+            "samples a second that the input pipeline reads, for all workers together.",
         ),
     ] = None
     seed: Annotated[int, typer.Option(help="Seed of --noise and --learn.")] = 0
@@ -269,9 +254,7 @@ class TrainingOptions:
             condition_parser.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
             condition_parser.slow_links(self.slow_link, profile),
             self.detail.value,
-            condition_parser.parse_epochs(
-                self.epochs, self.dataset, self.epoch_time, self.input_rate
-            ),
+            condition_parser.parse_epochs(self.epochs),
             profile,
         )
 

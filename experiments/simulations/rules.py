@@ -50,8 +50,8 @@ class Rules(NamedTuple):
 
         if self.fair_tolerance:
             raise InputError(
-                f"--fair-tolerance {self.fair_tolerance:g}: training is simulated exactly: "
-                f"leave it out"
+                f"--sharing fair:tolerance={self.fair_tolerance:g}: training is simulated exactly: "
+                f"write --sharing fair"
             )
         rules = TrainingRules(self.engine, self.sharing, self.store_and_forward)
         return rules if machine is None else replace(rules, machine=machine, explained=False)

@@ -112,7 +112,7 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
         conflicts += (*LINKS, *(() if shape else ("topology",)))
     if "learn" in chosen:
         conflicts += ("sweep", "timeline", "batches", "jobs", "resume")
-        conflicts += ("dataset", "input_rate")
+        conflicts += ("epochs",)
     elif "sweep" in chosen:
         name, value = SWEPT[chosen["sweep"][1][0].partition("=")[0]]
         chosen[name] = chosen.get(name, (_named("train", name), []))[0], [value]
@@ -123,8 +123,6 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
         conflicts += ("tolerance", "compare")
     if "plot" not in chosen:
         conflicts += ("measured",)
-    if "dataset" not in chosen:
-        conflicts += ("epochs", "epoch_time")
     files = [
         word
         for name in ("files", "log", "logs", "runs")

@@ -171,20 +171,21 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         "--latency 1us: --library nccl has its own, leave one of the two out",
     ),
     "a tolerance under fifo": (
-        ("run", "--fair-tolerance", "1e-3"),
-        "--fair-tolerance 1e-3 goes with --sharing fair: write both",
+        ("run", "--sharing", "fifo:tolerance=1e-3"),
+        "--sharing 'fifo:tolerance=1e-3': choose one of fifo, store-and-forward, fair and "
+        "fair:tolerance=1e-3",
     ),
     "a tolerance of nothing": (
-        ("run", "--sharing", "fair", "--fair-tolerance", "x"),
-        "--fair-tolerance 'x': expected 1e-9 to 0.1, like 1e-3",
+        ("run", "--sharing", "fair:x"),
+        "--sharing 'fair:x': expected a tolerance from 1e-9 to 0.1",
     ),
     "a large tolerance": (
-        ("run", "--sharing", "fair", "--fair-tolerance", "0.5"),
-        "--fair-tolerance '0.5': expected 1e-9 to 0.1, like 1e-3",
+        ("run", "--sharing", "fair:tolerance=0.5"),
+        "--sharing 'fair:tolerance=0.5': expected a tolerance from 1e-9 to 0.1",
     ),
     "a tolerance in training": (
-        ("train", "--sharing", "fair", "--fair-tolerance", "1e-3", "--p", "2"),
-        "--fair-tolerance 0.001: training is simulated exactly: leave it out",
+        ("train", "--sharing", "fair:tolerance=1e-3", "--p", "2"),
+        "--sharing fair:tolerance=0.001: training is simulated exactly: write --sharing fair",
     ),
     "no log": (("validate", "none.log"), "none.log"),
     "log is a folder": (("validate", "/"), "/"),

@@ -82,22 +82,26 @@ def test_a_slow_link_has_a_name_and_a_share(text: str) -> None:
 
 
 @each_case(
-    ("pause", "rate", "message"),
+    ("text", "message"),
     [
-        ("", None, "--epoch-time: '' is not a time"),
-        ("-1s", None, "--epoch-time: '-1s' is negative"),
-        ("5", None, "--epoch-time: '5' has no unit"),
-        ("abc", None, "--epoch-time: 'abc' is not a time"),
-        (None, "abc", "--input-rate: 'abc' is not a number"),
-        (None, "-5", "--input-rate: '-5' is negative"),
-        (None, "5k", "--input-rate: '5k' is not a number"),
-        (None, "", "--input-rate: '' is not a number"),
-        (None, "0", "--input-rate 0: more than 0 samples a second, like 12000"),
+        ("", "--epochs '': write some of samples=1281167,count=90,pause=10s,rate=12000"),
+        ("90", "--epochs '90': write some of samples=1281167"),
+        ("samples", "--epochs: samples has no value: write it like samples=1281167"),
+        ("count=90", "--epochs count=90: say how many samples an epoch has, like samples=1281167"),
+        ("pause=10s,rate=9", "say how many samples an epoch has"),
+        ("samples=1,pause=", "--epochs: pause=: '' is not a time"),
+        ("samples=1,pause=-1s", "pause=-1s: '-1s' is negative"),
+        ("samples=1,pause=5", "pause=5: '5' has no unit"),
+        ("samples=0", "1 epochs of 0 samples: take 1 or more of both"),
+        ("rate=abc", "--epochs: rate=abc: 'abc' is not a number"),
+        ("rate=-5", "rate=-5: '-5' is negative"),
+        ("rate=inf", "'inf' is not a number"),
+        ("rate=0", "--epochs rate=0: more than 0 samples a second, like rate=12000"),
     ],
 )
-def test_wrong_epochs_name_their_option(pause: str | None, rate: str | None, message: str) -> None:
+def test_wrong_epochs_say_what_to_write(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        parse_epochs(None, 100, pause, rate)
+        parse_epochs(text)
 
 
 @each_case(

@@ -32,32 +32,32 @@ def test_a_router_has_a_seed(command: Simctl) -> None:
 
 def test_a_tolerance_reports_its_error(command: Simctl) -> None:
     line = ("run", "--algo", "posted_all_to_allv", "--p", "8", "--skew", "zipf:1.2")
-    rules = ("--topology", "star", "--sharing", "fair", "--fair-tolerance", "1e-2")
+    rules = ("--topology", "star", "--sharing", "fair:tolerance=1e-2")
     text = command(*line, *rules).stdout
     assert "messages end at multiples of" in text
     report = json.loads(command(*line, *rules, "--format", "json").stdout)
     assert 0 < report["grid_error_s"] < report["summary"]["time_s"] / 20
     assert report["summary"]["grid_error_s"] == report["grid_error_s"]
-    exact = json.loads(command(*line, *rules[:4], "--format", "json").stdout)
+    exact = json.loads(command(*line, *rules[:-1], "fair", "--format", "json").stdout)
     assert "grid_s" not in exact
     assert "grid_error_s" not in exact["summary"]
     sweep = ("sweep", *line[1:], *rules)
     assert "off by" in command(*sweep).stdout
     [row] = csv.DictReader(io.StringIO(command(*sweep, "--format", "csv").stdout))
     assert float(row["grid_error_s"]) == report["grid_error_s"]
-    assert "off by" not in command(*sweep[:-2]).stdout
+    assert "off by" not in command(*sweep[:-1], "fair").stdout
 
 
 def test_a_tolerance_reports_its_error_for_groups(command: Simctl) -> None:
     line = ("run", "--algo", "ring", "--p", "4", "--groups", "0,1;2,3", "--topology", "star")
-    rules = ("--sharing", "fair", "--fair-tolerance", "1e-2")
+    rules = ("--sharing", "fair:tolerance=1e-2")
     change = command(*line, *rules).stdout.splitlines()[3]
     assert change.startswith("messages end at multiples of ")
     report = json.loads(command(*line, *rules, "--format", "json").stdout)
     assert report["grid_error_s"] >= report["grid_s"]
     assert [call["grid_error_s"] for call in report["calls"]] == [report["grid_error_s"]] * 2
     assert report["calls"][0]["alone_grid_error_s"] > 0
-    assert "grid" not in command(*line, *rules[:2], "--format", "json").stdout
+    assert "grid" not in command(*line, "--sharing", "fair", "--format", "json").stdout
 
 
 def test_a_barrier_has_no_busiest_links(command: Simctl) -> None:

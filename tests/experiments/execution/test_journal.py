@@ -114,11 +114,9 @@ def test_another_version_is_refused(out: Path) -> None:
 
 
 def test_an_option_that_is_left_out_is_named() -> None:
-    facts = [output.facts({"fair_tolerance": value}) for value in (0.01, None)]
-    assert difference(*facts) == "it is of --fair-tolerance 0.01, this is without --fair-tolerance"
-    assert difference(*facts[::-1]) == (
-        "it is without --fair-tolerance, this is --fair-tolerance 0.01"
-    )
+    facts = [output.facts({"epochs": value}) for value in (0.01, None)]
+    assert difference(*facts) == "it is of --epochs 0.01, this is without --epochs"
+    assert difference(*facts[::-1]) == ("it is without --epochs, this is --epochs 0.01")
 
 
 def test_a_changed_input_file_is_refused(out: Path, tmp_path: Path) -> None:

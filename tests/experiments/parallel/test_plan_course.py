@@ -85,7 +85,7 @@ def test_a_report_has_the_conditions(simctl: Simctl, tmp_path: Path) -> None:
 
 def test_a_report_has_the_epochs_also_from_a_stored_result(simctl: Simctl, tmp_path: Path) -> None:
     stored, page, again = (tmp_path / name for name in ("step.json", "step.md", "again.md"))
-    options = "--dataset", "10000", "--epochs", "3", "--epoch-time", "10s", "--input-rate", "16"
+    options = "--epochs", "samples=10000,count=3,pause=10s,rate=16"
     simctl(*TRAIN, *options, "--out", stored, "--report", page)
     simctl("report", stored, "--out", again)
     for text in (page.read_text(), again.read_text()):
@@ -96,21 +96,21 @@ def test_a_report_has_the_epochs_also_from_a_stored_result(simctl: Simctl, tmp_p
 
 
 def test_epochs_and_a_slow_input_count(simctl: Simctl) -> None:
-    options = "--dataset", "10000", "--epochs", "3", "--epoch-time", "10s"
-    row = summary(simctl, *options)
+    epochs = "samples=10000,count=3,pause=10s"
+    row = summary(simctl, "--epochs", epochs)
     assert row["epoch_s"] == pytest.approx(625 * row["step_s"] + 10)
     assert row["training_s"] == pytest.approx(3 * row["epoch_s"])
-    slow = summary(simctl, *options, "--input-rate", "16")
+    slow = summary(simctl, "--epochs", f"{epochs},rate=16")
     assert slow["step_s"] == pytest.approx(1.0)
     assert slow["input_s"] == pytest.approx(1.0 - row["step_s"])
-    assert "an epoch" in simctl(*TRAIN, *options).stdout
+    assert "an epoch" in simctl(*TRAIN, "--epochs", epochs).stdout
 
 
 @pytest.mark.parametrize(
     ("options", "part", "words"),
     [
         (("--fail", "rank=2,step=0,restart=1s"), "restarting", "restarts after a failure"),
-        (("--input-rate", "16"), "input", "waiting for samples"),
+        (("--epochs", "rate=16"), "input", "waiting for samples"),
     ],
 )
 def test_restarts_and_waits_for_samples_are_parts_of_the_step_of_each_device(
@@ -129,7 +129,7 @@ def test_restarts_and_waits_for_samples_are_parts_of_the_step_of_each_device(
 
 
 def test_an_interval_holds_the_reading_of_samples(simctl: Simctl) -> None:
-    row = summary(simctl, "--library", "nccl", "--input-rate", "4")
+    row = summary(simctl, "--library", "nccl", "--epochs", "rate=4")
     names = "step_s", "expected_s", "low_s", "high_s"
     assert [row[name] for name in names] == pytest.approx([4.0] * 4)
 
@@ -159,10 +159,7 @@ ELSEWHERE = (
     ("--slow-link", "3:0.5"),
     ("--seed", "3"),
     ("--steps", "3"),
-    ("--epochs", "2"),
-    ("--dataset", "100"),
-    ("--epoch-time", "1s"),
-    ("--input-rate", "5"),
+    ("--epochs", "rate=5"),
     ("--sweep", "micro=1,2"),
 )
 """Options of steps of a plan that do not go with a search."""
@@ -196,7 +193,7 @@ def test_a_note_says_that_a_seed_changes_nothing_without_noise(simctl: Simctl) -
         (("--slow-link", "99:0.5"), "slow link 99: there is no such rank, they run from 0 to 7"),
         (("--straggler", "1:2", "--detail", "transfers"), "it is of a step without conditions"),
         (("--batches", "3:8"), "--batches 3:8: it does not go with a plan"),
-        (("--epochs", "3"), "--epochs 3: say how many samples an epoch has"),
+        (("--epochs", "count=3"), "--epochs count=3: say how many samples an epoch has"),
         (("auto",), "auto: it goes alone"),
         (
             ("--slow-link", "3:0.5", "--library", "nccl"),
@@ -229,7 +226,7 @@ def test_steps_behind_each_other_compare_with_as_many_without_conditions(simctl:
 
 
 def test_waiting_for_samples_counts_in_the_speed(simctl: Simctl) -> None:
-    plan = ("dp=8,batch=8", "--topology", "hgx_h100", "--input-rate", "50", "--straggler", "3:1.5")
+    plan = ("dp=8,batch=8", "--topology", "hgx_h100", "--epochs", "rate=50", "--straggler", "3:1.5")
     command = ("plan", "--model", "gpt3_1_7b:layers=4", *plan, "--format", "json")
     row = json.loads(simctl(*command).stdout)["summary"]
     assert row["step_s"] == pytest.approx(8 / 50)

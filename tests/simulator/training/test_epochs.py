@@ -15,9 +15,7 @@ from experiments.commands import train_runs as train
 from experiments.options.machine_options import MachineOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
-from grouped_cases import each_case
 from simulator.training.epochs import Epochs
-from topologies.errors import InputError
 
 MODEL = """
 name: two
@@ -69,7 +67,7 @@ def test_tables_have_the_time_of_epochs_only_on_request(
     model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (plain,) = rows(TrainingOptions(model, p="4"), capsys)
-    asked = TrainingOptions(model, p="4", epochs=3, dataset=1000, epoch_time="10s")
+    asked = TrainingOptions(model, p="4", epochs="samples=1000,count=3,pause=10s")
     (timed,) = rows(asked, capsys)
     added = {"epochs": "3", "epoch_steps": "32"}
     assert {key: timed[key] for key in plain} == plain
@@ -87,7 +85,7 @@ def test_a_step_takes_at_least_the_time_of_its_input(
     model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plain = rows(TrainingOptions(model, p="1,2,4"), capsys)
-    limited = rows(TrainingOptions(model, p="1,2,4", input_rate="2000"), capsys)
+    limited = rows(TrainingOptions(model, p="1,2,4", epochs="rate=2000"), capsys)
     for free, row in zip(plain, limited, strict=True):
         samples = 8 * int(row["ranks"])
         assert float(row["step_s"]) == max(float(free["step_s"]), samples / 2000)
@@ -98,7 +96,7 @@ def test_a_step_takes_at_least_the_time_of_its_input(
 
 
 def test_the_wait_for_input_is_explained(model: str, capsys: pytest.CaptureFixture[str]) -> None:
-    options = TrainingOptions(model, p="4", input_rate="2000")
+    options = TrainingOptions(model, p="4", epochs="rate=2000")
     text = printed(options, capsys)
     assert "16ms a step" in text
     assert "of the step: the pipeline reads 2000 samples/s" in text
@@ -117,24 +115,7 @@ def test_the_wait_for_input_is_explained(model: str, capsys: pytest.CaptureFixtu
 def test_input_as_fast_as_the_devices_costs_nothing(
     model: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = printed(TrainingOptions(model, p="4", input_rate="1000000"), capsys)
+    text = printed(TrainingOptions(model, p="4", epochs="rate=1000000"), capsys)
     assert ["waiting", "for", "input", "0s"] in [line.split()[:4] for line in text.splitlines()]
     assert "twice the input rate" not in text
     assert "\n  input" not in text
-
-
-@each_case(
-    ("options", "message"),
-    [
-        ({"epochs": 90}, "--epochs 90: say how many samples an epoch has, like --dataset 1281167"),
-        ({"epoch_time": "10s"}, "--epoch-time 10s: say how many samples"),
-        ({"dataset": 9, "epoch_time": "10"}, "'10'"),
-        ({"dataset": 9, "epoch_time": "-1s"}, "negative"),
-        ({"input_rate": "0"}, "--input-rate 0: more than 0 samples a second, like 12000"),
-        ({"input_rate": "inf"}, "'inf' is not a number"),
-        ({"input_rate": "12k"}, "'12k' is not a number"),
-    ],
-)
-def test_what_cannot_be_is_refused(model: str, options: dict[str, str], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        TrainingOptions(model, p="4", **options).request(STAR)  # type: ignore[arg-type]
