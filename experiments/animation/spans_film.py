@@ -82,7 +82,7 @@ def pipeline_film(times: PipelineTimes, transfer: float) -> Film:
         raise InputError(f"{pipeline.devices} devices: an animation shows 2 to {MOST_ROWS} of them")
     _check(pipeline.devices, len(pipeline))
     if not times.step:
-        raise InputError("the step takes 0s: there is nothing to animate, use --forward 1ms")
+        raise InputError("the step takes 0s: there is nothing to animate, use --times forward=1ms")
     keys, columns = _keys(KINDS[:4]), (pipeline.device, times.start, times.finish)
     tasks = [
         Task(device, COMPUTE, begin, end, keys[kind], micro)

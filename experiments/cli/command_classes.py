@@ -158,7 +158,7 @@ def _whole(text: str, option: Any) -> int:
     raise InputError(f"{option.opts[0]} {text[:40]!r}: expected a whole number{''.join(limits)}")
 
 
-def check_kept(request: Any) -> None:
+def check_kept(request: object) -> None:
     """Raise InputError if a file to write, a `writable` option, is one that the command reads."""
     written, read = dict[str, Path](), set[Path]()
     for key, hint in _hints(type(request)).items():

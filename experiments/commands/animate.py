@@ -25,6 +25,7 @@ from experiments.options.options import (
     AlgorithmName,
     AlgorithmWord,
     Size,
+    Times,
     word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
@@ -41,7 +42,7 @@ from experiments.options.training_options import (
     TrainingOptions,
 )
 from topologies.errors import InputError
-from topologies.units import format_bytes, format_seconds, parse_bytes, parse_seconds
+from topologies.units import format_bytes, format_seconds, parse_bytes
 
 if TYPE_CHECKING:
     from experiments.animation.film import Film
@@ -59,9 +60,7 @@ Parameters = Mapping[str, output.Value]
 
 MODEL = ("model", "strategy", "bucket", "plan", "steps", *CONDITIONS)
 """Options of training steps."""
-TIMES = {"forward": "1ms", "inputs": "1ms", "weights": "1ms", "transfer": "0s"}
-"""Times of a pipeline, if the user does not say."""
-PIPELINE = ("devices", "micro_batches", *TIMES)
+PIPELINE = ("devices", "micro_batches", "times")
 COLLECTIVE = ("algo", "algo_file", "size", "root", "skew", "matrix")
 LINK_OPTIONS = ("topology", "bandwidth", "latency", "gap", "reduction")
 KEPT = 50
@@ -138,18 +137,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
     micro_batches: Annotated[
         int | None, typer.Option(help="Micro-batches of --pipeline.  [default: 16]", min=1)
     ] = None
-    forward: Annotated[
-        str | None, typer.Option(help="A forward through all stages of a device.  [default: 1ms]")
-    ] = None
-    inputs: Annotated[
-        str | None, typer.Option(help="Its backward for the inputs.  [default: 1ms]")
-    ] = None
-    weights: Annotated[
-        str | None, typer.Option(help="Its backward for the weights.  [default: 1ms]")
-    ] = None
-    transfer: Annotated[
-        str | None, typer.Option(help="A transfer to the next device.  [default: 0s]")
-    ] = None
+    times: Times = None
 
     @property
     def kind(self) -> str:
@@ -257,16 +245,16 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         run_strategy(request.job, request.ranks[0], self.out, parameters | stated)
 
     def _animate_pipeline(self) -> None:
+        from experiments.options.values import parse_stage_times
         from experiments.pipeline_files import named_pipeline
-        from simulator.parallel.pipeline_times import StageTimes
 
-        texts = {name: getattr(self, name) or usual for name, usual in TIMES.items()}
-        forward, inputs, weights, transfer = map(parse_seconds, texts.values())
-        times = StageTimes(forward, inputs, weights, transfer)
+        times = parse_stage_times(self.times)
         asked = self.devices, self.micro_batches
         pipeline = named_pipeline(self.pipeline or "", asked, times, KEPT)
         sizes = {"devices": pipeline.devices, "micro_batches": pipeline.micro_batches}
-        run_pipeline(pipeline, times, self.out, {"pipeline": self.pipeline, **sizes, **texts})
+        run_pipeline(
+            pipeline, times, self.out, {"pipeline": self.pipeline, **sizes, "times": self.times}
+        )
 
 
 def run_strategy(job: Job, ranks: int, out: Path, parameters: Parameters) -> None:

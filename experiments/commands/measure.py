@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -25,7 +25,7 @@ from experiments.options.options import FormatOptions
 from experiments.templates import render
 from experiments.terms import footnote
 from topologies.errors import InputError
-from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes
+from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes, parse_whole
 
 if TYPE_CHECKING:
     from experiments.measure.launcher import RankPlace
@@ -47,22 +47,22 @@ class Measure(FormatOptions):
     """
 
     EXAMPLES: ClassVar = (
-        "measure --nproc 4 --collectives all_reduce,ring --sizes 4KiB..64MiB:x4 --out runs.csv",
+        "measure --p 4 --collective all_reduce,ring --size 4KiB..64MiB:x4 --out runs.csv",
     )
 
-    backend: Annotated[
+    library: Annotated[
         str,
         typer.Option(
             help="gloo, nccl or mpi, of torch.distributed.", autocompletion=completer(backend_names)
         ),
     ] = "gloo"
-    nproc: Annotated[
+    p: Annotated[
         str | None,
         typer.Option(
             help="Ranks to start here: 4, or 2,4 in turn.  [default: those of torchrun or srun]"
         ),
     ] = None
-    collectives: Annotated[
+    collective: Annotated[
         str,
         typer.Option(
             help="The library's (all_reduce, ..., barrier) and ours over isend and irecv (ring, "
@@ -70,7 +70,7 @@ class Measure(FormatOptions):
             autocompletion=completer(measured_names),
         ),
     ] = "all_reduce"
-    sizes: Annotated[str, typer.Option(help="V as nccl-tests counts: 64MiB,1GiB or a range.")] = (
+    size: Annotated[str, typer.Option(help="V as nccl-tests counts: 64MiB,1GiB or a range.")] = (
         "4KiB..64MiB:x4"
     )
     device: Annotated[
@@ -80,13 +80,14 @@ class Measure(FormatOptions):
     dtype: Annotated[
         str, typer.Option(help="float32, float64, float16, bfloat16, int32 or int64.")
     ] = "float32"
-    repetitions: Annotated[
-        int, typer.Option(help="At most this many repetitions of each point.")
-    ] = 100
-    warmup: Annotated[int, typer.Option(help="Repetitions that run first and do not count.")] = 2
-    budget: Annotated[
-        str, typer.Option(help="Time for the repetitions of a point; there are 3 at least.")
-    ] = "1s"
+    effort: Annotated[
+        str,
+        typer.Option(
+            help="Of each point: warmup=2 repetitions that do not count, and as many as fit into "
+            "budget=1s, 3 at least and at most repetitions=100.  [default: these]",
+            show_default=False,
+        ),
+    ] = ""
     timeout: Annotated[
         str, typer.Option(help="How long a rank waits for the others before it gives up.")
     ] = "60s"
@@ -131,9 +132,9 @@ class Measure(FormatOptions):
     @cached_property
     def _counts(self) -> list[int]:
         """The numbers of ranks to start here; none if torchrun or srun has started the ranks."""
-        counts = [] if self.nproc is None else parse_counts(self.nproc)
+        counts = [] if self.p is None else parse_counts(self.p)
         if not all(1 <= count <= MOST_PROCESSES for count in counts):
-            raise InputError(f"--nproc {self.nproc}: 1 to {MOST_PROCESSES} processes")
+            raise InputError(f"--p {self.p}: 1 to {MOST_PROCESSES} processes")
         return counts
 
     def _plans(self, place: RankPlace | None) -> list[MeasurementPlan]:
@@ -147,7 +148,7 @@ class Measure(FormatOptions):
         if place is None:
             _check_counts(self._counts)
         counts = [place.ranks] if place else self._counts
-        plan, names, sizes = self._plan, parse_names(self.collectives), parse_sizes(self.sizes)
+        plan, names, sizes = self._plan, parse_names(self.collective), parse_sizes(self.size)
         plans = [
             replace(plan, ranks=ranks, points=points(names, sizes, ranks, self.dtype))
             for ranks in counts
@@ -164,33 +165,44 @@ class Measure(FormatOptions):
         """A plan without ranks and points. Raises InputError for options that have no meaning."""
         from experiments.measure.points import BACKENDS, DEVICES, ELEMENT_BYTES, MeasurementPlan
 
-        device = self.device or ("cuda" if self.backend == "nccl" else "cpu")
+        device = self.device or ("cuda" if self.library == "nccl" else "cpu")
         for name, value, choices in (
-            ("backend", self.backend, BACKENDS),
+            ("library", self.library, BACKENDS),
             ("device", device, DEVICES),
             ("dtype", self.dtype, tuple(ELEMENT_BYTES)),
         ):
             if value not in choices:
                 raise InputError(f"{name} {value[:40]!r}: it is one of {', '.join(choices)}")
-        if self.backend == "nccl" and device == "cpu":
+        if self.library == "nccl" and device == "cpu":
             raise InputError(
-                "backend nccl on cpu: it works on GPUs alone, take --device cuda or --backend gloo"
+                "library nccl on cpu: it works on GPUs alone, take --device cuda or --library gloo"
             )
-        if self.repetitions < 1 or self.warmup < 1:
-            raise InputError(f"repetitions = {self.repetitions}, warmup = {self.warmup}: 1 or more")
         return MeasurementPlan(
-            self.backend,
+            self.library,
             device,
             self.dtype,
             0,
             self.init or "",
             (),
-            self.repetitions,
-            self.warmup,
-            _parse_time("budget", self.budget),
-            _parse_time("timeout", self.timeout),
-            self.seed,
+            **self._effort,
+            timeout=_in_bounds(f"--timeout {self.timeout}", parse_seconds(self.timeout)),
+            seed=self.seed,
         )
+
+    @property
+    def _effort(self) -> dict[str, Any]:
+        """The repetitions of a point, those before that do not count, and seconds, where they are
+        given."""
+        from experiments.option_text import parse_pairs
+
+        example = "repetitions=100,warmup=2,budget=1s"
+        parsers = {"repetitions": parse_whole, "warmup": parse_whole, "budget": parse_seconds}
+        expected = f"--effort {self.effort[:60]!r}: write some of {example}"
+        values = parse_pairs(self.effort, "--effort", parsers, lambda _: expected, example)
+        if not all(values.get(key, 1) >= 1 for key in ("repetitions", "warmup")):
+            raise InputError(f"--effort {self.effort[:60]}: 1 or more repetitions, and for warmup")
+        _in_bounds(f"--effort {self.effort[:60]}: budget", values.get("budget", 1.0))
+        return values
 
     def _record(self) -> ResultFile:
         from experiments.measure.result_rows import ResultFile, read_rows
@@ -258,11 +270,10 @@ class Measure(FormatOptions):
         return json.dumps(provenance, indent=1)
 
 
-def _parse_time(name: str, text: str) -> float:
-    value = parse_seconds(text)
-    if not 0.1 <= value <= 86_400.0:
-        raise InputError(f"{name} {text!r}: 100ms to 86400s")
-    return value
+def _in_bounds(name: str, seconds: float) -> float:
+    if not 0.1 <= seconds <= 86_400.0:
+        raise InputError(f"{name}: 100ms to 86400s")
+    return seconds
 
 
 def _wait_for_the_end() -> None:
@@ -284,12 +295,11 @@ def _check_counts(ranks: Sequence[int]) -> None:
 
     if not ranks:
         raise InputError(
-            "how many ranks: --nproc 4 starts them here; torchrun and srun start them on many "
-            "machines"
+            "how many ranks: --p 4 starts them here; torchrun and srun start them on many machines"
         )
     if TORCHRUN[0] in os.environ and TORCHRUN[1] in os.environ:
         raise InputError(
-            f"--nproc {','.join(map(str, ranks))} in one of torchrun's processes: leave it out, "
+            f"--p {','.join(map(str, ranks))} in one of torchrun's processes: leave it out, "
             f"torchrun has started them all"
         )
 

@@ -11,10 +11,10 @@ import typer
 from experiments import output
 from experiments.commands.answer import Answer
 from experiments.options.completion import completer, pipeline_names
-from experiments.options.options import FormatOptions, Plot
+from experiments.options.options import FormatOptions, Plot, Times
 from experiments.templates import Columns, render
 from topologies.errors import InputError
-from topologies.units import format_seconds, parse_seconds
+from topologies.units import format_seconds
 
 if TYPE_CHECKING:
     from simulator.parallel.pipeline_times import PipelineTimes, StageTimes
@@ -33,7 +33,7 @@ class Pipelines(FormatOptions):
     Idle time and activations are those of devices with equal work.
     """
 
-    EXAMPLES: ClassVar = ("pipelines gpipe,1f1b,zb_h1 --weights 500us --plot gpipe.png",)
+    EXAMPLES: ClassVar = ("pipelines gpipe,1f1b,zb_h1 --times weights=500us --plot gpipe.png",)
 
     orders: Annotated[
         str | None,
@@ -49,10 +49,7 @@ class Pipelines(FormatOptions):
     micro_batches: Annotated[
         int | None, typer.Option(help="Micro-batches of a step.  [default: 16]", min=1)
     ] = None
-    forward: Annotated[str, typer.Option(help="A forward through all stages of a device.")] = "1ms"
-    inputs: Annotated[str, typer.Option(help="Its backward for the inputs.")] = "1ms"
-    weights: Annotated[str, typer.Option(help="Its backward for the weights.")] = "1ms"
-    transfer: Annotated[str, typer.Option(help="A transfer to the next device.")] = "0s"
+    times: Times = None
     blocking: Annotated[
         bool, typer.Option("--blocking", help="A device computes nothing while it sends.")
     ] = False
@@ -72,10 +69,12 @@ class Pipelines(FormatOptions):
 
     def run(self) -> int:
         """Print a line an order, draw them, and write the actions of one."""
+        from experiments.options.values import parse_stage_times
         from simulator.parallel.pipeline_times import of_stages, pipeline_times
         from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
 
-        plot, actions, times = self.plot, self.actions, self._times
+        plot, actions = self.plot, self.actions
+        times = parse_stage_times(self.times)._replace(blocking=self.blocking)
         output.check_writable(plot, output.PICTURES)
         output.check_writable(actions, (".csv",))
         runs = [pipeline_times(each, of_stages(each, times)) for each in self._pipelines(times)]
@@ -93,15 +92,6 @@ class Pipelines(FormatOptions):
         answer = Answer("pipelines", records, records)
         answer.show(self.format, lambda: render(records, CELLS) + NOTE)
         return 0
-
-    @property
-    def _times(self) -> StageTimes:
-        """What a device's whole share of the model takes."""
-        from simulator.parallel.pipeline_times import StageTimes
-
-        texts = self.forward, self.inputs, self.weights, self.transfer
-        forward, inputs, weights, transfer = map(parse_seconds, texts)
-        return StageTimes(forward, inputs, weights, transfer, self.blocking)
 
     def _pipelines(self, times: StageTimes) -> list[Pipeline]:
         from experiments.pipeline_files import named_pipeline

@@ -30,23 +30,23 @@ def find_device(plan: MeasurementPlan, local: int) -> torch.device:
     """
     if plan.backend == "mpi" and not dist.is_mpi_available():
         raise InputError(
-            "backend mpi: this torch was built without MPI (as all torch from pip), take --backend "
+            "backend mpi: this torch was built without MPI (as all torch from pip), take --library "
             "gloo or nccl"
         )
     if plan.backend == "nccl" and not dist.is_nccl_available():
-        raise InputError("backend nccl: this torch was built without NCCL, take --backend gloo")
+        raise InputError("backend nccl: this torch was built without NCCL, take --library gloo")
     if plan.device == "cpu":
         return torch.device("cpu")
     count = torch.cuda.device_count()
     if not count:
         raise InputError(
-            f"backend {plan.backend} on cuda: torch sees no GPU here, take --backend gloo "
+            f"backend {plan.backend} on cuda: torch sees no GPU here, take --library gloo "
             f"--device cpu"
         )
     if plan.backend == "nccl" and local >= count:
         raise InputError(
             f"backend nccl: each rank needs a GPU, and torch sees {count} here: take fewer ranks, "
-            f"or --backend gloo"
+            f"or --library gloo"
         )
     return torch.device("cuda", local % count)
 

@@ -1,4 +1,4 @@
-"""A rank that `simctl measure --nproc` starts: it reports through a pipe to its parent."""
+"""A rank that `simctl measure --p` starts: it reports through a pipe to its parent."""
 
 from __future__ import annotations
 

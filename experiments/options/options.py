@@ -184,6 +184,15 @@ Out = Annotated[
         writable=True,
     ),
 ]
+Times = Annotated[
+    str | None,
+    typer.Option(
+        "--times",
+        help="What a device's share of the model takes: forward=1ms, inputs=1ms and weights=1ms of "
+        "its backward, transfer=0s to the next device.  [default: these]",
+        show_default=False,
+    ),
+]
 Plot = Annotated[
     Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.", writable=True)
 ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from experiments.algorithm_files import SUFFIXES, read_algorithm
 from simulator.collectives import Algorithm, find, of_collective
@@ -15,7 +16,10 @@ from simulator.collectives.algorithm_options import names_in
 from simulator.collectives.collective import FARTHEST
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.units import parse_counts, parse_number
+from topologies.units import parse_counts, parse_number, parse_seconds
+
+if TYPE_CHECKING:
+    from simulator.parallel.pipeline_times import StageTimes
 
 MOST_RANKS = 2**20
 USUAL = "ring"
@@ -130,3 +134,16 @@ def only_rank_count(algorithm: Algorithm) -> int | None:
     """The number of ranks of an algorithm that exists for one number alone."""
     several = list(islice(filter(algorithm.defined, range(2, FARTHEST)), 2))
     return several[0] if len(several) == 1 else None
+
+
+def parse_stage_times(text: str | None) -> StageTimes:
+    """What a device's whole share of the model takes, like "weights=500us,transfer=10us"; what it
+    leaves out takes 1ms, a transfer 0s."""
+    from experiments.option_text import parse_pairs
+    from simulator.parallel.pipeline_times import StageTimes
+
+    example = "forward=1ms,inputs=1ms,weights=1ms,transfer=0s"
+    parsers = dict.fromkeys(("forward", "inputs", "weights", "transfer"), parse_seconds)
+    expected = f"--times {text!r:.60}: write some of {example}"
+    values = parse_pairs(text or "", "--times", parsers, lambda _: expected, example)
+    return StageTimes(**{**dict.fromkeys(("forward", "inputs", "weights"), 1e-3), **values})

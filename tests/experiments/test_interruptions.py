@@ -47,11 +47,11 @@ main()
 there."""
 MEASURE = (
     "measure",
-    "--nproc",
+    "--p",
     "2",
-    "--collectives",
+    "--collective",
     "ring,broadcast",
-    "--sizes",
+    "--size",
     "4KiB,8KiB",
     "--out",
     "runs.csv",

@@ -38,10 +38,10 @@ def measured(out: Path) -> list[tuple[str, int, int]]:
 @pytest.mark.exhaustive
 def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
     out = tmp_path / "runs.csv"
-    request = Measure(nproc="2", collectives="ring", sizes="4KiB")
+    request = Measure(p="2", collective="ring", size="4KiB")
     assert run(request, out, resume=True, how="table") == 0
     first = read_rows(out)
-    more = Measure(nproc="2,3", collectives="ring,broadcast", sizes="4KiB,8KiB")
+    more = Measure(p="2,3", collective="ring,broadcast", size="4KiB,8KiB")
     assert run(more, out, resume=True, how="table") == 0
     twos = [("ring", 2, 4096), ("ring", 2, 8192), ("broadcast", 2, 4096), ("broadcast", 2, 8192)]
     threes = [("ring", 3, 4092), ("ring", 3, 8184), ("broadcast", 3, 4096), ("broadcast", 3, 8192)]
@@ -59,7 +59,7 @@ def test_what_is_there_is_not_measured_again(tmp_path: Path) -> None:
 def test_a_table_of_measurements_explains_its_words(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    request = Measure(nproc="2", collectives="ring", sizes="4KiB")
+    request = Measure(p="2", collective="ring", size="4KiB")
     for how, lines in (("table", 5), ("csv", 2)):
         assert run(request, tmp_path / f"{how}.csv", resume=False, how=how) == 0
         printed = capsys.readouterr().out
@@ -72,7 +72,7 @@ def test_wrong_results_are_counted_and_end_with_1(
 ) -> None:
     assert (
         run(
-            Measure(nproc="2", collectives="tree,ring", sizes="4KiB"),
+            Measure(p="2", collective="tree,ring", size="4KiB"),
             tmp_path / "runs.csv",
             False,
             "json",
@@ -90,7 +90,7 @@ def test_a_failure_keeps_what_was_measured(
     out = tmp_path / "runs.csv"
     assert (
         run(
-            Measure(nproc="2", collectives="ring,naive,shift", sizes="4KiB"),
+            Measure(p="2", collective="ring,naive,shift", size="4KiB"),
             out,
             False,
             "table",
@@ -108,41 +108,41 @@ def test_a_failure_keeps_what_was_measured(
 @each_case(
     ("request_", "reason"),
     [
-        (Measure(), "how many ranks: --nproc 4"),
-        (Measure(nproc="0"), "1 to 1024"),
-        (Measure(nproc="9999"), "1 to 1024"),
-        (Measure(nproc="two"), "not a whole number"),
-        (Measure(backend="smoke", nproc="2"), "backend 'smoke'"),
-        (Measure(backend="nccl", nproc="2", device="cpu"), "nccl on cpu"),
-        (Measure(nproc="2", device="tpu"), "device 'tpu'"),
-        (Measure(nproc="2", dtype="fp8"), "dtype 'fp8'"),
-        (Measure(nproc="200", dtype="bfloat16", sizes="4KiB"), "bfloat16 counts to 256"),
-        (Measure(nproc="2", sizes="64M"), "no unit"),
-        (Measure(nproc="2", sizes="1EB"), "more than fits"),
-        (Measure(nproc="2", collectives="nvls"), "a switch that reduces"),
-        (Measure(nproc="2", budget="0s"), "budget '0s'"),
-        (Measure(nproc="2", timeout="2"), "no unit"),
-        (Measure(nproc="2", timeout="200Ms"), "timeout '200Ms'"),
-        (Measure(nproc="2", repetitions=0), "repetitions = 0"),
-        (Measure(nproc="2", warmup=0), "warmup = 0"),
-        (Measure(nproc="2", init="here"), "init 'here'"),
-        (Measure(nproc="2", init="tcp://:1"), "init 'tcp://:1'"),
+        (Measure(), "how many ranks: --p 4"),
+        (Measure(p="0"), "1 to 1024"),
+        (Measure(p="9999"), "1 to 1024"),
+        (Measure(p="two"), "not a whole number"),
+        (Measure(library="smoke", p="2"), "library 'smoke'"),
+        (Measure(library="nccl", p="2", device="cpu"), "nccl on cpu"),
+        (Measure(p="2", device="tpu"), "device 'tpu'"),
+        (Measure(p="2", dtype="fp8"), "dtype 'fp8'"),
+        (Measure(p="200", dtype="bfloat16", size="4KiB"), "bfloat16 counts to 256"),
+        (Measure(p="2", size="64M"), "no unit"),
+        (Measure(p="2", size="1EB"), "more than fits"),
+        (Measure(p="2", collective="nvls"), "a switch that reduces"),
+        (Measure(p="2", effort="budget=0s"), "budget: 100ms to 86400s"),
+        (Measure(p="2", timeout="2"), "no unit"),
+        (Measure(p="2", timeout="200Ms"), "--timeout 200Ms: 100ms"),
+        (Measure(p="2", effort="repetitions=0"), "1 or more repetitions"),
+        (Measure(p="2", effort="warmup=0"), "and for warmup"),
+        (Measure(p="2", init="here"), "init 'here'"),
+        (Measure(p="2", init="tcp://:1"), "init 'tcp://:1'"),
         (
-            Measure(nproc="2", init="tcp://host:99999"),
+            Measure(p="2", init="tcp://host:99999"),
             "init 'tcp://host:99999': expected a port from 1 to 65535",
         ),
-        (Measure(nproc="2", init="tcp://host:0"), "expected a port from 1 to 65535"),
+        (Measure(p="2", init="tcp://host:0"), "expected a port from 1 to 65535"),
         (
-            Measure(nproc="2", init="file:///simctl-no-such-folder/x"),
+            Measure(p="2", init="file:///simctl-no-such-folder/x"),
             "cannot write '/simctl-no-such-folder/x'",
         ),
-        (Measure(nproc="2", init="file:///proc/x"), "cannot write '/proc/x'"),
+        (Measure(p="2", init="file:///proc/x"), "cannot write '/proc/x'"),
         (
-            Measure(nproc="2", init="env://"),
+            Measure(p="2", init="env://"),
             "init 'env://': MASTER_ADDR and MASTER_PORT are not set",
         ),
-        (Measure(nproc="2,3", init="file:///tmp/simctl-not-there"), "one number of ranks"),
-        (Measure(nproc="2", init=f"file://{__file__}"), "not there yet"),
+        (Measure(p="2,3", init="file:///tmp/simctl-not-there"), "one number of ranks"),
+        (Measure(p="2", init=f"file://{__file__}"), "not there yet"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(request_: Measure, reason: str) -> None:
@@ -152,7 +152,7 @@ def test_what_makes_no_sense_is_refused_in_one_line(request_: Measure, reason: s
 
 
 def test_files_are_tried_before_any_work(tmp_path: Path) -> None:
-    request = Measure(nproc="2", sizes="4KiB")
+    request = Measure(p="2", size="4KiB")
     with pytest.raises(InputError, match="--out"):
         run(request, None, resume=True, how="table")
     with pytest.raises(InputError, match="cannot write"):
@@ -166,9 +166,9 @@ def test_how_a_table_was_made_is_kept_beside_it_and_never_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, meta = tmp_path / "runs.csv", tmp_path / "runs.csv.meta.json"
-    assert run(Measure(nproc="2", collectives="naive", sizes="4KiB"), out, False, "table") == 1
+    assert run(Measure(p="2", collective="naive", size="4KiB"), out, False, "table") == 1
     assert list(tmp_path.iterdir()) == []
-    request = Measure(nproc="2", collectives="ring", sizes="4KiB")
+    request = Measure(p="2", collective="ring", size="4KiB")
     assert run(request, out, False, "table") == 0
     out.unlink()
     assert run(request, out, resume=True, how="table") == 0
@@ -180,7 +180,7 @@ def test_how_a_table_was_made_is_kept_beside_it_and_never_alone(
     capsys.readouterr()
     assert (
         run(
-            Measure(nproc="2", collectives="ring", sizes="8KiB"),
+            Measure(p="2", collective="ring", size="8KiB"),
             out,
             resume=True,
             how="table",
@@ -199,7 +199,7 @@ def test_rows_of_another_dtype_are_measured_apart_and_told_apart(
 ) -> None:
     out = tmp_path / "runs.csv"
     for dtype in ("float32", "float64", "float32"):
-        request = Measure(nproc="2", collectives="ring", sizes="4KiB,8KiB", dtype=dtype)
+        request = Measure(p="2", collective="ring", size="4KiB,8KiB", dtype=dtype)
         assert run(request, out, resume=True, how="table") == 0
     assert [row.dtype for row in read_rows(out)] == ["float32", "float32", "float64", "float64"]
     first, _, last = capsys.readouterr().out.split("collective  ")[1:]
@@ -224,7 +224,7 @@ def test_ranks_that_cannot_begin_say_so_in_one_line(
     )
     monkeypatch.setattr(launching, "WORKER", refuses)
     with pytest.raises(InputError, match=r"^2 ranks did not meet$"):
-        run(Measure(nproc="2", sizes="4KiB"), tmp_path / "runs.csv", False, "table")
+        run(Measure(p="2", size="4KiB"), tmp_path / "runs.csv", False, "table")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -233,7 +233,7 @@ def test_without_torch_there_is_a_line_that_says_how_to_get_it(
 ) -> None:
     monkeypatch.setattr(measure, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"pip install '\.\[torch\]'"):
-        run(Measure(nproc="2"), None, False, "table")
+        run(Measure(p="2"), None, False, "table")
 
 
 def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(
@@ -250,7 +250,7 @@ def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(
     monkeypatch.setattr(blame, "GRACE_SECONDS", 600.0)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-    assert run(Measure(sizes="64M"), None, False, "table") == 2
+    assert run(Measure(size="64M"), None, False, "table") == 2
     assert signal.sigpending() == set()
     signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -262,10 +262,10 @@ def test_of_ranks_that_were_started_together_only_the_first_says_what_is_wrong(
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setattr(blame, "GRACE_SECONDS", 0.0)
     with pytest.raises(InputError, match="at which ranks meet"):
-        run(Measure(sizes="4KiB"), tmp_path / "runs.csv", True, "table")
-    assert run(Measure(sizes="64M"), None, False, "table") == 2
+        run(Measure(size="4KiB"), tmp_path / "runs.csv", True, "table")
+    assert run(Measure(size="64M"), None, False, "table") == 2
     with pytest.raises(InputError, match="leave it out"):
-        run(Measure(nproc="2"), None, False, "table")
+        run(Measure(p="2"), None, False, "table")
     monkeypatch.setenv("RANK", "0")
     with pytest.raises(InputError, match="no unit"):
-        run(Measure(sizes="64M"), None, False, "table")
+        run(Measure(size="64M"), None, False, "table")

@@ -62,7 +62,7 @@ IN_FOLDERS: dict[str, tuple[str, ...]] = {
     "closed/": ("run --p 2 --profile {}profile",),
 }
 if find_spec("torch"):  # without it these are refused before they look at their files
-    READ += ("measure --nproc 2 --sizes 4KiB --resume --out {}log.csv",)
+    READ += ("measure --p 2 --size 4KiB --resume --out {}log.csv",)
     IN_FOLDERS["closed/"] += ("profile-model {}module.py:Net --input 2x2",)
 DENIED = {"": (*FILES, "closed", "listed"), "closed/": ("closed/",)}
 

@@ -39,7 +39,7 @@ def test_orders_that_these_sizes_do_not_suit_are_noted(simctl: Simctl) -> None:
 
 
 def test_a_search_takes_the_times_of_the_command(simctl: Simctl) -> None:
-    work = "--weights", "500us", "--transfer", "10us", "--micro-batches", 32
+    work = "--times", "weights=500us,transfer=10us", "--micro-batches", 32
     rows = records(simctl, "zb_auto:memory=2,1f1b", *work)
     assert list(rows) == ["zb_auto:memory=2", "1f1b"]
     assert float(rows["zb_auto:memory=2"]["idle_within_s"]) < float(rows["1f1b"]["idle_s"]) / 4
@@ -63,7 +63,8 @@ def test_mistakes_are_one_line(simctl: Simctl, tmp_path: Path) -> None:
         (["interleaved", "--micro-batches", 9], "take a multiple of 8"),
         (["gpipe,1f1b", "--actions", tmp_path / "a.csv"], "name one order, there are 2"),
         (["gpipe", "--actions", tmp_path / "a.txt"], "a.txt"),
-        (["gpipe", "--forward", "1"], "1"),
+        (["gpipe", "--times", "forward=1"], "--times: forward=1: '1' has no unit"),
+        (["gpipe", "--times", "1ms"], "--times '1ms': write some of forward=1ms,inputs=1ms"),
         (["zb_auto", "--micro-batches", 10**5], "too many to search"),
         (["gpipe", "--micro-batches", 10**9], "too many"),
     ):

@@ -203,7 +203,7 @@ ALWAYS: dict[tuple[str, ...], tuple[str, ...]] = {
     ("train",): ("model",),
     ("plan",): ("model",),
     ("animate",): ("p",),
-    ("measure",): ("nproc", "sizes"),
+    ("measure",): ("p", "size"),
     ("calibrate",): ("library",),
 }
 """Options without which there is much work, or none."""
@@ -228,10 +228,7 @@ VALUES: dict[str, Value] = {
     "pipeline": _of("1f1b", "zb_v", "interleaved:chunks=3", "pipeline.csv"),
     "devices": _of("2", "4"),
     "micro_batches": _of("8", "12"),
-    "forward": _of("1ms", "0s"),
-    "inputs": _of("1ms", "2ms"),
-    "weights": _of("1ms", "500us"),
-    "transfer": _of("0s", "10us"),
+    "times": _of("forward=0s", "inputs=2ms,weights=500us,transfer=10us"),
     "blocking": _of("yes"),
     "kept": _of("0", "40"),
     "plan": _of("dp=2,tp=2", "pp=2,micro=1,batch=8", "zero=3,shard=2"),
@@ -325,15 +322,7 @@ VALUES: dict[str, Value] = {
     "device": _of("cpu", "cpu", "cpu", "cuda"),
     "dtype": _of("float32", "float64", "int32", "bfloat16"),
     "optimizer": _of("sgd", "adamw"),
-    "backend": _of(*["gloo"] * 8, "nccl", "mpi"),
-    "nproc": _of("2", "2", "2,3", "1"),
-    "collectives": _several(
-        "all_reduce", "ring", "broadcast", "barrier", "all_gather", "tree", "naive"
-    ),
-    "sizes": _of("4KiB", "4KiB,8KiB", "1KiB..16KiB:x4"),
-    "repetitions": _of("1", "3"),
-    "warmup": _of("1", "2", "scheduler.json", "host"),
-    "budget": _of("100ms", "1s"),
+    "effort": _of("budget=100ms", "repetitions=1,warmup=1", "repetitions=3,budget=1s"),
     "timeout": _of("60s"),
     "init": _of("tcp://localhost:29500"),
     "resume": _of("yes"),
@@ -382,6 +371,12 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("topo", "show"), "name"): VALUES["topology"],
     (("topo", "show"), "p"): _of("2", "4", "8"),
     (("topo", "import"), "out"): _of(*["m.yaml", "m.yml", "m.json", "m.graphml"] * 3, "m.xml"),
+    (("measure",), "library"): _of(*["gloo"] * 8, "nccl", "mpi"),
+    (("measure",), "p"): _of("2", "2", "2,3", "1"),
+    (("measure",), "size"): _of("4KiB", "4KiB,8KiB", "1KiB..16KiB:x4"),
+    (("measure",), "collective"): _several(
+        "all_reduce", "ring", "broadcast", "barrier", "all_gather", "tree", "naive"
+    ),
     (("measure",), "out"): _of("measured.csv", "measured.csv", "measured.csv", "runs.csv"),
     (("calibrate",), "files"): _of("small.csv", "small.csv", *RUNS),
     (("calibrate",), "gap"): _of("yes"),

@@ -201,7 +201,7 @@ def test_a_pipeline_is_animated(simctl: Simctl, open_page: Open, tmp_path: Path)
         (("--model", "resnet50", "--p", "64"), "--p 64: an animation shows 2 to 32 ranks"),
         (("--pipeline", "1f1b", "--devices", "40"), "40 devices: an animation shows 2 to 32"),
         (
-            ("--pipeline", "1f1b", "--forward", "0s", "--inputs", "0s", "--weights", "0s"),
+            ("--pipeline", "1f1b", "--times", "forward=0s,inputs=0s,weights=0s"),
             "the step takes 0s: there is nothing to animate",
         ),
     ],

@@ -63,7 +63,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         "cannot write 'x.xlsx': its name ends in .csv, .parquet, .json",
     ),
     "a table without an ending": (("train", "--p", "2", "--out", "x"), "its name ends in .csv, "),
-    "measured points of no csv": (("measure", "--nproc", "2", "--out", "x.json"), "ends in .csv"),
+    "measured points of no csv": (("measure", "--p", "2", "--out", "x.json"), "ends in .csv"),
     "metric of no picture": (
         ("sweep", "--p", "2", "--metric", "busbw"),
         "--metric busbw: only a picture shows it",

@@ -22,12 +22,12 @@ from experiments.measure.points import MeasurementPlan
 from experiments.measure.result_rows import read_rows
 from topologies.errors import InputError
 
-QUICK = Measure(nproc="2", repetitions=3, warmup=1, budget="100ms")
+QUICK = Measure(p="2", effort="repetitions=3,warmup=1,budget=100ms")
 
 
 def test_what_is_measured_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names, out = [*PROMISES, "ring"], tmp_path / "runs.csv"
-    options = replace(QUICK, collectives=",".join(names), sizes="8B,100KiB")
+    options = replace(QUICK, collective=",".join(names), size="8B,100KiB")
     assert replace(options, out=out).run() == 0
     rows = read_rows(out)
     assert len(rows) == 2 * len(names) - 1
@@ -73,7 +73,7 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
 ) -> None:
     monkeypatch.setattr(launching, "WORKER", HANGS)
     out = tmp_path / "runs.csv"
-    options = replace(QUICK, collectives="tree,broadcast,reduce", sizes="4KiB", timeout="800ms")
+    options = replace(QUICK, collective="tree,broadcast,reduce", size="4KiB", timeout="800ms")
     assert replace(options, out=out).run() == 1
     assert [(row.algorithm, row.wrong) for row in read_rows(out)] == [("tree", 0)]
     messages = capsys.readouterr().err
@@ -98,7 +98,7 @@ def prepare(own, site):
 cases.LIBRARY["gather"] = prepare
 out, init = sys.argv[1:]
 options = Measure(
-    collectives="naive_serial,gather", sizes="4KiB", init=init, repetitions=3, out=Path(out),
+    collective="naive_serial,gather", size="4KiB", init=init, effort="repetitions=3", out=Path(out),
     format=Format.csv
 )
 options.run()
