@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -25,7 +25,7 @@ from experiments.options.options import FormatOptions
 from experiments.templates import render
 from experiments.terms import footnote
 from topologies.errors import InputError
-from topologies.units import format_bytes, parse_counts, parse_seconds, parse_sizes, parse_whole
+from topologies.units import format_bytes, parse_counts, parse_sizes
 
 if TYPE_CHECKING:
     from experiments.measure.launcher import RankPlace
@@ -163,7 +163,14 @@ class Measure(FormatOptions):
     @property
     def _plan(self) -> MeasurementPlan:
         """A plan without ranks and points. Raises InputError for options that have no meaning."""
-        from experiments.measure.points import BACKENDS, DEVICES, ELEMENT_BYTES, MeasurementPlan
+        from experiments.measure.points import (
+            BACKENDS,
+            DEVICES,
+            ELEMENT_BYTES,
+            MeasurementPlan,
+            parse_effort,
+            parse_timeout,
+        )
 
         device = self.device or ("cuda" if self.library == "nccl" else "cpu")
         for name, value, choices in (
@@ -184,25 +191,10 @@ class Measure(FormatOptions):
             0,
             self.init or "",
             (),
-            **self._effort,
-            timeout=_in_bounds(f"--timeout {self.timeout}", parse_seconds(self.timeout)),
+            **parse_effort(self.effort),
+            timeout=parse_timeout(self.timeout),
             seed=self.seed,
         )
-
-    @property
-    def _effort(self) -> dict[str, Any]:
-        """The repetitions of a point, those before that do not count, and seconds, where they are
-        given."""
-        from experiments.option_text import parse_pairs
-
-        example = "repetitions=100,warmup=2,budget=1s"
-        parsers = {"repetitions": parse_whole, "warmup": parse_whole, "budget": parse_seconds}
-        expected = f"--effort {self.effort[:60]!r}: write some of {example}"
-        values = parse_pairs(self.effort, "--effort", parsers, lambda _: expected, example)
-        if not all(values.get(key, 1) >= 1 for key in ("repetitions", "warmup")):
-            raise InputError(f"--effort {self.effort[:60]}: 1 or more repetitions, and for warmup")
-        _in_bounds(f"--effort {self.effort[:60]}: budget", values.get("budget", 1.0))
-        return values
 
     def _record(self) -> ResultFile:
         from experiments.measure.result_rows import ResultFile, read_rows
@@ -268,12 +260,6 @@ class Measure(FormatOptions):
                     f"{record.meta} {lost}: how the {rows} of {record.path} came about is not known"
                 )
         return json.dumps(provenance, indent=1)
-
-
-def _in_bounds(name: str, seconds: float) -> float:
-    if not 0.1 <= seconds <= 86_400.0:
-        raise InputError(f"{name}: 100ms to 86400s")
-    return seconds
 
 
 def _wait_for_the_end() -> None:

@@ -7,13 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from math import lcm
+from typing import Any
 
 from experiments.measure.patterns import PROMISES, largest
 from experiments.measure.slot_layout import granularity
+from experiments.option_text import parse_pairs
 from simulator.collectives import Algorithm, algorithms
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError, nearest_name
-from topologies.units import format_bytes
+from topologies.units import format_bytes, parse_seconds, parse_whole
 
 BACKENDS = ("gloo", "nccl", "mpi")
 DEVICES = ("cpu", "cuda")
@@ -107,6 +109,30 @@ def parse_names(text: str) -> list[str]:
         if name not in PROMISES:
             _algorithm(name)
     return names
+
+
+def parse_effort(text: str) -> dict[str, Any]:
+    """The fields of a plan that "repetitions=100,warmup=2,budget=1s" or some of it names."""
+    example = "repetitions=100,warmup=2,budget=1s"
+    parsers = {"repetitions": parse_whole, "warmup": parse_whole, "budget": parse_seconds}
+    expected = f"--effort {text[:60]!r}: write some of {example}"
+    values = parse_pairs(text, "--effort", parsers, lambda _: expected, example)
+    if not all(values.get(key, 1) >= 1 for key in ("repetitions", "warmup")):
+        raise InputError(f"--effort {text[:60]}: 1 or more repetitions, and for warmup")
+    _check_wait(f"--effort {text[:60]}: budget", values.get("budget", 1.0))
+    return values
+
+
+def parse_timeout(text: str) -> float:
+    """Seconds that a rank waits for another rank."""
+    seconds = parse_seconds(text)
+    _check_wait(f"--timeout {text}", seconds)
+    return seconds
+
+
+def _check_wait(name: str, seconds: float) -> None:
+    if not 0.1 <= seconds <= 86_400.0:
+        raise InputError(f"{name}: 100ms to 86400s")
 
 
 def points(
