@@ -158,10 +158,10 @@ def _whole(text: str, option: Any) -> int:
     raise InputError(f"{option.opts[0]} {text[:40]!r}: expected a whole number{''.join(limits)}")
 
 
-def check_kept(request: object) -> None:
+def check_kept(request: Any) -> None:
     """Raise InputError if a file to write, a `writable` option, is one that the command reads."""
     written, read = dict[str, Path](), set[Path]()
-    for key, hint in _hints(type(request)).items():
+    for key, hint in _hints(request.__class__).items():
         value = getattr(request, key)
         if hint.__metadata__[0].writable:
             written |= {key: value} if value else {}
