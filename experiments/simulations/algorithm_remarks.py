@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import isinf
+from typing import TYPE_CHECKING
 
 from simulator.collectives import Algorithm
-from simulator.profile import Profile
 from topologies.topology import Topology
 from topologies.units import format_bytes
+
+if TYPE_CHECKING:
+    from simulator.profile import Profile
 
 
 def ineffective_labels(
