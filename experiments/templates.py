@@ -12,7 +12,7 @@ from typing import Any
 from experiments.output import align
 from experiments.text_lines import WIDEST, narrowed
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_bytes, format_seconds
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 Lines = list[list[str]]
 """The cells of a table, line by line."""
@@ -147,6 +147,22 @@ def cell(column: Column, record: Mapping[str, Any]) -> str:
     return "-" if unknown else fill(column, record)
 
 
+def cells_of(column: Column, records: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The texts of a column. Sizes of collectives have units of one family.
+
+    >>> cells_of("size_B", [{"size_B": 33554400.0}, {"size_B": 2.0**30}])
+    ['32MiB', '1GiB']
+    """
+    if column != "size_B":
+        return [cell(column, record) for record in records]
+    sizes = [record[column] for record in records if isinstance(record.get(column), int | float)]
+    text = partial(format_bytes, binary=in_binary(sizes))
+    return [
+        text(record[column]) if isinstance(record.get(column), int | float) else "-"
+        for record in records
+    ]
+
+
 def with_values(
     columns: Columns, records: Sequence[Mapping[str, Any]], *, zeros: bool = True
 ) -> dict[str, Column]:
@@ -170,7 +186,8 @@ def table_of(columns: Columns, records: Sequence[Mapping[str, Any]]) -> Lines:
     if not records:
         return []
     shown = with_values(columns, records)
-    return [[*shown], *([cell(column, record) for column in shown.values()] for record in records)]
+    texts = (cells_of(column, records) for column in shown.values())
+    return [[*shown], *map(list, zip(*texts, strict=True))]
 
 
 def render(

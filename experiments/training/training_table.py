@@ -58,7 +58,7 @@ def shown_runs(
     """The rows and columns of a table of runs."""
     rows = [_shown(record, swept, names) for record in records]
     columns: dict[str, Column] = {swept: swept, **HEADINGS} if swept else dict(HEADINGS)
-    if not any(str(row["strategy"]).startswith(("asgd", "ssp")) for row in rows):
+    if not any(str(row.get("strategy")).startswith(("asgd", "ssp")) for row in rows):
         del columns["staleness"]
     return rows, columns
 
@@ -66,8 +66,9 @@ def shown_runs(
 def _shown(record: Record, swept: str, names: Mapping[str, str]) -> Record:
     """A row with the values that the table shows."""
     causes = "transfer_s", "contention_s", "slower_peer_s", "drain_s", "idle_s", "input_s"
-    fits = {True: "yes", False: "no", None: "?"}[cast(bool | None, record["fits"])]
-    values: dict[str, Any] = {**record, "fits": fits}
-    step = values["step_s"] or 1.0
-    values |= {key: values[key] / step for key in causes if key in values}
+    fits, step = record.get("fits"), record.get("step_s")
+    values: dict[str, Any] = {**record, "fits": "?" if fits is None else fits}
+    if isinstance(step, int | float):  # a stored result may lack it
+        waits = {key: record[key] for key in causes if isinstance(record.get(key), int | float)}
+        values |= {key: cast(float, seconds) / (step or 1.0) for key, seconds in waits.items()}
     return values | ({swept: names[str(record[swept])]} if swept else {})

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any
 
 from experiments.pages.page import Cell, Heading, Table
-from experiments.templates import Columns, Lines, cell, value_of, with_values, written
+from experiments.templates import Columns, Lines, cells_of, value_of, with_values, written
 from experiments.terms import TERMS
 from topologies.errors import InputError
 
@@ -45,15 +45,13 @@ def table(
     0 alone. `terms` are explained below."""
     shown = with_values(columns, records, zeros=zeros)
     first = records[:MOST_ROWS]
-    values = [[value_of(column, record) for column in shown.values()] for record in first]
-    rows = [
-        [Cell(cell(c, record).strip(), _key(v)) for c, v in zip(shown.values(), line, strict=True)]
-        for record, line in zip(first, values, strict=True)
-    ]
-    headings = [
-        Heading(heading.strip(), any(map(_is_number, column)))
-        for heading, column in zip(shown, zip(*values, strict=True), strict=False)
-    ]
+    cells, headings = [], []
+    for heading, column in shown.items():
+        values = [value_of(column, record) for record in first]
+        headings.append(Heading(heading.strip(), any(map(_is_number, values))))
+        texts = cells_of(column, first)
+        cells.append([Cell(t.strip(), _key(v)) for t, v in zip(texts, values, strict=True)])
+    rows = [*zip(*cells, strict=True)]
     lines = [note] * bool(note) + [f"{term}: {TERMS[term]}." for term in terms]
     if len(records) > MOST_ROWS:
         lines.insert(0, f"The first {MOST_ROWS} of {len(records)} rows: the raw data have all.")

@@ -131,11 +131,11 @@ SHIFTED = (
     HEAD
     + """
 from dataclasses import replace
-from simulator.schedules.shifts import Move, fold, rotations
+from simulator.schedules.shifts import SlotMove, fold, rotations
 
 @algorithm("all_gather")
 def direct(ranks, nbytes, shifts=None):
-    folded = fold(ranks, shifts, Move(0, 0, 1, ranks))
+    folded = fold(ranks, shifts, SlotMove(0, 0, 1, ranks))
     builder = ScheduleBuilder(folded, nbytes, slots=ranks)
     rank = builder.each()
     for step in range(1, ranks):
