@@ -13,8 +13,6 @@ from typing import Literal, NamedTuple
 
 from topologies.errors import InputError, did_you_mean
 
-GIGA = 1e9
-
 
 class Accelerator(NamedTuple):
     """A device for training."""
@@ -36,7 +34,7 @@ class Accelerator(NamedTuple):
     def capacity(self) -> float:
         """Bytes of its memory as nvidia-smi counts: what data sheets call GB are GiB, 81920 MiB
         for an A100 with 80 GB."""
-        return self.memory / GIGA * 2.0**30
+        return self.memory / 1e9 * 2.0**30
 
 
 class Precision(NamedTuple):
@@ -57,7 +55,7 @@ def _device(
 ) -> Accelerator:
     """A device with the memory in GB, its bandwidth in GB/s, and the peaks in TFLOP/s."""
     flops = {dtype: value * 1e12 for dtype, value in peak.items()}
-    return Accelerator(memory * GIGA, bandwidth * GIGA, flops, alike, units, tuned)
+    return Accelerator(memory * 1e9, bandwidth * 1e9, flops, alike, units, tuned)
 
 
 _H100 = {"fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979}

@@ -32,7 +32,6 @@ run when a gradient arrives."""
 _OPERATION = "cpu_op"
 _LAUNCHES = ("cuda_runtime", "cuda_driver")
 _KERNELS = ("kernel", "gpu_memcpy", "gpu_memset")
-_ANNOTATION = "user_annotation"
 Microseconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _ROUNDING = 2e-3
 """The end of an operation may be wrong by so many microseconds: a trace has three digits."""
@@ -121,7 +120,7 @@ def load(data: bytes, name: str) -> tuple[list[TracedOperation], list[TraceEvent
         raise InputError(f"{name} is no Kineto trace: it has no list of traceEvents")
     events = _events(content["traceEvents"], name)
     kernels = [event for event in events if event.cat in _KERNELS]
-    annotations = [event for event in events if event.cat == _ANNOTATION]
+    annotations = [event for event in events if event.cat == "user_annotation"]
     spans = (event for event in events if event.cat in (_OPERATION, *_LAUNCHES))
     device, rank = "GPU" if kernels else "CPU", None
     match content:
@@ -139,7 +138,7 @@ def _events(entries: Sequence[object], name: str) -> list[TraceEvent]:
     They are sorted by start, and the longest comes first. Raises InputError for an event without a
     name, thread or time.
     """
-    events, kinds = list[TraceEvent](), (_OPERATION, *_LAUNCHES, *_KERNELS, _ANNOTATION)
+    events, kinds = list[TraceEvent](), (_OPERATION, *_LAUNCHES, *_KERNELS, "user_annotation")
     for number, entry in enumerate(entries):
         if isinstance(entry, dict) and entry.get("ph") == "X" and entry.get("cat") in kinds:
             try:

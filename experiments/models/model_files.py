@@ -41,7 +41,6 @@ from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.topology_document import Bandwidth, Name, Note, Part, Seconds, quantity
 
 MOST_FILES = 4096
-_ONLY = "weight"
 _NONE: Any = ()
 
 
@@ -51,7 +50,7 @@ def _size_text(nbytes: float) -> str:
 
 def _tensors_text(tensors: tuple[Tensor, ...]) -> object:
     texts = {tensor.name: _size_text(tensor.nbytes) for tensor in tensors}
-    return texts[_ONLY] if list(texts) == [_ONLY] else texts
+    return texts["weight"] if list(texts) == ["weight"] else texts
 
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
@@ -60,7 +59,7 @@ Time = Annotated[Seconds, PlainSerializer(lambda seconds: seconds_text(float(sec
 Times = Annotated[tuple[Time, ...], Field(strict=False)]
 Tensors = Annotated[
     dict[Name, Size],
-    BeforeValidator(lambda sizes: sizes if isinstance(sizes, dict) else {_ONLY: sizes}),
+    BeforeValidator(lambda sizes: sizes if isinstance(sizes, dict) else {"weight": sizes}),
     AfterValidator(lambda sizes: tuple(Tensor(name, nbytes) for name, nbytes in sizes.items())),
     PlainSerializer(_tensors_text),
 ]
