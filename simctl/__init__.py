@@ -87,8 +87,6 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
     """Training steps: the rows of `simctl train`. `options` are those of the command."""
     from experiments.commands.train import Train
 
-    if "learn" in options:
-        raise InputError("learn: not in simctl.train, take the command")
     return _rows(Train, on, model=model, strategy=strategy, **_counts(**options))
 
 
@@ -125,7 +123,12 @@ def diagnose(*logs: str | Path, on: Any = None, **options: Any) -> Rows:
 
 
 def _rows(command: Any, on: Any, **options: Any) -> Rows:
-    """The rows of a command on a machine."""
+    """The rows of a command on a machine, without other answers, files and processes."""
+    others = "groups", "chakra", "job", "learn", "jobs", "resume"
+    written = "out", "plot", "report", "timeline", "format", "wide", "metric", "ranks"
+    for name in (*others, *written):
+        if name in options:
+            raise InputError(f"{name}: only the command has this option")
     from experiments.options.groups import group_of
     from experiments.options.machine_options import MachineOptions
 
@@ -147,7 +150,10 @@ def _listed(values: Any, text: Callable[[Any], str] = str) -> str:
 def _size(value: Any) -> str:
     if not isinstance(value, str | Real) or isinstance(value, bool):
         raise InputError(f"size {value!r:.80}: write a text like '1GiB', or bytes")
-    return value if isinstance(value, str) else f"{float(value):f}B" if value else "0"
+    try:
+        return value if isinstance(value, str) else f"{float(value):f}B" if value else "0"
+    except OverflowError:
+        raise InputError(f"size {value!r:.40}...: at most 1e300 bytes") from None
 
 
 def _files(*names: Any) -> list[Path]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ import platformdirs
 from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 from numba.core.runtime import rtsys
 
+from topologies.errors import InputError
 from topologies.jit import Kernel
 
 logger = logging.getLogger("simctl")
@@ -86,32 +88,46 @@ def _sample(hint: Any) -> Any:
 def is_complete() -> bool:
     """Whether all kernels are compiled. If not, a process beside this one begins with it, unless
     one is at it or that is switched off."""
-    lock = folder() / "lock"
     if not _is_usable() or (folder() / "complete").exists():
         return _is_usable()
     choice = os.environ.get("SIMCTL_COMPILE") or ("needed" if os.environ.get("CI") else "all")
-    # After five minutes the process has been killed.
-    if choice == "all" and not (lock.exists() and time.time() - lock.stat().st_mtime < 300):
-        lock.touch()
+    if choice not in ("all", "needed"):
+        raise InputError(f"SIMCTL_COMPILE is {choice[:40]!r}: it is all or needed")
+    if choice == "all" and _is_first(folder() / "lock"):
         logger.info("compiling for this machine, once: about 20 s")
         line = [sys.executable, "-P", "-m", "simulator.kernels"]
         path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        subprocess.Popen(
-            line,
-            env=os.environ | path,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        with (folder() / "log").open("wb") as log:
+            subprocess.Popen(
+                line,
+                env=os.environ | path,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
     return False
 
 
+def _is_first(lock: Path) -> bool:
+    """Whether this process makes the lock. After five minutes its owner has been killed."""
+    if lock.exists() and time.time() - lock.stat().st_mtime > 300:
+        lock.unlink(missing_ok=True)
+    try:
+        os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
 def compile_all(kernels: Sequence[Kernel]) -> None:
-    """Compile kernels, two at a time."""
+    """Compile kernels, two at a time, and remove code that was not used for a month."""
     with ProcessPoolExecutor(2) as pool:
         list(pool.map(_compile, kernels))
     (folder() / "complete").touch()
+    for used in folder().parent.glob("compiled-*/writable"):
+        if time.time() - used.stat().st_mtime > 30 * 86400:
+            shutil.rmtree(used.parent, ignore_errors=True)
 
 
 def _compile(function: Kernel) -> None:

@@ -100,15 +100,16 @@ class TopologyBuilder:
                 raise InputError(
                     f"link {source}->{target} ends at {end!r}: there is no such device"
                 )
-        code, number = self._kind(kind), len(self._links["source"])
+        media = list(media)
         for medium in media:
             if not 0 <= medium < len(self._media):
                 raise InputError(
                     f"link {source}->{target} crosses medium {medium}: there are "
                     f"{len(self._media)}, add them first"
                 )
-            self._crossed["link"].append(number)
-            self._crossed["medium"].append(medium)
+        code = self._kind(kind)
+        self._crossed["link"].extend([len(self._links["source"])] * len(media))
+        self._crossed["medium"].extend(media)
         ends = numbers[source], numbers[target]
         row = (*ends, code, assumed, link.bandwidth, link.latency, link.gap)
         # Files have links by the thousand: to append is ten times as fast as an array of one.

@@ -40,7 +40,7 @@ class DaskCluster:
             ) from None
         try:
             self._client: Client = Client(address, timeout=PATIENCE, set_as_default=False)
-        except (OSError, ValueError) as error:
+        except (OSError, TypeError, ValueError) as error:
             raise InputError(f"--jobs {place}: no scheduler answers there ({error})") from None
         self.address = address
         try:

@@ -183,7 +183,7 @@ def calibrate(paths: Sequence[PathSeconds], measured: Sequence[float]) -> Factor
     known = [np.zeros((0, 3)) for _ in paths]
     for start in STARTS:
         _learn(paths, known, Factors(launch=start))
-    for _ in range(30):
+    for _ in range(30):  # as paths are finite, an end; a handful of rounds is usual
         factors = _likeliest(known, np.log(measured))
         if not _learn(paths, known, factors):
             break

@@ -20,7 +20,7 @@ def advice(training: Training, plan: Plan, topology: Topology) -> str:
     """Up to three changes that each make a plan fit; if none does, changes that do together."""
     capacity = accelerator(training.times.device).capacity
     changes, least = dict[str, Any](), inf
-    for _ in range(16):
+    for _ in range(16):  # more changes together are another plan
         options = [changes | change for change in _changes(replace(plan, **changes))]
         peaks = [_peak(training, replace(plan, **option), topology) for option in options]
         if min(peaks, default=least) >= least:

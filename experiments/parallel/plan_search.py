@@ -100,7 +100,7 @@ class SearchResult:
         of the loss; empty for the fastest one itself."""
         best, run = self.simulated[0], self.simulated[place]
         lost = {name: seconds - best.parts[name] for name, seconds in run.parts.items()}
-        least = max(0.02 * (run.seconds - best.seconds), 1e-12)
+        least = max(0.02 * (run.seconds - best.seconds), 1e-12)  # above the rounding of sums
         most = sorted(lost, key=lambda name: -lost[name])[:2]
         return ", ".join(
             f"{name} +{format_seconds(lost[name])}" for name in most if lost[name] > least

@@ -355,7 +355,7 @@ class Question:
         return crossovers
 
     def _meeting(self, before: Case, after: Case, low: float, high: float) -> float:
-        for _ in range(6):
+        for _ in range(6):  # sizes: a sixty-fourth of the gap between two that were asked for
             middle = 2 ** round(log2(sqrt(low * high)), 1)
             if not low < middle < high:
                 break

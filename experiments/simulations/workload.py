@@ -131,6 +131,7 @@ def probe(
 ) -> MachineShare:
     """What a machine of few ranks makes of an algorithm: all that is possible, where there is no
     such machine. With `merges`, reductions take time."""
+    # Where ranks cannot stand for others, all of them are counted, so fewer are tried.
     ranks = PROBE if _may_fold(algorithm, PROBE) else 16
     try:
         topology = machine(ranks, algorithm.servers)

@@ -121,5 +121,6 @@ def _calls(plan: Plan, algorithm: Algorithm) -> list[tuple[Schedule, int]]:
         return [(algorithm.build(ranks, plan.model.gradients), 1)]
     schedules = {schedule.nbytes_total: schedule for _, schedule in plan.buckets}
     number = Counter(schedule.nbytes_total for _, schedule in plan.buckets)
+    # Each size is simulated; those that send most stand for all.
     sizes = sorted(schedules, key=lambda nbytes: -nbytes * number[nbytes])[:4]
     return [(schedules[nbytes], number[nbytes]) for nbytes in sizes]

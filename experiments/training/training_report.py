@@ -175,7 +175,7 @@ def figures(
 ) -> Lines:
     """The figures of a run from its row, the staleness of its updates, and how much of it is
     simulated. `words` are remarks that only the run itself has."""
-    step, (who, parts) = row["step_s"] or 1.0, _simulated(row["ranks"], *simulated.values())
+    step, (who, parts) = row["step_s"] or 1.0, _simulated(row["ranks"], **simulated)
     return lines_of(
         FIGURES,
         {

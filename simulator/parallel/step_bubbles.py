@@ -21,7 +21,7 @@ def step_bubbles(step: Step) -> BubbleSpans:
 
     The columns are those of :func:`simulator.analysis.bubble_spans.bubble_spans`. A rank is a
     device of the pipeline, which stands for all of its ranks. The causes add up to what `simctl
-    train --plan` prints:
+    plan` prints:
 
     - transfer: the device communicates, and nothing hides it. `operation` is the collective or the
       transfer, whose stream is its lane.

@@ -3,6 +3,8 @@
 import os
 import shutil
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numba
@@ -12,6 +14,7 @@ import pytest
 from compiling_processes import CHAIN, COMPILE_ONE, DEPTHS, PACKAGES, run
 from simulator.kernels import dependencies
 from topologies import compilation
+from topologies.errors import InputError
 from topologies.jit import compiled
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="files without owners and modes")
@@ -86,6 +89,33 @@ def test_where_no_folder_can_be_made_a_process_compiles_in_memory(tmp_path: Path
     (depths, _), error = run(COMPILE_ONE, SIMCTL_CACHE_DIR="/dev/null/x")
     assert depths == DEPTHS
     assert "(set SIMCTL_CACHE_DIR)" in error
+
+
+def test_an_unknown_switch_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compilation, "folder", lambda: tmp_path)
+    monkeypatch.setattr(compilation, "_is_usable", lambda: True)
+    monkeypatch.setenv("SIMCTL_COMPILE", "off")
+    with pytest.raises(InputError, match="SIMCTL_COMPILE is 'off': it is all or needed"):
+        compilation.is_complete()
+
+
+def test_code_that_was_not_used_for_a_month_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compilation, "folder", lambda: tmp_path / "compiled-1")
+    for number, days in ((1, 0), (2, 31), (3, 29)):
+        used = tmp_path / f"compiled-{number}" / "writable"
+        used.parent.mkdir()
+        used.touch()
+        os.utime(used, times=(time.time() - days * 86400,) * 2)
+    compilation.compile_all([])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["compiled-1", "compiled-3"]
+
+
+def test_one_of_many_that_ask_at_once_compiles(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(16) as threads:
+        firsts = list(threads.map(compilation._is_first, [tmp_path / "lock"] * 64))
+    assert sum(firsts) == 1
 
 
 @pytest.mark.parametrize(

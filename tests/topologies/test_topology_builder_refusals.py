@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from built_columns import INF, NAN, pair, same, with_devices
@@ -131,6 +132,20 @@ def test_there_are_as_many_kinds_as_a_byte_counts() -> None:
         lambda builder: builder.copies(pair(), 1),
     ):
         assert "one too many" in refusal(lambda add=add: add(crowded()))
+
+
+def test_a_link_over_unknown_media_leaves_nothing_behind() -> None:
+    builder = TopologyBuilder("two")
+    for name in ("a", "b"):
+        builder.device(name)
+    medium = builder.medium("bus", 1.0)
+    assert "crosses medium 7" in refusal(
+        lambda: builder.link("a", "b", Link(1e9), media=(medium, 7))
+    )
+    builder.link("a", "b", Link(1e9))
+    topology = builder.build([])
+    _, crossed = topology.crossings(np.array([0]))
+    assert topology.medium_bandwidth[crossed].tolist() == [1e9]
 
 
 def test_a_link_of_one_kind_too_many_leaves_nothing_behind() -> None:

@@ -1,7 +1,7 @@
 """Plain values as YAML and back.
 
-Unlike `yaml.safe_load` it refuses aliases, tags, keys that are there twice and deep nesting, and it
-knows the line of everything.
+Unlike `yaml.safe_load` it refuses aliases, tags of values that are no text, keys that are there
+twice and deep nesting, and it knows the line of everything.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reports of `simctl judge` and `simctl calibrate`: how far to trust a profile."""
+"""The reports of `simctl calibrate` and `validate --held-out`: how far to trust a profile."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
+from experiments.pictures.timelines.painter import MEANINGS
+
 MOST = 200_000
 """Entries of a list or mapping, at most."""
 Text = Annotated[str, Field(max_length=10_000)]
@@ -79,6 +81,31 @@ HELD = part(
 )
 """What GPUs of a plan hold, in bytes."""
 STEP = {"model": Text, "step_s": Amount}
+SPENT = dict.fromkeys(("computing_s", "exposed_s", "hidden_s"), Amount)
+TRAINED = part(
+    Row,
+    **STEP | SPENT,
+    ranks=Count,
+    restarting_s=Amount,
+    input_s=(Amount, 0.0),
+    redundant_B=Amount | None,
+    epochs=(int, 1),
+)
+PLANNED = part(
+    Row,
+    **STEP | SPENT,
+    optimizer_s=Amount,
+    launching_s=Amount,
+    restarting_s=(Amount | None, None),
+    input_s=(Amount | None, None),
+    plain_step_s=(Amount | None, None),
+    transfers_s=Amount | None,
+    model_error=Amount | None,
+    measured=Text,
+)
+DEVICE = part(
+    Row, **{f"{kind}_{name}_s": Amount for kind in ("exposed", "hidden") for name in MEANINGS}
+)
 ANSWERS: dict[str, Any] = {
     "run": part(
         summary=Record,
@@ -101,7 +128,7 @@ ANSWERS: dict[str, Any] = {
         contention=WAITS,
     ),
     "train": part(
-        summary=Record,
+        summary=TRAINED,
         steps_s=Numbers,
         step_numbers=list[int],
         steps_lost=list[bool],
@@ -112,7 +139,7 @@ ANSWERS: dict[str, Any] = {
         ranks=several(RANK),
         memory=JsonValue,
         staleness=Numbers,
-        simulated=Record,
+        simulated=part(ranks=int, collectives=int, replayed=int, rounds=int),
         chosen=Texts,
         model_source=Text,
     ),
@@ -136,9 +163,9 @@ ANSWERS: dict[str, Any] = {
         curve=(Records, Field([])),
     ),
     "plan": part(
-        summary=Record,
+        summary=PLANNED,
         critical_path_s=Seconds,
-        devices=Records,
+        devices=several(DEVICE, 1),
         memory=HELD,
         router=Record,
         proven=Record,
