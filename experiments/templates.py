@@ -62,11 +62,23 @@ ENDINGS: Mapping[str, Callable[[float], str]] = {
 """How numbers are written, by the ends of their names."""
 SHARES = ("busy", "efficiency", "fraction", "mfu", "model", "discrepancy", "baseline", "share")
 SIGNED = ("error", "difference", "nccl_error", "change")
-MULTIPLES = ("over_bound", "over_best", "over_alone", "gain")
+MULTIPLES = ("over_bound", "over_best", "over_alone")
+
+
+def gained(factor: float) -> str:
+    """How many times as fast something is; a dash if it is as fast within half a percent.
+
+    >>> gained(1.526), gained(1.003)
+    ('1.53x', '-')
+    """
+    return f"{factor:.2f}x" if factor >= 1.005 else "-"
+
+
 NAMED: Mapping[str, Callable[[float], str]] = {
     **dict.fromkeys(SHARES, share),
     **dict.fromkeys(SIGNED, signed),
-    **dict.fromkeys(MULTIPLES, times),
+    **dict.fromkeys(MULTIPLES, "{:.2f}".format),
+    "gain": gained,
 }
 """How numbers are written, by their names."""
 

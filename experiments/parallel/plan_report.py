@@ -240,7 +240,7 @@ def _table(result: SearchResult) -> Lines:
     best, rows = result.rows[0], list[dict[str, Any]]()
     for number, (place, others) in enumerate(result.alike.items(), 1):
         row = result.rows[place]
-        change = row["step_s"] / best["step_s"] - 1
+        change = None if row is best else row["step_s"] / best["step_s"] - 1
         alike = f"{others} more" if others else ""
         rows.append({**row, "number": number, "change": change, "alike": alike})
     return table_of({"": "number", **PLANS, "as fast": "alike"}, rows)

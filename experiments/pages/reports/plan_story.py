@@ -128,9 +128,9 @@ def search(result: Result) -> Story:
         raise InputError("no plan in the result is simulated")
     best = simulated[0]
     fastest = number(best, "step_s") or 1.0
-    for row in simulated:
+    for row in simulated[1:]:
         row["change"] = number(row, "step_s") / fastest - 1
-    slower = next((row for row in simulated if row["change"] > 0.001), None)
+    slower = next((row for row in simulated[1:] if row["change"] > 0.001), None)
     others = "All others that were simulated are as fast."
     if slower:
         factor = times(slower["change"] + 1)
