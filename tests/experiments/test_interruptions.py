@@ -98,7 +98,7 @@ def test_what_was_measured_before_a_kill_is_kept_and_not_measured_again(
         ("ring", 4096),
         ("ring", 8192),
     ]
-    assert json.loads((folder / "runs.csv.meta.json").read_text())["parameters"]["nproc"] == "2"
+    assert json.loads((folder / "runs.csv.meta.json").read_text())["parameters"]["p"] == "2"
     assert simctl(*MEASURE, "--resume").returncode == 0
     rows = read_rows(folder / "runs.csv")
     assert rows[:2] == kept
