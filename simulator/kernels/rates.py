@@ -164,9 +164,8 @@ def simulate(loop: Loop) -> int:
             if end_of(loop, i) > now:
                 continue
             mark(loop, i)
-            left = loop.tasks.seconds[i] * loop.usages.until[room.row[i]]
-            if left > 0.0:
-                room.left[i], room.since[i] = left, now
+            if loop.usages.until[room.row[i]] > 0.0:
+                # What was left keeps its moment: a call at full speed takes its seconds exactly.
                 room.row[i] += 1
                 room.limit[i] = -1
                 mark(loop, i)

@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from law_cases import tries
@@ -202,8 +202,27 @@ def ran(graph: Drawn) -> task_rates.TaskRun:
     return task_rates.run(schedule, lane == COMPUTE, lane != COMPUTE, shared(graph))
 
 
+TIED = Drawn(
+    place=[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+    lane=[0, 0, 1, 2, 2, 1, 0, 1, 2, 2, 0, 0, 0, 2],
+    seconds=[0, 8, 2, 0, 0, 1, 0, 0, 1, 1, 3, 0, 0, 0],
+    after=[[], [], [1], [], [], [1], [], [], [1], [5], [], [], [], [10]],
+    first=[0, 1, 2, 3, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13],
+    uses=[
+        *([[{}]] * 2),
+        [{}, {2: (Fraction(3, 4), Fraction(3, 4))}],
+        *([[{}]] * 5),
+        [{}, {}, {2: (Fraction(3, 4), Fraction(3, 2))}],
+        *([[{}]] * 5),
+    ],
+    slowdown=Fraction(0),
+)
+"""Task 8 ends its third phase at the moment at which task 2 begins to use the same medium."""
+
+
 @tries(150, 2000)
 @given(drawn())
+@example(TIED)
 def test_the_loop_agrees_with_exact_rationals(graph: Drawn) -> None:
     start, finish = naive(graph)
     if len(finish) < len(graph.place):
