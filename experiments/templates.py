@@ -205,7 +205,10 @@ def table_of(columns: Columns, records: Sequence[Mapping[str, Any]]) -> Lines:
 def render(
     records: Sequence[Mapping[str, Any]], columns: Columns, dispensable: Sequence[str] = ()
 ) -> str:
-    """Records as aligned text. Where it is too wide it leaves out columns of `dispensable`."""
+    """Records as aligned text, nothing without records. Where it is too wide it leaves out columns
+    of `dispensable`."""
+    if not records:
+        return ""
     texts = {texts[0]: texts for texts in zip(*table_of(columns, records), strict=True)}
     widths = {heading: max(map(len, column)) for heading, column in texts.items()}
     shown = narrowed(widths, dispensable, WIDEST)

@@ -164,5 +164,7 @@ def _files(*names: Any) -> list[Path]:
 
 def _counts(p: Any = None, gpus: Any = None, bucket: Any = None, **options: Any) -> dict[str, Any]:
     """Options with numbers of workers and a size as texts."""
+    if p is not None and gpus is not None:
+        raise InputError(f"p {p!r:.40} and gpus {gpus!r:.40}: leave one of them out")
     ranks = _optional(p if gpus is None else gpus)
     return {**options, "p": ranks, "bucket": None if bucket is None else _size(bucket)}

@@ -129,6 +129,7 @@ ANY: Any = door
         (lambda: ANY.read(5), "files (5,): write names of files"),
         (lambda: door.train("resnet50", bukket="1MiB"), "no option bukket: did you mean 'bucket'?"),
         (lambda: door.train("resnet50", learn="mlp"), "learn: only the command has this option"),
+        (lambda: door.train("resnet50", p=2, gpus=4), "p 2 and gpus 4: leave one of them out"),
         (lambda: door.run("ring", p=8, groups="0-1;2-3"), "groups: only the command"),
         (lambda: door.run("ring", p=8, out="row.json"), "out: only the command"),
         (lambda: door.sweep("ring", p=2, jobs="nonsense"), "jobs: only the command"),

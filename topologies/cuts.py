@@ -97,17 +97,17 @@ def partitions(topology: Topology) -> list[Ints]:
     alone = np.arange(devices)
     away = _hops_from_ranks(topology)
     reach = np.maximum(away[source], away[target])
-    found = [
+    partitions = [
         alone.astype(np.int32),
         _numbered(np.where(topology.node < 0, alone, devices + topology.node)),
     ]
-    found += [
+    partitions += [
         # The 16 slowest speeds of links group devices.
         components(topology, topology.bandwidth > speed)
         for speed in _speeds(topology)[:16]
     ]
-    found += [components(topology, reach <= hops) for hops in _different(reach)[:-1]]
-    return list({groups.tobytes(): groups for groups in found}.values())
+    partitions += [components(topology, reach <= hops) for hops in _different(reach)[:-1]]
+    return list({groups.tobytes(): groups for groups in partitions}.values())
 
 
 def tree_cuts(topology: Topology) -> Flags:

@@ -202,8 +202,8 @@ class Commands(TyperGroup):
         """A command or a group; None if there is none of that name."""
         if name not in self.commands and name in self._registry:
             module, _, kind = self._registry[name][0].partition(":")
-            found = getattr(import_module(f"experiments.commands.{module}"), kind)
-            self.commands[name] = command_of(name, found)
+            command = getattr(import_module(f"experiments.commands.{module}"), kind)
+            self.commands[name] = command_of(name, command)
             _read_plainly(self.commands[name].get_params(ctx))
         return self.commands.get(name)
 

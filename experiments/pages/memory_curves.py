@@ -47,10 +47,10 @@ def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> Mem
     low, high, total = np.full(PARTS, np.inf), np.zeros(PARTS), np.zeros(PARTS)
     kept = []
     for rank in range(count):
-        held = np.round(most_in_parts(*memory.of(rank), makespan))
-        low, high, total = np.minimum(low, held), np.maximum(high, held), total + held
+        peaks = np.round(most_in_parts(*memory.of(rank), makespan))
+        low, high, total = np.minimum(low, peaks), np.maximum(high, peaks), total + peaks
         if rank in chosen:
-            kept.append(held)
+            kept.append(peaks)
     remark = f"{len(chosen)} of {count} ranks have a curve of their own; the band is of all."
     return MemoryCurves(
         makespan,

@@ -33,11 +33,11 @@ def tables(repeats: int, with_long: bool) -> tuple[Lines, Lines]:
     for p in (64, 256, 1024, 4096)[: 3 + with_long]:
         runs = [parts_of(work(f"ring {p}"), environment()) for _ in range(repeats)]
         seconds = min(sum(run.seconds) for run in runs)
-        held = min(run.peak - run.before for run in runs)
+        nbytes = min(run.peak - run.before for run in runs)
         transfers = runs[0].counted
-        points.append((p, transfers, seconds, held))
+        points.append((p, transfers, seconds, nbytes))
         times = [format_seconds(value) for value in (seconds, seconds / transfers)]
-        memory = [f"{held / 1e6:.1f}MB", f"{held / transfers:.1f}B"]
+        memory = [f"{nbytes / 1e6:.1f}MB", f"{nbytes / transfers:.1f}B"]
         rows.append([f"{p} ranks", f"{transfers:.0f}", *times, *memory])
     return rows, exponents(points)
 

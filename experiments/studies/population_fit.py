@@ -164,13 +164,13 @@ class _Fit:
         """The population, after all rounds."""
         mean = self.base
         for _ in range(ROUNDS):
-            found = [
+            evidence = [
                 self._found(each, column, mean)
                 for each, column in zip(self.runs, self.columns, strict=True)
             ]
             target = mean
             for _ in range(STEPS):
-                target = self._step(found, target)
+                target = self._step(evidence, target)
             mean = mean + DAMPING * (target - mean)
         deviation = np.sqrt(np.diag(self.covariance))
         spread = np.minimum(deviation, WIDEST)
@@ -197,13 +197,13 @@ class _Fit:
         shared.vector[members] = vector[known] - mixed @ np.linalg.solve(alone, vector[~known])
         return shared
 
-    def _step(self, found: Sequence[Evidence], mean: Floats) -> Floats:
+    def _step(self, evidence: Sequence[Evidence], mean: Floats) -> Floats:
         """The next mean, by one step of expectation and maximisation; changes the covariance."""
         precision = np.linalg.inv(self.covariance)
-        covariances = [np.linalg.inv(each.information + precision) for each in found]
+        covariances = [np.linalg.inv(each.information + precision) for each in evidence]
         centres = [
             covariance @ (each.vector + precision @ mean)
-            for covariance, each in zip(covariances, found, strict=True)
+            for covariance, each in zip(covariances, evidence, strict=True)
         ]
         machines, loose = sum(self.share), self.loose
         pull = sum(share * centre for share, centre in zip(self.share, centres, strict=True))

@@ -228,9 +228,9 @@ def queued_media(timeline: Timeline, node: Ints) -> Ints:
     known, place = np.unique(node, return_inverse=True)
     front = np.maximum(timeline.node_cause[known], 0)
     times = timeline.node_start[front], timeline.node_start[known]
-    held = np.searchsorted(indptr, front, side="right") - 1
+    message = np.searchsorted(indptr, front, side="right") - 1
     links = zip(_links(timeline, front), _links(timeline, known), strict=True)
-    nbytes = routed.schedule.nbytes[held].tolist()
+    nbytes = routed.schedule.nbytes[message].tolist()
     media = [
         path.shared(routed.work.network, *pair, size, busy) if min(pair) >= 0 else -1
         for pair, size, busy in zip(links, nbytes, zip(*times, strict=True), strict=True)

@@ -136,7 +136,7 @@ def absent(schedule: Schedule, order: Ints | None = None) -> list[Ints]:
     [[], [0], [0, 1]]
     """
     heard = [1 << rank for rank in range(schedule.ranks)]
-    told = [0] * len(schedule)
+    news_of = [0] * len(schedule)
     ranks, peers = schedule.rank.tolist(), schedule.peer.tolist()
     indptr, indices = schedule.indptr.tolist(), schedule.indices.tolist()
     for i in range(len(schedule)) if order is None else order.tolist():
@@ -144,8 +144,8 @@ def absent(schedule: Schedule, order: Ints | None = None) -> list[Ints]:
         news = 1 << sender
         for earlier in indices[indptr[i] : indptr[i + 1]]:
             if sender in (peers[earlier], ranks[earlier]):
-                news |= told[earlier]
-        told[i] = news
+                news |= news_of[earlier]
+        news_of[i] = news
         heard[peers[i]] |= news
     workers = np.arange(schedule.workers, dtype=np.int32)
     return [

@@ -322,8 +322,8 @@ def accesses(fold: Fold, rows: Accesses) -> Accesses:
         slot[away] = fold.cells(rank[row[away]], slot[away])
         ranks.append(fold.shifts.place(rank).astype(np.int32)[row])
         slots.append(slot.astype(np.int32, copy=False))
-    one = np.ones(len(row), dtype=np.int32)
-    return Accesses(rows.owner[row], ranks[0], ranks[1], slots[0], slots[1], one)
+    count = np.ones(len(row), dtype=np.int32)
+    return Accesses(rows.owner[row], ranks[0], ranks[1], slots[0], slots[1], count)
 
 
 def spread(count: npt.NDArray[np.integer]) -> tuple[Longs, Longs]:

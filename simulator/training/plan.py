@@ -156,8 +156,8 @@ class Plan:
     @cached_property
     def buckets(self) -> list[tuple[TaskRows, Schedule]]:
         """The collectives of a step that together keep the promise of the strategy."""
-        held = [each for each in self.collectives if each[0].memory in BUCKETS]
-        return [*{part.slot: (part, schedule) for part, schedule in held}.values()]
+        gradients = [each for each in self.collectives if each[0].memory in BUCKETS]
+        return [*{part.slot: (part, schedule) for part, schedule in gradients}.values()]
 
     @cached_property
     def standing(self) -> Ints:

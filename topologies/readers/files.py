@@ -20,8 +20,8 @@ def read(path: Path) -> Topology:
     """
     try:
         exists = path.exists() and not path.is_dir()
-    except (OSError, ValueError):  # of a name that no file can have
-        exists = False
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {str(path)[:200]!r}: {error}") from None
     if not exists:
         raise InputError(
             f"{str(path)[:200]!r} is no file: name one, or a machine of simctl list machines"

@@ -132,11 +132,11 @@ def with_hidden(bars: Bars, talks: Flags, busy: Mapping[int, Floats], least: flo
     columns = bars.columns
     rows = zip(columns.row.tolist(), columns.start.tolist(), columns.end.tolist(), strict=True)
     for place, (row, start, end) in enumerate(rows):
-        own = [(start, end, False)]
+        stretches = [(start, end, False)]
         if talks[place] and row in busy:
-            own = _pieces(start, end, busy[row], least)
-        owner += [place] * len(own)
-        pieces += own
+            stretches = _pieces(start, end, busy[row], least)
+        owner += [place] * len(stretches)
+        pieces += stretches
     start, end, hidden = np.array(pieces, dtype=np.float64).reshape(-1, 3).T
     same = np.diff(owner, prepend=-1, append=len(talks)) == 0
     cut = bars.take(np.array(owner, dtype=np.int64))

@@ -91,8 +91,8 @@ def write_collective(
         from simulator.analysis import memory
 
         about = collective_spans.traced_spans(timeline), timeline, parameters, "take fewer ranks"
-        held = memory.trace(timeline.schedule, timeline)
-        output.write(files.timeline, chrome_trace(*about, memory=held, choice=files.trace))
+        traced = memory.trace(timeline.schedule, timeline)
+        output.write(files.timeline, chrome_trace(*about, memory=traced, choice=files.trace))
     else:
         _draw(files.timeline, collective_spans.collective_spans(timeline, everyone=True), title)
 

@@ -75,8 +75,8 @@ def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
     assert [*splits] == [*generated_pages.SPLITS]
     for split, (header, _, *rows) in splits.items():
         assert "NCCL's own" in header
-        own = "" if split in ("collectives", "few") else "0.0%"
-        for row, last in zip(rows, (own, "", ""), strict=True):
+        floor = "" if split in ("collectives", "few") else "0.0%"
+        for row, last in zip(rows, (floor, "", ""), strict=True):
             cells = [cell.strip() for cell in row.split("|")]
             assert cells[5:9] == ["1.0%", "1.0%", "3.0%", last]
 

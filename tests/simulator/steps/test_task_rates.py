@@ -202,6 +202,7 @@ def ran(graph: Drawn) -> task_rates.TaskRun:
     return task_rates.run(schedule, lane == COMPUTE, lane != COMPUTE, shared(graph))
 
 
+NOTHING: list[Use] = [{}]
 TIED = Drawn(
     place=[0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0],
     lane=[0, 0, 1, 2, 2, 1, 0, 1, 2, 2, 0, 0, 0, 2],
@@ -209,11 +210,11 @@ TIED = Drawn(
     after=[[], [], [1], [], [], [1], [], [], [1], [5], [], [], [], [10]],
     first=[0, 1, 2, 3, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13],
     uses=[
-        *([[{}]] * 2),
+        *([NOTHING] * 2),
         [{}, {2: (Fraction(3, 4), Fraction(3, 4))}],
-        *([[{}]] * 5),
+        *([NOTHING] * 5),
         [{}, {}, {2: (Fraction(3, 4), Fraction(3, 2))}],
-        *([[{}]] * 5),
+        *([NOTHING] * 5),
     ],
     slowdown=Fraction(0),
 )

@@ -167,8 +167,8 @@ def _disagrees(printed: str, computed: float) -> bool:
 
 def _curve(rows: _CurveRows, guess: Curve, by_name: bool, path: Path) -> Curve:
     """The curve of some rows: what their cells say, else the guess by the index or by the name."""
-    told = {name: value for name in IDENTITY if (value := getattr(rows.named, name))}
-    fields = {"source": str(path), "collective": guess.collective or UNKNOWN} | told
+    identity = {name: value for name in IDENTITY if (value := getattr(rows.named, name))}
+    fields = {"source": str(path), "collective": guess.collective or UNKNOWN} | identity
     points, in_place = (
         tuple(by_size[size] for size in sorted(by_size)) for by_size in (rows.points, rows.in_place)
     )
@@ -178,7 +178,7 @@ def _curve(rows: _CurveRows, guess: Curve, by_name: bool, path: Path) -> Curve:
     guessed = [name for name in ("collective", "ranks") if getattr(guess, name)] if by_name else []
     return replace(
         curve,
-        notes=(*guess.notes, *_notes(rows, [name for name in guessed if name not in told])),
+        notes=(*guess.notes, *_notes(rows, [name for name in guessed if name not in identity])),
         gpus_per_node=guess.gpus_per_node or per_node,
         network=network_by_words(f"{curve.topology} {guess.machine}"),
     )

@@ -15,10 +15,10 @@ from experiments.pictures.timelines.spans import Columns
 def test_pieces_of_a_communication_make_it_up(times: list[int], begin: int) -> None:
     edges = np.array(sorted(times)[: len(times) // 2 * 2], dtype=np.float64)
     busy, box = edges.reshape(-1, 2).T, (float(begin), begin + 10.0)
-    one = np.zeros(1, dtype=np.int64)
-    columns = Columns.of(one, np.array(box[:1]), np.array(box[1:]), lane=1)
+    row = np.zeros(1, dtype=np.int64)
+    columns = Columns.of(row, np.array(box[:1]), np.array(box[1:]), lane=1)
     plain, whole = np.zeros(1, dtype=np.bool_), np.ones((1, 2), dtype=np.bool_)
-    bars = Bars(columns, one, plain, whole)
+    bars = Bars(columns, row, plain, whole)
     cut = with_hidden(bars, ~plain, {0: busy}, 1e-9)
     start, end = cut.columns.start, cut.columns.end
     assert (start[0], end[-1]) == box
