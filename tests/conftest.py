@@ -18,11 +18,15 @@ from pathlib import Path
 import pytest
 from hypothesis import is_hypothesis_test, settings
 
+import experiments
+
 settings.register_profile("few", deadline=None, max_examples=7)
 settings.register_profile("many", deadline=None, max_examples=100)
 settings.load_profile("few")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("SIMCTL_COMPILE", "needed")
+# The wheel, which these tests test, has no studies: they come from the tree.
+experiments.__path__.append(str(Path(__file__).parents[1] / "experiments"))
 
 
 def is_exhaustive(config: pytest.Config) -> bool:
