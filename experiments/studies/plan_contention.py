@@ -1,7 +1,9 @@
 """Priced steps beside steps with all transfers, on random small plans.
 
-An error is priced seconds over written seconds, less 1, under the same sharing rule. A plan shares
-nothing if calls on the same media never run at once, and the ranks of a device stay together.
+An error is priced seconds over written seconds, less 1, under the same sharing rule. Beside those
+under fair sharing stand errors of a step in which calls of several streams never slow each other
+down (`apart`): they tell how much the plans share. A plan shares nothing if calls on the same media
+never run at once, and the ranks of a device stay together.
 The worst plans under fair sharing are printed, and all plans with a cause.
 
 | cause | of an error above 10% under fifo |
@@ -33,6 +35,7 @@ from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.simulations.rules import Rules
 from simulator.analysis.critical_path import critical_path
+from simulator.engines import run
 from simulator.parallel.degrees import AXES
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
@@ -69,6 +72,8 @@ class Comparison(NamedTuple):
     written_fifo: float
     fair: float
     fifo: float
+    apart: float
+    """The error under fair sharing, if calls of several streams never met."""
     shares: bool
     """Whether transfers of several streams or devices meet on a medium."""
     cause: str
@@ -121,7 +126,9 @@ def compare(seed: int) -> Comparison | None:
         priced = [step.timeline.makespan for step in steps]
         errors = priced[0] / fair.makespan - 1, priced[1] / fifo.makespan - 1
         seconds = priced[0], fair.makespan, priced[1], fifo.makespan
-        return Comparison(*case, *seconds, *errors, shares(steps[0]), cause_of(*errors, fifo))
+        apart = run(steps[0].routed).makespan / fair.makespan - 1
+        cause = cause_of(*errors, fifo)
+        return Comparison(*case, *seconds, *errors, apart, shares(steps[0]), cause)
     return None
 
 
@@ -161,10 +168,11 @@ def shares(step: Step) -> bool:
 
 def main(
     plans: Annotated[int, typer.Argument(min=1, help="The number of plans.")] = 300,
+    first: Annotated[int, typer.Option(min=0, help="The seed of the first plan.")] = 0,
     file: Annotated[Path | None, typer.Argument(help="A csv file for all plans.")] = None,
 ) -> str:
     """The errors of random plans, their causes, and the worst plans."""
-    seeds = dict.fromkeys(range(plans), 1.0)
+    seeds = dict.fromkeys(range(first, first + plans), 1.0)
     results = dict(Processes(2).map(lambda few: map(compare, few), seeds))
     rows = [row for _, row in sorted(results.items()) if row]
     if file is not None:
@@ -177,9 +185,9 @@ def main(
 
 def _errors(rows: Sequence[Comparison]) -> Iterator[list[str]]:
     yield ["plans", "sharing", "number", "mean", "median", "p90", "worst", "bias", "within 1e-9"]
-    chosen = {kind: [row for row in rows if row.kind == kind] for kind in MODELS}
+    chosen = {"all": rows} | {kind: [row for row in rows if row.kind == kind] for kind in MODELS}
     chosen["share nothing"] = [row for row in rows if not row.shares]
-    for rule, (name, some) in product(("fair", "fifo"), chosen.items()):
+    for rule, (name, some) in product(("fair", "apart", "fifo"), chosen.items()):
         errors = np.array([getattr(row, rule) for row in some] or [np.nan])
         sizes = np.abs(errors)
         figures = sizes.mean(), np.median(sizes), np.quantile(sizes, 0.9), sizes.max()

@@ -86,7 +86,7 @@ class Step:
 
     def simulated(self, seconds: Floats) -> TaskRun:
         """The step with these seconds of its tasks."""
-        routed = replace(self._routed, schedule=replace(self.schedule, seconds=seconds))
+        routed = replace(self.routed, schedule=replace(self.schedule, seconds=seconds))
         shared, alone = self.shared, np.arange(len(seconds))
         if not (shared.slowdown or shared.row.any() or np.any(shared.first != alone)):
             return task_rates.alone(run(routed))
@@ -130,7 +130,8 @@ class Step:
         return Shared(used, of_task, media, joined, self.work.slowdown)
 
     @cached_property
-    def _routed(self) -> Routed:
+    def routed(self) -> Routed:
+        """The operations on the machine of places, as if calls of several lanes never met."""
         topology, first = self.work.times.topology, self.graph.leaders
         machine = replace(topology, placement=topology.placement[first])
         return route(self.schedule, machine)
