@@ -10,7 +10,7 @@ from experiments.simulations import workload
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import Algorithm, find
-from simulator.collectives.best_options import best
+from simulator.collectives.algorithm_options import best
 from simulator.collectives.operation_counts import bounds, estimate
 from simulator.collectives.proof import prove
 from simulator.collectives.symmetry import Representatives, fold

@@ -1,47 +1,44 @@
 """The algorithms by name.
 
-The package finds every file in it that declares `ALGORITHMS`: a new algorithm needs no entry
-anywhere else. The files are imported when the caller first asks for an algorithm.
+The package finds every file in it that declares algorithms: a new algorithm needs no entry anywhere
+else. The files are imported when the caller first asks for an algorithm.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pathlib import Path
 
 from simulator.collectives.algorithm_options import with_options
-from simulator.collectives.collective import Algorithm, Collective
+from simulator.collectives.collective import DECLARED, Algorithm, Collective
 from topologies.errors import InputError, nearest_name
 
 FIRST = ("ring", "rings", "gloo", "pairwise", "pairwise_sync")
 """Files listed before the others, which follow by name. The first algorithm of a collective is the
 default for measurements of that collective."""
+FOLDER = Path(__file__).parent
 
 
 @cache
 def algorithms() -> dict[str, Algorithm]:
     """Every algorithm of simctl by name."""
-    files = sorted(
-        (module.name for module in iter_modules(__path__)),
-        key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name),
-    )
-    return {name: algorithm for file in files for name, algorithm in _declared(file).items()}
-
-
-def _declared(file: str) -> dict[str, Algorithm]:
-    """The algorithms of a file of this package."""
-    module = import_module(f"{__name__}.{file}")
-    return {algorithm.name: algorithm for algorithm in getattr(module, "ALGORITHMS", ())}
+    return _declared([path.stem for path in FOLDER.glob("[!_]*.py")])
 
 
 @cache
 def _first_files(name: str) -> dict[str, Algorithm]:
-    """The algorithms of the files that are called as `name` begins: they hold most algorithms, and
-    to import all files takes a third of the time of a small command."""
-    words = name.split("_")
-    names = {"_".join(words[:count]) for count in range(1, len(words) + 1)}
-    files = [module.name for module in iter_modules(__path__) if module.name in names]
-    return {name: algorithm for file in files for name, algorithm in _declared(file).items()}
+    """The algorithms of the files in which `name` is declared: to import all files takes a third of
+    the time of a small command."""
+    words = f'"{name}",', f'"{name}":'
+    texts = {path.stem: path.read_text("utf8") for path in FOLDER.glob("[!_]*.py")}
+    return _declared([file for file, text in texts.items() if any(word in text for word in words)])
+
+
+def _declared(files: list[str]) -> dict[str, Algorithm]:
+    order = sorted(files, key=lambda file: (FIRST.index(file) if file in FIRST else 9, file))
+    modules = [import_module(f"{__name__}.{file}").__name__ for file in order]
+    return {name: each for module in modules for name, each in DECLARED[module].items()}
 
 
 def find(name: str) -> Algorithm:
@@ -75,9 +72,39 @@ def of_collective(name: str, known: Mapping[str, Algorithm] | None = None) -> li
 
 def every_algorithm() -> dict[str, Algorithm]:
     """The algorithms of simctl and of installed packages, by name."""
-    from simulator.collectives.installed import installed_algorithms
-
     return {**algorithms(), **installed_algorithms()}
+
+
+@cache
+def installed_algorithms() -> dict[str, Algorithm]:
+    """The algorithms that installed packages declare as entry points `simctl.algorithms`, by name.
+
+    An entry point names an algorithm, or several in a list. Raises InputError if it names something
+    else, cannot be imported, or has a name that is taken.
+    """
+    from importlib.metadata import entry_points  # slow, and only unknown names need it
+
+    installed: dict[str, Algorithm] = {}
+    for entry in sorted(entry_points(group="simctl.algorithms")):
+        package = entry.dist.name if entry.dist is not None else "a package"
+        place = f"{package}'s entry point {entry.name!r}"
+        try:
+            value = entry.load()
+        except Exception as error:
+            line = " ".join(str(error).split())[:200]
+            raise InputError(f"{place}: {type(error).__name__}: {line}") from None
+        several = list(value) if isinstance(value, list | tuple) else [value]
+        if not several or not all(isinstance(each, Algorithm) for each in several):
+            raise InputError(
+                f"{place} is no algorithm: put @algorithm(COLLECTIVE) over its function"
+            )
+        for each in several:
+            if each.name in installed or each.name in algorithms():
+                raise InputError(
+                    f"{place}: another algorithm is called {each.name!r} already: rename it"
+                )
+            installed[each.name] = replace(each, origin=place, recipe=(find, (each.name,)))
+    return installed
 
 
 def _unknown(name: str, names: dict[str, Algorithm]) -> str:
@@ -86,10 +113,9 @@ def _unknown(name: str, names: dict[str, Algorithm]) -> str:
     computing = [
         key for key, algorithm in names.items() if _plain(algorithm.collective.name) == plain
     ]
-    if len(computing) > 1:
-        return f"{quoted} is a collective and no algorithm: choose one of {', '.join(computing)}"
     if computing:
-        return f"{quoted} is a collective and no algorithm: choose {computing[0]}"
+        several = f"one of {', '.join(computing)}" if len(computing) > 1 else computing[0]
+        return f"{quoted} is a collective and no algorithm: choose {several}"
     if plain == "all":
         return f"no algorithm {quoted}: simctl sweep --collective all_reduce takes all of it"
     same = sorted(key for key in names if plain in key.split("_"))

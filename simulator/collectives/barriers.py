@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.collectives.collective import Algorithm, Collective, none, nothing
+from simulator.collectives.collective import Collective, declare, none, nothing
+from simulator.cost_models import exchange_formulas as formulas
 from simulator.cost_models import log2_ceil
-from simulator.cost_models import scatter_formulas as formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Ints
 
+BARRIER = Collective("barrier", nothing, none, none, none, none, causal=True)
 
+
+@declare("central_barrier", BARRIER, formulas.CENTRAL_BARRIER)
 def central_barrier(ranks: int, nbytes: float) -> Schedule:
-    """All ranks tell rank 0 that they have entered. Then rank 0 tells all ranks to leave."""
+    """All ranks report to rank 0, which releases all."""
     barrier = _builder(ranks, nbytes, "enter")
     members = np.arange(1, ranks)
     entered = barrier.signal(members, 0)
@@ -22,9 +25,10 @@ def central_barrier(ranks: int, nbytes: float) -> Schedule:
     return barrier.build()
 
 
+@declare("tree_barrier", BARRIER, formulas.TREE_BARRIER)
 def tree_barrier(ranks: int, nbytes: float) -> Schedule:
-    """A rank tells its parent in a binomial tree when all its children have told it. Then rank 0
-    releases its children, and those theirs."""
+    """Up a binomial tree to rank 0, and down again. A rank tells its parent when all its children
+    have told it."""
     barrier = _builder(ranks, nbytes, "enter")
     children = [np.arange(1 << k, ranks, 2 << k) for k in range(log2_ceil(ranks))]
     heard: Ints = np.full((ranks, len(children) + 1), -1, dtype=np.int32)
@@ -38,9 +42,9 @@ def tree_barrier(ranks: int, nbytes: float) -> Schedule:
     return barrier.build()
 
 
+@declare("dissemination_barrier", BARRIER, formulas.DISSEMINATION_BARRIER)
 def dissemination_barrier(ranks: int, nbytes: float) -> Schedule:
-    """In round k rank r tells rank r + 2^k of all ranks of which it has heard. There are
-    ⌈log2 p⌉ rounds."""
+    """In round k every rank tells the rank 2^k ahead. It names all ranks of which it has heard."""
     barrier = _builder(ranks, nbytes, "round 0")
     rank = np.arange(ranks)
     heard: Ints = np.zeros((ranks, 0), dtype=np.int32)
@@ -54,30 +58,3 @@ def dissemination_barrier(ranks: int, nbytes: float) -> Schedule:
 def _builder(ranks: int, nbytes: float, phase: str) -> ScheduleBuilder:
     """A barrier has no data: its buffer has no bytes, whatever V is."""
     return ScheduleBuilder(ranks, nbytes, slots=np.zeros((ranks, 1)), phase=phase)
-
-
-BARRIER = Collective("barrier", nothing, none, none, none, none, causal=True)
-
-ALGORITHMS = (
-    Algorithm(
-        "central_barrier",
-        BARRIER,
-        central_barrier,
-        formulas.CENTRAL_BARRIER,
-        "all ranks report to rank 0, which releases all",
-    ),
-    Algorithm(
-        "tree_barrier",
-        BARRIER,
-        tree_barrier,
-        formulas.TREE_BARRIER,
-        "up a binomial tree to rank 0, and down again",
-    ),
-    Algorithm(
-        "dissemination_barrier",
-        BARRIER,
-        dissemination_barrier,
-        formulas.DISSEMINATION_BARRIER,
-        "in round k every rank tells the rank 2^k ahead",
-    ),
-)

@@ -1,54 +1,61 @@
 """All-reduce by rings along each axis of a box of ranks: BlueConnect, and rings on tori.
 
 A reduce-scatter along one axis after the other leaves a rank less and less; all-gathers take the
-axes backwards.
-"""
+axes backwards."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
 from math import prod
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
-from simulator.collectives.torus_shape import dims_of
+from simulator.collectives.collective import ALL_REDUCE, Fitted, declare
 from simulator.collectives.two_level import nodes_of
-from simulator.cost_models import box_formulas, neighbors
+from simulator.cost_models import machine_formulas, neighbors
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations
 from topologies.topology import Ints, Topology
 
+
+def dims_of(topology: Topology, ranks: int) -> tuple[int, ...]:
+    """The ranks along each dimension of a torus whose ranks lie in row-major order; () if the
+    machine is none.
+
+    >>> from topologies.shapes import star, torus
+    >>> dims_of(torus(24, bandwidth=1e9, dims=(2, 3, 4)), 24), dims_of(star(8, bandwidth=1e9), 8)
+    ((2, 3, 4), ())
+    """
+    device = topology.placement[:ranks]
+    if len(device) != len(topology.device_names) or (device != np.arange(ranks)).any():
+        return ()
+    links = {*zip(topology.source.tolist(), topology.target.tolist(), strict=True)}
+    near = {target for source, target in links if source == 0}
+    return next((dims for dims in _shapes(ranks, near) if _torus_links(dims) == links), ())
+
+
+def _shapes(ranks: int, near: set[int], stride: int = 1) -> Iterator[tuple[int, ...]]:
+    """The ways to cut `ranks` into dimensions such that rank 0 has the neighbours `near`."""
+    if stride == ranks:
+        yield ()
+    for size in range(2, ranks // stride + 1):
+        if ranks % (stride * size) == 0 and {stride, stride * (size - 1)} <= near:
+            yield from ((*outer, size) for outer in _shapes(ranks, near, stride * size))
+
+
+def _torus_links(dims: tuple[int, ...]) -> set[tuple[int, int]]:
+    """The ends of all links, from neighbour to neighbour along each dimension."""
+    rank = np.arange(int(np.prod(dims))).reshape(dims)
+    ends = [(rank, np.roll(rank, way, axis)) for axis in range(len(dims)) for way in (1, -1)]
+    return {
+        pair for a, b in ends for pair in zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
+    }
+
+
 Dims = tuple[int, ...]
 LEVELS = 3
-
-
-def blue_connect_all_reduce(
-    ranks: int,
-    nbytes: float,
-    dims: Dims = (),
-    shifts: Shifts | None = None,
-    *,
-    levels: int = LEVELS,
-) -> Schedule:
-    """Rings along the last axis of `dims` first, which has the ranks of a node.
-
-    The default is a box of so many `levels`, as nearly a cube as can be.
-
-    >>> blue_connect_all_reduce(12, 12.0).steps
-    8
-    """
-    return _all_reduce(dims or box(ranks, levels), nbytes, 1, 1, shifts)
-
-
-def torus_rings_all_reduce(
-    ranks: int, nbytes: float, dims: Dims = (), shifts: Shifts | None = None
-) -> Schedule:
-    """V has a part for each of the two directions of each dimension of a torus, so that all links
-    are busy. Without a machine it is one ring, one way."""
-    if dims:
-        return _all_reduce(dims, nbytes, len(dims), 2, shifts)
-    return _all_reduce((ranks,), nbytes, 1, 1, shifts)
 
 
 def _all_reduce(
@@ -131,7 +138,7 @@ def fit_blue_connect(
     """The levels of the machine, from the ranks of a node outwards."""
     dims = _levels_of(topology, ranks, levels)
     schedule = blue_connect_all_reduce(ranks, nbytes, dims, shifts)
-    return Fitted(schedule, topology, box_formulas.blue_connect_of(dims), (_words(dims),))
+    return Fitted(schedule, topology, machine_formulas.blue_connect_of(dims), (_words(dims),))
 
 
 def fit_torus(
@@ -143,7 +150,7 @@ def fit_torus(
         schedule = torus_rings_all_reduce(ranks, nbytes, (), shifts)
         return Fitted(schedule, topology, neighbors.RING_ALL_REDUCE)
     schedule = torus_rings_all_reduce(ranks, nbytes, dims, shifts)
-    return Fitted(schedule, topology, box_formulas.torus_rings(dims), (_words(dims),))
+    return Fitted(schedule, topology, machine_formulas.torus_rings(dims), (_words(dims),))
 
 
 def _words(dims: Dims) -> str:
@@ -162,34 +169,55 @@ def _torus_shifts_on(topology: Topology, ranks: int) -> Shifts:
     return _all_shifts(dims_of(topology, ranks) or (ranks,))
 
 
+@declare(
+    "torus_rings",
+    ALL_REDUCE,
+    neighbors.RING_ALL_REDUCE,
+    fit=fit_torus,
+    shifts=rotations,
+    shifts_on=_torus_shifts_on,
+)
+def torus_rings_all_reduce(
+    ranks: int, nbytes: float, dims: Dims = (), shifts: Shifts | None = None
+) -> Schedule:
+    """Rings both ways along all dimensions of a torus at the same time. V has a part for each
+    direction of each dimension. Without a machine it is one ring, one way."""
+    if dims:
+        return _all_reduce(dims, nbytes, len(dims), 2, shifts)
+    return _all_reduce((ranks,), nbytes, 1, 1, shifts)
+
+
 def _operations(ranks: int, levels: int = LEVELS) -> float:
     return ranks * 2.0 * sum(size - 1 for size in box(ranks, levels))
 
 
+@declare(
+    "blue_connect",
+    ALL_REDUCE,
+    machine_formulas.blue_connect,
+    fit=fit_blue_connect,
+    shifts=_shifts,
+    shifts_on=_shifts_on,
+    operations=_operations,
+)
+def blue_connect_all_reduce(
+    ranks: int,
+    nbytes: float,
+    dims: Dims = (),
+    shifts: Shifts | None = None,
+    *,
+    levels: int = LEVELS,
+) -> Schedule:
+    """Rings inside nodes, and along each axis of a box of nodes. The last axis of `dims`, which
+    has the ranks of a node, comes first.
+
+    The default is a box of so many `levels`, as nearly a cube as can be.
+
+    >>> blue_connect_all_reduce(12, 12.0).steps
+    8
+    """
+    return _all_reduce(dims or box(ranks, levels), nbytes, 1, 1, shifts)
+
+
 def _all_shifts(dims: Dims) -> Shifts:
     return Shifts(dims, (1,) * len(dims))
-
-
-ALGORITHMS = (
-    Algorithm(
-        "blue_connect",
-        ALL_REDUCE,
-        blue_connect_all_reduce,
-        box_formulas.blue_connect,
-        "rings inside nodes, and along each axis of a box of nodes",
-        fit=fit_blue_connect,
-        shifts=_shifts,
-        shifts_on=_shifts_on,
-        operations=_operations,
-    ),
-    Algorithm(
-        "torus_rings",
-        ALL_REDUCE,
-        torus_rings_all_reduce,
-        neighbors.RING_ALL_REDUCE,
-        "rings both ways along all dimensions of a torus at the same time",
-        fit=fit_torus,
-        shifts=rotations,
-        shifts_on=_torus_shifts_on,
-    ),
-)

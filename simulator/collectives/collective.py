@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from inspect import Parameter, signature
+from inspect import Parameter, getdoc, signature
 from itertools import chain
 from math import inf
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.places import ranks_of_each_node
+from simulator.collectives.layouts import ranks_of_each_node
 from simulator.cost_models import CostModel
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise
@@ -132,7 +134,7 @@ class Algorithm:
     by_place: bool = False
     """Whether `schedule` takes `per_node`, the ranks of a node, and numbers the operations of a
     call by the place of their rank in its node
-    (:func:`simulator.collectives.places.by_place`)."""
+    (:func:`simulator.collectives.layouts.by_place`)."""
     defined: Callable[[int], bool] = lambda ranks: True
     """Whether the algorithm exists for a number of workers, like
     :func:`simulator.cost_models.is_power_of_two`."""
@@ -147,7 +149,7 @@ class Algorithm:
     plain: Algorithm | None = None
     """The algorithm with the default options, if some have other values."""
     searched: tuple[str, ...] = ()
-    """The options for which :func:`simulator.collectives.best_options.best` finds the values."""
+    """The options for which :func:`simulator.collectives.algorithm_options.best` finds values."""
     by_library: tuple[str, ...] = ()
     """The algorithms of which the library of a profile takes one for each size, if the algorithm
     stands for these."""
@@ -218,6 +220,38 @@ class Algorithm:
             nearest = next(filter(self.defined, counts), None)
             hint = f": take {nearest}, or another algorithm" if nearest else ""
             raise InputError(f"{self.name} does not exist for {ranks} ranks{hint}")
+
+
+Write = TypeVar("Write", bound=Callable[..., Schedule])
+DECLARED = defaultdict[str, dict[str, Algorithm]](dict)
+"""The algorithms of each module that was imported, by name."""
+
+
+def declare(
+    name: str,
+    collective: Collective,
+    formula: CostModel | Callable[..., CostModel],
+    summary: str = "",
+    **more: Any,
+) -> Callable[[Write], Write]:
+    """A decorator that declares what a function writes as an algorithm of simctl.
+
+    The default summary is the first sentence of the function's docstring. `more` are fields of
+    :class:`Algorithm`.
+    """
+
+    def declared(schedule: Write) -> Write:
+        words = summary or first_sentence(schedule)
+        module = getattr(schedule, "func", schedule).__module__
+        DECLARED[module][name] = Algorithm(name, collective, schedule, formula, words, **more)
+        return schedule
+
+    return declared
+
+
+def first_sentence(function: Callable[..., Any]) -> str:
+    """The first sentence of a docstring, without its full stop."""
+    return re.split(r"\.(?:\s|$)", getdoc(function) or "")[0].replace("\n", " ")
 
 
 def _everywhere(values: Data, ranks: int) -> Promise:

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 
-from simulator.collectives.collective import Algorithm, Collective
+from simulator.collectives.collective import Algorithm, Collective, first_sentence
 from simulator.cost_models import CostModel
 from simulator.cost_models.cost_model import NO_FORMULA
 from simulator.schedules.schedule import Schedule
@@ -21,7 +21,8 @@ def algorithm(
     """A decorator that makes an algorithm of a function from the number of ranks and V in bytes to
     a schedule.
 
-    The algorithm has the function's name, and the first line of its docstring as its summary.
+    The algorithm has the function's name, and the first sentence of its docstring as its
+    summary.
 
     >>> from simulator.schedules.schedule_builder import ScheduleBuilder
     >>> @algorithm("broadcast")
@@ -36,13 +37,12 @@ def algorithm(
     promise = _called(collective) if isinstance(collective, str) else collective
 
     def declare(function: Callable[..., Schedule]) -> Algorithm:
-        summary = (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
         return Algorithm(
             function.__name__,
             promise,
             function,
             cost,
-            summary,
+            first_sentence(function),
             defined=defined,
             origin=Path(inspect.getfile(function)).name,
         )

@@ -8,7 +8,7 @@ Inside a node the ranks form a chain, whose first rank is in both trees.
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
+from simulator.collectives.collective import ALL_REDUCE, Fitted, declare
 from simulator.cost_models import trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -18,25 +18,6 @@ from topologies.topology import Topology
 PIECES = 32
 """Pieces of each half of V."""
 Numbers = npt.NDArray[np.int64]
-
-
-def double_tree_all_reduce(
-    ranks: int, nbytes: float, per_node: int = 1, channels: int = 1, *, segments: int = PIECES
-) -> Schedule:
-    """Each tree reduces its half of V to its root and broadcasts it from there, in `segments` that
-    do not wait for each other.
-
-    Nodes have `per_node` consecutive ranks each; the last may have fewer. Each of the `channels`
-    has an equal share of V and two trees for it. Channel c begins its chains with the c-th rank of
-    each node. Raises InputError if one of these numbers is below 1.
-
-    >>> double_tree_all_reduce(4, 4096.0).sent().tolist()
-    [4096.0, 8192.0, 8192.0, 4096.0]
-    """
-    for name, value in (("per_node", per_node), ("channels", channels), ("segments", segments)):
-        if value < 1:
-            raise InputError(f"{name} is {value}: 1 or more")
-    return _all_reduce(np.arange(ranks) // per_node, nbytes, channels, segments)
 
 
 def fit(topology: Topology, ranks: int, nbytes: float, *, segments: int = PIECES) -> Fitted:
@@ -56,6 +37,32 @@ def fit(topology: Topology, ranks: int, nbytes: float, *, segments: int = PIECES
         f"{channels} channels, two trees of {len(sizes)} nodes each, chains of {sizes.max()} ranks"
     )
     return Fitted(_all_reduce(node, nbytes, channels, segments), topology, cost, (words,))
+
+
+@declare(
+    "double_tree",
+    ALL_REDUCE,
+    trees.double_tree,
+    fit=fit,
+    operations=lambda ranks: 4.0 * PIECES * (ranks - 1),
+)
+def double_tree_all_reduce(
+    ranks: int, nbytes: float, per_node: int = 1, channels: int = 1, *, segments: int = PIECES
+) -> Schedule:
+    """Two binary trees over the nodes, each for half of V, in pieces. Each tree reduces its half to
+    its root and broadcasts it from there, in `segments` that do not wait for each other.
+
+    Nodes have `per_node` consecutive ranks each; the last may have fewer. Each of the `channels`
+    has an equal share of V and two trees for it. Channel c begins its chains with the c-th rank of
+    each node. Raises InputError if one of these numbers is below 1.
+
+    >>> double_tree_all_reduce(4, 4096.0).sent().tolist()
+    [4096.0, 8192.0, 8192.0, 4096.0]
+    """
+    for name, value in (("per_node", per_node), ("channels", channels), ("segments", segments)):
+        if value < 1:
+            raise InputError(f"{name} is {value}: 1 or more")
+    return _all_reduce(np.arange(ranks) // per_node, nbytes, channels, segments)
 
 
 def _all_reduce(node: Numbers, nbytes: float, channels: int, segments: int) -> Schedule:
@@ -91,7 +98,7 @@ def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
     head = order[first + channel % size]
     joined = np.where(above < 0, -1, np.take_along_axis(head, np.maximum(above, 0), axis=1))
     behind = (place - channel) % size[node]
-    return np.where(behind > 0, before, joined[:, node]), _depths(above)[:, node] + behind
+    return np.where(behind > 0, before, joined[:, node]), depths(above)[:, node] + behind
 
 
 def two_trees(nodes: int) -> Numbers:
@@ -114,7 +121,7 @@ def two_trees(nodes: int) -> Numbers:
     return np.stack((first, np.where(first < 0, -1, nodes - 1 - first)[::-1]))
 
 
-def _depths(above: Numbers) -> Numbers:
+def depths(above: Numbers) -> Numbers:
     """Steps to the root of every node in both trees, shape (2, nodes)."""
     depth, ancestor = np.zeros_like(above), above
     while (ancestor >= 0).any():
@@ -131,16 +138,3 @@ def _nodes(topology: Topology, ranks: int) -> Numbers:
     label = np.where(number < 0, len(topology.node) + device, number)
     _, first_rank, inverse = np.unique(label, return_index=True, return_inverse=True)
     return np.asarray(np.argsort(np.argsort(first_rank))[inverse])
-
-
-ALGORITHMS = (
-    Algorithm(
-        "double_tree",
-        ALL_REDUCE,
-        double_tree_all_reduce,
-        trees.double_tree,
-        "two binary trees over the nodes, each for half of V, in pieces",
-        fit=fit,
-        operations=lambda ranks: 4.0 * PIECES * (ranks - 1),
-    ),
-)

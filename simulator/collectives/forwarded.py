@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_TO_ALL, Algorithm, Collective, Fitted, Pairs
-from simulator.collectives.pairs import delivered, exchange, numbers, places
+from simulator.collectives.posted_exchanges import delivered, exchange, numbers, places
 from simulator.collectives.routers import Router, Tokens
 from simulator.collectives.two_level import equal_nodes, nodes_of
 from simulator.cost_models import uneven_formulas
@@ -101,7 +101,7 @@ def forwarded_all_to_allv(router: Router) -> Algorithm:
         _collective(router),
         partial(_schedule, router),
         uneven_formulas.forwarded(partial(_traffic, router)),
-        "along the rail once for each node, then inside the node, as DeepEP; blocks of any size",
+        "Along the rail once for each node, then inside the node, as DeepEP; blocks of any size",
         fit=partial(_fit, router),
     )
 

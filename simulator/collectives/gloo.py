@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from simulator.collectives.chunk_parts import chunked
 from simulator.collectives.collective import (
     ALL_GATHER,
     ALL_REDUCE,
@@ -22,8 +21,9 @@ from simulator.collectives.collective import (
     REDUCE,
     SCATTER,
     SEND_RECV,
-    Algorithm,
+    declare,
 )
+from simulator.collectives.layouts import chunked
 from simulator.collectives.scatter_gather import linear_gather, linear_scatter
 from simulator.cost_models import gloo_formulas, log2_ceil
 from simulator.schedules.rendezvous import rendezvous
@@ -42,11 +42,18 @@ def segments(ranks: int, nbytes: float) -> int:
     return max(2, -int(-nbytes // (ranks * 2.0**20)))
 
 
+@declare(
+    "gloo_ring",
+    ALL_REDUCE,
+    gloo_formulas.GLOO_RING,
+    shifts=rotations,
+    operations=lambda ranks: 8.0 * ranks * (ranks - 1),
+)
 def gloo_ring_all_reduce(
     ranks: int, nbytes: float, shifts: Shifts | None = None, segments: int = 2
 ) -> Schedule:
-    """A reduce-scatter, then an all-gather, round a ring from rank r to r - 1, of `segments`
-    segments a chunk.
+    """Gloo: a ring of segments, each sent when its receiver is ready. It is a reduce-scatter, then
+    an all-gather, from rank r to r - 1, of `segments` segments a chunk.
 
     - A rank handles its segments in order, and has two inboxes. So it posts receive and send of
       segment k when those of segment k - 2 are done.
@@ -64,9 +71,9 @@ def gloo_ring_all_reduce(
     return ring.build()
 
 
+@declare("gloo_reduce", REDUCE, gloo_formulas.GLOO_REDUCE)
 def gloo_ring_reduce(ranks: int, nbytes: float, segments: int = 2) -> Schedule:
-    """The reduce-scatter of the all-reduce; then every rank sends its chunk to the root, which
-    receives all at once.
+    """Gloo: a reduce-scatter round a ring, then every chunk goes to rank 0.
 
     If a chunk has more than two segments, gloo sends all but the last two to a further rank,
     which does not need them. The reason is that its last loop assumes two segments a chunk.
@@ -82,17 +89,19 @@ def gloo_ring_reduce(ranks: int, nbytes: float, segments: int = 2) -> Schedule:
     return ring.build()
 
 
+@declare("gloo_all_gather", ALL_GATHER, gloo_formulas.GLOO_ALL_GATHER, shifts=rotations)
 def gloo_ring_all_gather(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
-    """Round a ring from rank r to r + 1, chunks in halves, two in flight."""
+    """Gloo: a ring of half chunks, two in flight."""
     ring = chunked(ranks, nbytes, shifts, 2, phase="reduce-scatter")
     ring.phase("all-gather")
     _pass(ring, ring.copy, 1, 2, first=0)
     return ring.build()
 
 
+@declare("gloo_broadcast", BROADCAST, gloo_formulas.GLOO_BROADCAST)
 def gloo_broadcast(ranks: int, nbytes: float) -> Schedule:
-    """A binomial tree whose ranks send to all their children at once; in round i rank r < 2^i sends
-    to r + 2^i."""
+    """Gloo: a binomial tree that sends to all children at once. In round i rank r < 2^i sends to r
+    + 2^i."""
     tree = ScheduleBuilder(ranks, nbytes, phase="broadcast")
     for level in range(log2_ceil(ranks)):
         child = np.arange(1 << level, min(2 << level, ranks))
@@ -100,18 +109,21 @@ def gloo_broadcast(ranks: int, nbytes: float) -> Schedule:
     return rendezvous(tree.build())
 
 
+@declare("gloo_scatter", SCATTER, gloo_formulas.GLOO_SCATTER)
 def gloo_scatter(ranks: int, nbytes: float) -> Schedule:
-    """The root sends every rank its chunk, all at once."""
+    """Gloo: rank 0 sends every rank its chunk."""
     return rendezvous(linear_scatter(ranks, nbytes))
 
 
+@declare("gloo_gather", GATHER, gloo_formulas.GLOO_GATHER)
 def gloo_gather(ranks: int, nbytes: float) -> Schedule:
-    """Every rank sends its chunk to the root, all at once."""
+    """Gloo: every rank sends its chunk to rank 0."""
     return rendezvous(linear_gather(ranks, nbytes))
 
 
+@declare("gloo_all_to_all", ALL_TO_ALL, gloo_formulas.GLOO_ALL_TO_ALL, shifts=rotations)
 def gloo_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
-    """All blocks posted at once, peers in the order r+1, r+2, ..."""
+    """Gloo: every rank sends every other rank its block."""
     pairs = chunked(ranks, nbytes, shifts, inboxes=True, phase="exchange")
     rank, turn = pairs.each(), np.arange(1, ranks)[:, None]
     peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
@@ -123,8 +135,9 @@ def gloo_all_to_all(ranks: int, nbytes: float, shifts: Shifts | None = None) -> 
     return pairs.build()
 
 
+@declare("gloo_send_recv", SEND_RECV, gloo_formulas.GLOO_SEND_RECV, shifts=rotations)
 def gloo_send_recv(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
-    """Every rank sends to the next and receives from the one before, both posted at once."""
+    """Gloo: every rank sends to the next rank."""
     pairs = ScheduleBuilder(fold(ranks, shifts), nbytes, scratch=1, phase="send")
     rank = pairs.each()
     peer = (rank + 1) % ranks
@@ -167,68 +180,3 @@ def _pass(
             -2:
         ]
     return done
-
-
-ALGORITHMS = (
-    Algorithm(
-        "gloo_ring",
-        ALL_REDUCE,
-        gloo_ring_all_reduce,
-        gloo_formulas.GLOO_RING,
-        "gloo: a ring of segments, each sent when its receiver is ready",
-        shifts=rotations,
-        operations=lambda ranks: 8.0 * ranks * (ranks - 1),
-    ),
-    Algorithm(
-        "gloo_reduce",
-        REDUCE,
-        gloo_ring_reduce,
-        gloo_formulas.GLOO_REDUCE,
-        "gloo: a reduce-scatter round a ring, then every chunk goes to rank 0",
-    ),
-    Algorithm(
-        "gloo_all_gather",
-        ALL_GATHER,
-        gloo_ring_all_gather,
-        gloo_formulas.GLOO_ALL_GATHER,
-        "gloo: a ring of half chunks, two in flight",
-        shifts=rotations,
-    ),
-    Algorithm(
-        "gloo_broadcast",
-        BROADCAST,
-        gloo_broadcast,
-        gloo_formulas.GLOO_BROADCAST,
-        "gloo: a binomial tree that sends to all children at once",
-    ),
-    Algorithm(
-        "gloo_scatter",
-        SCATTER,
-        gloo_scatter,
-        gloo_formulas.GLOO_SCATTER,
-        "gloo: rank 0 sends every rank its chunk",
-    ),
-    Algorithm(
-        "gloo_gather",
-        GATHER,
-        gloo_gather,
-        gloo_formulas.GLOO_GATHER,
-        "gloo: every rank sends its chunk to rank 0",
-    ),
-    Algorithm(
-        "gloo_all_to_all",
-        ALL_TO_ALL,
-        gloo_all_to_all,
-        gloo_formulas.GLOO_ALL_TO_ALL,
-        "gloo: every rank sends every other rank its block",
-        shifts=rotations,
-    ),
-    Algorithm(
-        "gloo_send_recv",
-        SEND_RECV,
-        gloo_send_recv,
-        gloo_formulas.GLOO_SEND_RECV,
-        "gloo: every rank sends to the next rank",
-        shifts=rotations,
-    ),
-)

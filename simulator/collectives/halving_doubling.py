@@ -3,17 +3,19 @@ doubling."""
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_REDUCE, Algorithm
+from simulator.collectives.collective import ALL_REDUCE, declare
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, bits, fold, halves
 
 
+@declare("halving_doubling", ALL_REDUCE, trees.HALVING_DOUBLING, shifts=bits)
 def halving_doubling_all_reduce(
     ranks: int, nbytes: float, shifts: Shifts | None = None
 ) -> Schedule:
-    """Among q = 2^⌊log2 p⌋ ranks; the others fold in before and out after.
+    """Rabenseifner: recursive halving, then recursive doubling. It is among q = 2^⌊log2 p⌋
+    ranks; the others fold in before and out after.
 
     Both sides wait for each other, as in MPI's blocking sendrecv. An exchange begins when both have
     finished the exchange before.
@@ -43,15 +45,3 @@ def halving_doubling_all_reduce(
 def _half(rank: np.ndarray, level: int) -> np.ndarray:
     """The first of the 2^level slots that are left to `rank`."""
     return rank >> level << level
-
-
-ALGORITHMS = (
-    Algorithm(
-        "halving_doubling",
-        ALL_REDUCE,
-        halving_doubling_all_reduce,
-        trees.HALVING_DOUBLING,
-        "Rabenseifner: recursive halving, then recursive doubling",
-        shifts=bits,
-    ),
-)

@@ -9,9 +9,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
-from simulator.collectives.double_tree import two_trees
-from simulator.cost_models import CostModel, in_network_formulas
+from simulator.collectives.collective import ALL_REDUCE, Fitted, declare
+from simulator.collectives.double_tree import depths, two_trees
+from simulator.cost_models import CostModel, machine_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
@@ -24,57 +24,6 @@ NVLS_PIECES = 8
 1 GiB."""
 Ranks = npt.NDArray[np.integer]
 Across = Callable[[ScheduleBuilder, Ranks, Ranks], None]
-
-
-def sharp_all_reduce(
-    ranks: int, nbytes: float, leaves: Ranks | None = None, *, segments: int = SHARP_PIECES
-) -> Schedule:
-    """Every worker pushes V, in pieces, into its switch. The switch at the top sends each sum back
-    down.
-
-    `leaves[r]` is the number of worker r's switch, 0, 1, ... If there are several, one more switch
-    joins them. The default is one switch for all.
-
-    >>> sharp_all_reduce(4, 4096.0).volume
-    32768.0
-    """
-    leaf = np.zeros(ranks, dtype=np.int64) if leaves is None else leaves
-    count = int(leaf.max()) + 1
-    tree = ScheduleBuilder(
-        ranks, nbytes, slots=segments, switches=count + (count > 1), phase="reduce in the switches"
-    )
-    worker, piece = np.tile(np.arange(ranks), segments), np.repeat(np.arange(segments), ranks)
-    below, part = np.tile(ranks + np.arange(count), segments), np.repeat(np.arange(segments), count)
-    tree.reduce(worker, ranks + leaf[worker], slot=piece)
-    if count > 1:
-        tree.reduce(below, ranks + count, slot=part)
-    tree.phase("multicast")
-    if count > 1:
-        tree.copy(ranks + count, below, slot=part)
-    tree.copy(ranks + leaf[worker], worker, slot=piece)
-    return tree.build()
-
-
-def nvls_all_reduce(
-    ranks: int,
-    nbytes: float,
-    groups: Ranks | None = None,
-    *,
-    above: bool = False,
-    segments: int = NVLS_PIECES,
-) -> Schedule:
-    """Worker c of a group owns chunk c of V. Its switch reduces the chunk of the group on the way
-    to the owner. The owners of all groups all-reduce it, round a ring or in one further switch for
-    each chunk. Then their switches multicast it.
-
-    `groups[g]` lists the workers on switch g, shape (groups, workers of a group). The default is
-    one group of all. A worker pushes its part of one of the `segments` when it has the sum of the
-    segment two before.
-    """
-    group = np.arange(ranks)[None, :] if groups is None else groups
-    if above:
-        return switched(ranks, nbytes, group, segments, _across_switches, group.shape[1])
-    return switched(ranks, nbytes, group, segments, _across_rings)
 
 
 def switched(
@@ -91,8 +40,8 @@ def switched(
         chunk = (piece * size + np.arange(size)) * number
         nvls.phase("reduce in the switches")
         waits = (
-            results[piece - in_network_formulas.BUFFERS].reshape(-1, 1)
-            if piece >= in_network_formulas.BUFFERS
+            results[piece - machine_formulas.BUFFERS].reshape(-1, 1)
+            if piece >= machine_formulas.BUFFERS
             else none
         )
         for owner in range(size):
@@ -139,8 +88,38 @@ def fit_sharp(
     if len(used) > 1:
         chosen = np.append(chosen, _joining(topology, switches, used))
     schedule = sharp_all_reduce(ranks, nbytes, leaves, segments=segments)
-    cost = in_network_formulas.sharp(segments, len(used))
-    return Fitted(schedule, _with_switches(topology, ranks, chosen), cost, _words(topology, chosen))
+    cost = machine_formulas.sharp(segments, len(used))
+    return fitted(topology, ranks, schedule, cost, chosen)
+
+
+@declare("sharp", ALL_REDUCE, machine_formulas.sharp, fit=fit_sharp)
+def sharp_all_reduce(
+    ranks: int, nbytes: float, leaves: Ranks | None = None, *, segments: int = SHARP_PIECES
+) -> Schedule:
+    """Network switches add up and multicast. Every worker pushes V, in pieces, into its switch. The
+    switch at the top sends each sum back down.
+
+    `leaves[r]` is the number of worker r's switch, 0, 1, ... If there are several, one more switch
+    joins them. The default is one switch for all.
+
+    >>> sharp_all_reduce(4, 4096.0).volume
+    32768.0
+    """
+    leaf = np.zeros(ranks, dtype=np.int64) if leaves is None else leaves
+    count = int(leaf.max()) + 1
+    tree = ScheduleBuilder(
+        ranks, nbytes, slots=segments, switches=count + (count > 1), phase="reduce in the switches"
+    )
+    worker, piece = np.tile(np.arange(ranks), segments), np.repeat(np.arange(segments), ranks)
+    below, part = np.tile(ranks + np.arange(count), segments), np.repeat(np.arange(segments), count)
+    tree.reduce(worker, ranks + leaf[worker], slot=piece)
+    if count > 1:
+        tree.reduce(below, ranks + count, slot=part)
+    tree.phase("multicast")
+    if count > 1:
+        tree.copy(ranks + count, below, slot=part)
+    tree.copy(ranks + leaf[worker], worker, slot=piece)
+    return tree.build()
 
 
 def fit_nvls(
@@ -156,8 +135,31 @@ def fit_nvls(
     chosen = used if rails is None else np.concatenate((used, rails))
     above = rails is not None
     schedule = nvls_all_reduce(ranks, nbytes, groups, above=above, segments=segments)
-    cost = in_network_formulas.nvls(segments, len(used), in_network=above)
+    cost = machine_formulas.nvls(segments, len(used), in_network=above)
     return fitted(topology, ranks, schedule, cost, chosen)
+
+
+@declare("nvls", ALL_REDUCE, machine_formulas.nvls, fit=fit_nvls)
+def nvls_all_reduce(
+    ranks: int,
+    nbytes: float,
+    groups: Ranks | None = None,
+    *,
+    above: bool = False,
+    segments: int = NVLS_PIECES,
+) -> Schedule:
+    """NVSwitches add up each chunk for its owner, and multicast it. Worker c of a group owns chunk
+    c of V. The owners of all groups all-reduce it, round a ring or in one further switch for each
+    chunk.
+
+    `groups[g]` lists the workers on switch g, shape (groups, workers of a group). The default is
+    one group of all. A worker pushes its part of one of the `segments` when it has the sum of the
+    segment two before.
+    """
+    group = np.arange(ranks)[None, :] if groups is None else groups
+    if above:
+        return switched(ranks, nbytes, group, segments, _across_switches, group.shape[1])
+    return switched(ranks, nbytes, group, segments, _across_rings)
 
 
 def groups_of(topology: Topology, ranks: int) -> tuple[Ranks, Ints]:
@@ -178,8 +180,11 @@ def fitted(
     topology: Topology, ranks: int, schedule: Schedule, cost: CostModel, switches: Ints
 ) -> Fitted:
     """A schedule with the chosen switches behind the workers."""
-    machine = _with_switches(topology, ranks, switches)
-    return Fitted(schedule, machine, cost, _words(topology, switches))
+    placement = np.concatenate((topology.placement[:ranks], switches)).astype(np.int32)
+    names = ", ".join(topology.device_names[switch] for switch in switches[:8].tolist())
+    count = len(switches)
+    words = f"switches that reduce: {names}{' ...' if count > 8 else ''} ({count})"
+    return Fitted(schedule, replace(topology, placement=placement), cost, (words,))
 
 
 def multicasts(topology: Topology) -> bool:
@@ -193,7 +198,6 @@ def multicasts(topology: Topology) -> bool:
 
 
 def _reducing(topology: Topology, *, network: bool) -> Ints:
-    """The devices that reduce and multicast: switches between nodes, or within."""
     chosen = topology.in_network & ((topology.node < 0) == network)
     if not chosen.any():
         name, switches = (
@@ -210,7 +214,6 @@ def _reducing(topology: Topology, *, network: bool) -> Ints:
 
 
 def _latencies(topology: Topology, switches: Ints, ranks: int) -> npt.NDArray[np.float64]:
-    """Latency from each worker to each switch, shape (ranks, switches)."""
     machine = replace(topology, placement=np.concatenate((topology.placement[:ranks], switches)))
     latency = distances(machine, np.arange(ranks, dtype=np.int32))[:, ranks:]
     if np.isinf(latency.min(axis=1)).any():
@@ -251,37 +254,15 @@ def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None
     return None if np.ptp(nearest, axis=0).any() else switches[nearest[0]]
 
 
-def _with_switches(topology: Topology, ranks: int, switches: Ints) -> Topology:
-    return replace(
-        topology, placement=np.concatenate((topology.placement[:ranks], switches)).astype(np.int32)
-    )
-
-
-def _words(topology: Topology, switches: Ints) -> tuple[str, ...]:
-    names = [topology.device_names[switch] for switch in switches[:8].tolist()]
-    return (
-        f"switches that reduce: {', '.join(names)}{' ...' if len(switches) > 8 else ''} "
-        f"({len(switches)})",
-    )
-
-
-def nvls_tree_all_reduce(
-    ranks: int, nbytes: float, groups: Ranks | None = None, *, segments: int = NVLS_PIECES
-) -> Schedule:
-    """As nvls, but the owners of a chunk reduce it up a binary tree of the groups, and broadcast it
-    down. Owners take turns with two trees."""
-    group = np.arange(ranks)[None, :] if groups is None else groups
-    return switched(ranks, nbytes, group, segments, across_trees)
-
-
-def across_trees(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
+def _across_trees(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
     """Every owner's chunk goes up its tree and down again."""
     nvls.phase("between groups")
     number, size = group.shape
     above = two_trees(number)
+    depth = depths(above)
     for owner in range(size):
         parent, rank = above[owner % 2], group[:, owner]
-        order = sorted(range(number), key=lambda node: _depth(parent, node), reverse=True)
+        order = np.argsort(-depth[owner % 2], kind="stable")
         slot = {"slot": chunk[owner], "count": number, "channel": owner}
         for node in order[:-1]:
             nvls.reduce(rank[node], rank[parent[node]], **slot)
@@ -289,15 +270,41 @@ def across_trees(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
             nvls.copy(rank[parent[node]], rank[node], **slot)
 
 
-def _depth(parent: Ranks, node: int) -> int:
-    depth = 0
-    while parent[node] >= 0:
-        node, depth = int(parent[node]), depth + 1
-    return depth
+def fit_nvls_tree(
+    topology: Topology, ranks: int, nbytes: float, *, segments: int = NVLS_PIECES
+) -> Fitted:
+    """The groups of nvls."""
+    groups, used = groups_of(topology, ranks)
+    schedule = nvls_tree_all_reduce(ranks, nbytes, groups, segments=segments)
+    cost = machine_formulas.nvls_tree(segments, len(groups))
+    return fitted(topology, ranks, schedule, cost, used)
 
 
+@declare("nvls_tree", ALL_REDUCE, machine_formulas.nvls_tree, fit=fit_nvls_tree)
+def nvls_tree_all_reduce(
+    ranks: int, nbytes: float, groups: Ranks | None = None, *, segments: int = NVLS_PIECES
+) -> Schedule:
+    """As nvls, with trees across nodes. The owners of a chunk reduce it up a binary tree of the
+    groups, and broadcast it down. Owners take turns with two trees."""
+    group = np.arange(ranks)[None, :] if groups is None else groups
+    return switched(ranks, nbytes, group, segments, _across_trees)
+
+
+def fit_multimem(topology: Topology, ranks: int, nbytes: float) -> Fitted:
+    """The switch of a node; several nodes have none for all."""
+    groups, used = groups_of(topology, ranks)
+    if len(groups) > 1:
+        raise InputError(
+            f"multimem_one_shot: {len(groups)} switches have ranks, and it takes one: take one node"
+        )
+    schedule = multimem_one_shot_all_reduce(ranks, nbytes)
+    return fitted(topology, ranks, schedule, machine_formulas.MULTIMEM, used)
+
+
+@declare("multimem_one_shot", ALL_REDUCE, machine_formulas.MULTIMEM, fit=fit_multimem)
 def multimem_one_shot_all_reduce(ranks: int, nbytes: float) -> Schedule:
-    """Every rank reads the sum of all buffers: the switch fetches V from each rank for each reader.
+    """Every rank reads the sum of all buffers out of the NVSwitches. The switch fetches V from each
+    rank for each reader.
 
     >>> multimem_one_shot_all_reduce(4, 4.0).volume
     80.0
@@ -311,60 +318,3 @@ def multimem_one_shot_all_reduce(ranks: int, nbytes: float) -> Schedule:
     shot.phase("unpack")
     shot.copy(rank, rank, slot=1 + rank, target=0)
     return shot.build()
-
-
-def fit_nvls_tree(
-    topology: Topology, ranks: int, nbytes: float, *, segments: int = NVLS_PIECES
-) -> Fitted:
-    """The groups of nvls."""
-    groups, used = groups_of(topology, ranks)
-    schedule = nvls_tree_all_reduce(ranks, nbytes, groups, segments=segments)
-    cost = in_network_formulas.nvls_tree(segments, len(groups))
-    return fitted(topology, ranks, schedule, cost, used)
-
-
-def fit_multimem(topology: Topology, ranks: int, nbytes: float) -> Fitted:
-    """The switch of a node; several nodes have none for all."""
-    groups, used = groups_of(topology, ranks)
-    if len(groups) > 1:
-        raise InputError(
-            f"multimem_one_shot: {len(groups)} switches have ranks, and it takes one: take one node"
-        )
-    schedule = multimem_one_shot_all_reduce(ranks, nbytes)
-    return fitted(topology, ranks, schedule, in_network_formulas.MULTIMEM, used)
-
-
-ALGORITHMS = (
-    Algorithm(
-        "sharp",
-        ALL_REDUCE,
-        sharp_all_reduce,
-        in_network_formulas.sharp,
-        "network switches add up and multicast",
-        fit=fit_sharp,
-    ),
-    Algorithm(
-        "nvls",
-        ALL_REDUCE,
-        nvls_all_reduce,
-        in_network_formulas.nvls,
-        "NVSwitches add up each chunk for its owner, and multicast it",
-        fit=fit_nvls,
-    ),
-    Algorithm(
-        "nvls_tree",
-        ALL_REDUCE,
-        nvls_tree_all_reduce,
-        in_network_formulas.nvls_tree,
-        "as nvls, with trees across nodes",
-        fit=fit_nvls_tree,
-    ),
-    Algorithm(
-        "multimem_one_shot",
-        ALL_REDUCE,
-        multimem_one_shot_all_reduce,
-        in_network_formulas.MULTIMEM,
-        "every rank reads the sum of all buffers out of the NVSwitches",
-        fit=fit_multimem,
-    ),
-)

@@ -15,12 +15,6 @@ from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-SMALL, LARGE = 16, 32
-PIECES = 16
-"""Operations of nvls for each rank and each step round the ring of its nodes."""
-MULTIPLIERS = ("segments", "channels", "ways")
-"""The options that multiply the operations of an algorithm."""
-
 
 class Counts(NamedTuple):
     """What the time and the memory of a schedule depend on."""
@@ -44,7 +38,7 @@ def counts(algorithm: Algorithm, ranks: int) -> Counts:
     if algorithm.origin:
         operations = estimate(algorithm, ranks)
         return Counts(operations, 2 * operations, operations, operations)
-    if (base := _base(algorithm)) is not None:
+    if isinstance(base := _base(algorithm), Algorithm):
         return counts(base, ranks)
     if algorithm.plain:
         times = estimate(algorithm, ranks) / estimate(algorithm.plain, ranks)
@@ -64,11 +58,13 @@ def estimate(algorithm: Algorithm, ranks: int) -> float:
     >>> estimate(find("ring"), 32), estimate(find("tree_reduce"), 32)
     (1984.0, 31.0)
     """
-    if (base := _base(algorithm)) is not None:
+    if isinstance(base := _base(algorithm), Algorithm):
         return estimate(base, ranks)
     if algorithm.origin:
         return _built(algorithm, ranks)
-    multiple = _multiple(algorithm)
+    defaults = (algorithm.plain or algorithm).options
+    multipliers = defaults.keys() & {"segments", "channels", "ways"}
+    multiple = prod(algorithm.options[key] / defaults[key] for key in multipliers)
     if algorithm.operations is not None:
         return multiple * algorithm.operations(ranks)
     return multiple * _extended(_counted(algorithm.plain or algorithm)[0], ranks)
@@ -99,19 +95,13 @@ def bounds(algorithm: Algorithm, topology: Topology, ranks: int) -> Iterator[flo
         yield algorithm.cost.volume(ranks)
     if algorithm.name == "nvls" and not (topology.in_network & (topology.node < 0)).any():
         nodes = len(distinct(topology.node[topology.placement[:ranks]]))
-        yield PIECES * ranks * (nodes - 1.0)
+        # Each of 8 pieces of a rank takes a reduction and a copy for each step round the nodes.
+        yield 16 * ranks * (nodes - 1.0)
 
 
-def _base(algorithm: Algorithm) -> Algorithm | None:
+def _base(algorithm: Algorithm) -> object:
     """The algorithm of which another root, or other sizes, make this one, if any."""
-    base = algorithm.recipe[1][0] if algorithm.recipe else None
-    return base if isinstance(base, Algorithm) else None
-
-
-def _multiple(algorithm: Algorithm) -> float:
-    """How many times the operations of the algorithm without options there are."""
-    defaults = (algorithm.plain or algorithm).options
-    return prod(algorithm.options[key] / defaults[key] for key in defaults if key in MULTIPLIERS)
+    return algorithm.recipe[1][0] if algorithm.recipe else None
 
 
 def _built(algorithm: Algorithm, ranks: int) -> float:
@@ -123,7 +113,6 @@ def _built(algorithm: Algorithm, ranks: int) -> float:
 
 
 def _extended(counted: list[tuple[int, float]], ranks: int) -> float:
-    """A number for some `ranks`, by the numbers for few and for more."""
     (few, less), (more, number) = counted
     power = log2(number / less) / log2(more / few)
     # How far from a whole number a power may be.
@@ -135,7 +124,7 @@ def _extended(counted: list[tuple[int, float]], ranks: int) -> float:
 @cache
 def _counted(algorithm: Algorithm) -> list[list[tuple[int, float]]]:
     """For each count the numbers of ranks of a small and of a large schedule, and the counts."""
-    ranks = [next(filter(algorithm.defined, range(p, 0, -1))) for p in (SMALL, LARGE)]
+    ranks = [next(filter(algorithm.defined, range(p, 0, -1))) for p in (16, 32)]
     sizes = [_sizes(algorithm.build(p, 1.0)) for p in ranks]
     return [
         [(p, max(1.0, count)) for p, count in zip(ranks, column, strict=True)]

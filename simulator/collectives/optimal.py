@@ -1,37 +1,204 @@
 """Spanning trees packed into the machine, in segments that follow one another: the best bandwidth
 that routing reaches. Switches only forward, also those that can reduce or multicast.
 
-After Zhao et al., ForestColl, arXiv 2402.06787: see :mod:`topologies.packing`.
-"""
+After Zhao et al., ForestColl, arXiv 2402.06787: see :mod:`topologies.packing`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, lru_cache, partial
+from math import lcm
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from simulator.collectives.collective import (
     ALL_GATHER,
     ALL_REDUCE,
     BROADCAST,
     REDUCE_SCATTER,
-    Algorithm,
     Collective,
     Fitted,
+    declare,
 )
-from simulator.collectives.pipelined_trees import Wave, pinned, pipeline
-from simulator.collectives.tree_chains import steps
-from simulator.cost_models import CostModel, optimal_formulas
-from simulator.cost_models.optimal_formulas import TreeShape
+from simulator.cost_models import CostModel, machine_formulas
+from simulator.cost_models.machine_formulas import Edge, TreeShape, longest_chain
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.packing import TREES, Branch, Forest, pack, pack_pair
-from topologies.topology import Topology
+from topologies.topology import Ints, Topology
+
+Longs = npt.NDArray[np.int64]
+AHEAD = 4
+"""A rank begins a turn when it has sent and received everything of the turn so many before."""
+
+
+Way = tuple[int, int, tuple[int, ...]]
+"""The rank that sends, the rank that receives, and the links."""
+
+
+class Wave(NamedTuple):
+    """Data on their way through trees: from the roots, or, if they are added up, to the roots."""
+
+    phase: str
+    forest: Forest
+    reduces: bool
+
+
+def pipeline(ranks: int, nbytes: float, waves: Sequence[Wave], segments: int) -> Schedule:
+    """In each turn every segment goes a branch further, and another segment begins. A later wave
+    begins with a segment when that has reached the roots of the wave before.
+
+    Without turns a rank would send all of its data first, and keep waiting what it passes on for
+    others. The trees of a root have equal shares of V. Its slots are a segment after the other, and
+    in a segment the parts of V that the same trees of all waves carry.
+    """
+    trees = [wave.forest.trees for wave in waves]
+    cuts = [_cuts({each[rank] for each in trees}) for rank in range(ranks)]
+    slots: int | list[float] = sum(trees[0]) * segments
+    if any(each != trees[0] for each in trees):
+        slots = []
+        for ends, count in zip(cuts, trees[0], strict=True):
+            share = count / sum(trees[0]) / segments
+            slots += (np.diff(ends) / max(1, ends[-1]) * share).tolist() * segments
+    builder = ScheduleBuilder(ranks, nbytes, slots=slots)
+    channel, delay, courses = channels(waves), 0, list[Longs]()
+    for wave in waves:
+        courses.append(_course(wave, cuts, segments, delay, channel))
+        delay += wave.forest.depth
+    taking_part: list[tuple[list[Longs], list[Ints]]] = []
+    for number in range(segments + delay - 1 if delay else 0):
+        ended = None if number < AHEAD else _ended(builder, *taking_part[number - AHEAD])
+        busy, done = list[Longs](), list[Ints]()
+        for wave, course in zip(waves, courses, strict=True):
+            segment = number - course[0]
+            now = np.flatnonzero((segment >= 0) & (segment < segments))
+            if not len(now):
+                continue
+            _, source, target, lane, slot, count, stride = course[:, now]
+            builder.phase(wave.phase)
+            sent = (builder.reduce if wave.reduces else builder.copy)(
+                source,
+                target,
+                slot=slot + segment[now] * stride,
+                count=count,
+                channel=lane,
+                after=() if ended is None else ended[source][:, None],
+            )
+            busy += [source, target]
+            done += [sent, sent]
+        taking_part.append((busy, done))
+    return builder.build()
+
+
+def _cuts(counts: set[int]) -> list[int]:
+    """Where the data of a root are cut that has so many trees in a wave, in ticks; the last cut is
+    the end."""
+    ticks = lcm(*counts)
+    ends = {tree * (ticks // count) for count in counts if count for tree in range(count)}
+    return [*sorted(ends), ticks]
+
+
+def _course(
+    wave: Wave, cuts: list[list[int]], segments: int, delay: int, channel: dict[Way, int]
+) -> Longs:
+    """A column for each branch: its first turn, sender, receiver and channel, its first slot, its
+    slots, and those from one segment to the next. Branches to the next rank come first, so that not
+    all ranks begin with the same receiver."""
+    ranks, rows = len(cuts), list[tuple[int, ...]]()
+    counts = np.array([len(ends) - 1 for ends in cuts])
+    begin = (np.cumsum(counts) - counts) * segments
+    branches = sorted(
+        wave.forest.branches,
+        key=lambda branch: (branch.depth, (branch.target - branch.source) % ranks),
+    )
+    for branch in branches:
+        root, ends = branch.root, (branch.source, branch.target)
+        depth = wave.forest.depth - branch.depth if wave.reduces else branch.depth - 1
+        tick = cuts[root][-1] // wave.forest.trees[root]
+        first = cuts[root].index(tick * branch.first)
+        count = cuts[root].index(tick * (branch.first + branch.trees)) - first
+        slot = int(begin[root]) + first
+        rows.append(
+            (delay + depth, *ends, channel[*ends, branch.links], slot, count, int(counts[root]))
+        )
+    return np.array(rows, dtype=np.int64).reshape(-1, 7).T
+
+
+def _ended(builder: ScheduleBuilder, ranks: list[Longs], operations: list[Ints]) -> Ints:
+    """An operation of each rank that ends when the rank has done its part of a turn."""
+    rank, operation = np.concatenate(ranks), np.concatenate(operations)
+    order = np.argsort(rank, kind="stable")
+    count = np.bincount(rank, minlength=builder.ranks)
+    place = np.arange(len(rank)) - np.repeat(np.cumsum(count) - count, count)
+    table = np.full((builder.ranks, int(count.max())), -1, dtype=np.int64)
+    table[rank[order], place] = operation[order]
+    every = np.arange(builder.ranks)
+    builder.phase("turns")
+    return builder.signal(every, every, after=table)
+
+
+def channels(waves: Sequence[Wave]) -> dict[Way, int]:
+    """The channel of each way: a number among those between the same ranks, in all waves."""
+    ways: dict[tuple[int, int], set[tuple[int, ...]]] = {}
+    for wave in waves:
+        for branch in wave.forest.branches:
+            ways.setdefault((branch.source, branch.target), set()).add(branch.links)
+    return {
+        (*ends, links): number
+        for ends, several in ways.items()
+        for number, links in enumerate(sorted(several))
+    }
+
+
+def pinned(topology: Topology, waves: Sequence[Wave]) -> Topology:
+    """The machine on which the messages of branches take their links."""
+    routes = {}
+    for (source, target, links), channel in channels(waves).items():
+        ends = topology.placement[[source, target]].tolist()
+        if links:
+            routes[ends[0], ends[1], channel] = links
+    return replace(topology, pinned=routes)
+
+
+def steps(waves: Sequence[Wave], ranks: int, segments: int) -> int:
+    """The messages of the longest chain of :func:`simulator.collectives.optimal.pipeline`.
+
+    A branch waits for those of its wave that bring its sender the data, or, at a root, for those
+    of the wave before.
+    """
+    edges: list[Edge] = []
+    leading: dict[tuple[int, int], list[tuple[int, float, float]]] = {}
+    delay = 0
+    for wave in waves:
+        forest, before = wave.forest, leading
+        leading = {}
+        for number, branch in enumerate(forest.branches, len(edges)):
+            span = _span(branch, forest.trees[branch.root])
+            leading.setdefault((branch.root, branch.target), []).append((number, *span))
+        for branch in forest.branches:
+            first, end = _span(branch, forest.trees[branch.root])
+            ends = branch.root, branch.source
+            bringing = leading.get(ends) or before.get(ends, [])
+            turn = forest.depth - branch.depth if wave.reduces else branch.depth - 1
+            meeting = [other for other, begin, stop in bringing if begin < end and first < stop]
+            edges.append(Edge(delay + turn, branch.source, branch.target, meeting))
+        delay += forest.depth
+    return longest_chain(edges, ranks, segments)
+
+
+def _span(branch: Branch, trees: int) -> tuple[float, float]:
+    """The part of the root's data that a branch carries, slightly smaller, so that neighbours do
+    not meet."""
+    return (branch.first + 0.25) / trees, (branch.first + branch.trees - 0.25) / trees
+
 
 SEGMENTS = 64
 """Segments of V, one for each turn."""
-FEW = 2
+PLAIN_SEGMENTS = 2
 """Segments, at most, of a schedule that is made for no machine, in which ranks pass on little."""
-SHOWN = 3
-"""Digits of bandwidths in words."""
 
 
 class TreePlan(NamedTuple):
@@ -48,12 +215,13 @@ class TreePlan(NamedTuple):
         return sum(wave.forest.depth for wave in self.waves)
 
 
-def _gathering(forest: Forest) -> Wave:
-    return Wave("all-gather", forest, reduces=False)
-
-
-def _scattering(forest: Forest) -> Wave:
-    return Wave("reduce-scatter", forest, reduces=True)
+def _waves(collective: str, *forests: Forest) -> tuple[Wave, ...]:
+    """An all-reduce is a reduce-scatter, and then an all-gather."""
+    several = ("reduce_scatter", "all_gather") if collective == "all_reduce" else (collective,)
+    return tuple(
+        Wave(name.replace("_", "-"), forest, reduces=name == "reduce_scatter")
+        for name, forest in zip(several, forests, strict=True)
+    )
 
 
 @lru_cache(maxsize=32)
@@ -61,30 +229,25 @@ def plan(collective: str, topology: Topology, ranks: int, most: int = TREES) -> 
     """The trees for a machine, at most so many from a rank. The latest answers are remembered."""
     if collective == "all_reduce":
         into, out, bandwidth = pack_pair(topology, ranks, most)
-        waves = _scattering(into), _gathering(out)
         together = bandwidth / (1 - max(into.loss, out.loss))
-        return TreePlan(waves, bandwidth, together)
-    if collective == "reduce_scatter":
-        forest = pack(topology, ranks, towards=True, most=most)
-        return TreePlan((_scattering(forest),), forest.bandwidth, forest.limit)
-    if collective == "broadcast":
-        forest = pack(topology, ranks, root=0, most=most)
-        return TreePlan((Wave("broadcast", forest, False),), forest.bandwidth, forest.limit)
-    forest = pack(topology, ranks, most=most)
-    return TreePlan((_gathering(forest),), forest.bandwidth, forest.limit)
+        return TreePlan(_waves(collective, into, out), bandwidth, together)
+    root = 0 if collective == "broadcast" else None
+    forest = pack(topology, ranks, root=root, towards=collective == "reduce_scatter", most=most)
+    return TreePlan(_waves(collective, forest), forest.bandwidth, forest.limit)
 
 
 @cache
 def plain_plan(collective: str, ranks: int) -> TreePlan:
     """The trees for no machine: every rank sends to every other itself; the root of a broadcast
     sends each other rank a share, which that rank sends on."""
-    if collective == "all_reduce":
-        return TreePlan((_scattering(_direct(ranks, True)), _gathering(_direct(ranks))), 1.0, 1.0)
-    if collective == "reduce_scatter":
-        return TreePlan((_scattering(_direct(ranks, True)),), 1.0, 1.0)
-    if collective == "broadcast":
-        return TreePlan((Wave("broadcast", _from_root(ranks), False),), 1.0, 1.0)
-    return TreePlan((_gathering(_direct(ranks)),), 1.0, 1.0)
+    into, out = _direct(ranks, True), _direct(ranks)
+    forests = {
+        "all_reduce": (into, out),
+        "reduce_scatter": (into,),
+        "broadcast": (_from_root(ranks),),
+        "all_gather": (out,),
+    }
+    return TreePlan(_waves(collective, *forests[collective]), 1.0, 1.0)
 
 
 def _direct(ranks: int, towards: bool = False) -> Forest:
@@ -111,7 +274,9 @@ def _schedule(
     collective: str, ranks: int, nbytes: float, *, segments: int = SEGMENTS, trees: int = TREES
 ) -> Schedule:
     """The plan for no machine has as many trees as it needs, whatever `trees` says."""
-    return pipeline(ranks, nbytes, plain_plan(collective, ranks).waves, min(segments, FEW))
+    return pipeline(
+        ranks, nbytes, plain_plan(collective, ranks).waves, min(segments, PLAIN_SEGMENTS)
+    )
 
 
 def _fit(
@@ -126,7 +291,7 @@ def _fit(
     made = plan(collective, topology, ranks, trees)
     schedule = pipeline(ranks, nbytes, made.waves, segments)
     shape = TreeShape(made.depth, 1 / made.bandwidth, of_fabric=False)
-    cost = optimal_formulas.trees(
+    cost = machine_formulas.packed_trees(
         lambda p: shape,
         segments,
         float(len(made.waves)),
@@ -148,21 +313,21 @@ def _words(made: TreePlan, segments: int) -> tuple[str, ...]:
         )
     loss = max(wave.forest.loss for wave in made.waves)
     lines.append(
-        f"{segments} segments; {made.bandwidth / 1e9:.{SHOWN}g} GB/s of V together, "
+        f"{segments} segments; {made.bandwidth / 1e9:.3g} GB/s of V together, "
         f"{loss:.2%} below the tightest cut"
     )
     return tuple(lines)
 
 
 def _formula(collective: str, segments: int, trees: int) -> CostModel:
-    few = min(segments, FEW)
+    few = min(segments, PLAIN_SEGMENTS)
 
     def shape(p: int) -> TreeShape:
         depth = plain_plan(collective, p).depth
         shares = {"broadcast": 1.0, "all_reduce": 2 * (p - 1) / p}
         return TreeShape(depth, shares.get(collective, (p - 1) / p))
 
-    return optimal_formulas.trees(
+    return machine_formulas.packed_trees(
         shape,
         few,
         2.0 if collective == "all_reduce" else 1.0,
@@ -177,21 +342,18 @@ def _operations(collective: str, ranks: int) -> float:
     return waves * SEGMENTS * ranks * (ranks - 1)
 
 
-def _algorithm(name: str, collective: Collective, summary: str) -> Algorithm:
-    return Algorithm(
+def _declare(name: str, collective: Collective, summary: str) -> None:
+    declare(
         name,
         collective,
-        partial(_schedule, collective.name),
         partial(_formula, collective.name),
         summary,
         fit=partial(_fit, collective.name),
         operations=partial(_operations, collective.name),
-    )
+    )(partial(_schedule, collective.name))
 
 
-ALGORITHMS = (
-    _algorithm("optimal", ALL_REDUCE, "trees packed into the machine add up, then spread"),
-    _algorithm("optimal_reduce_scatter", REDUCE_SCATTER, "trees packed into the machine add up"),
-    _algorithm("optimal_all_gather", ALL_GATHER, "trees packed into the machine, from every rank"),
-    _algorithm("optimal_broadcast", BROADCAST, "trees packed into the machine, from rank 0"),
-)
+_declare("optimal", ALL_REDUCE, "Trees packed into the machine add up, then spread")
+_declare("optimal_reduce_scatter", REDUCE_SCATTER, "Trees packed into the machine add up")
+_declare("optimal_all_gather", ALL_GATHER, "Trees packed into the machine, from every rank")
+_declare("optimal_broadcast", BROADCAST, "Trees packed into the machine, from rank 0")

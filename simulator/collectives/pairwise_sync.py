@@ -2,15 +2,15 @@
 
 import numpy as np
 
-from simulator.collectives.chunk_parts import chunked
-from simulator.collectives.collective import ALL_TO_ALL, Algorithm
-from simulator.collectives.places import by_place
+from simulator.collectives.collective import ALL_TO_ALL, declare
+from simulator.collectives.layouts import by_place, chunked
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts, rotations
 from topologies.topology import Ints
 
 
+@declare("pairwise_sync", ALL_TO_ALL, servers.pairwise_sync, shifts=rotations, by_place=True)
 def pairwise_sync_all_to_all(
     ranks: int,
     nbytes: float,
@@ -19,8 +19,9 @@ def pairwise_sync_all_to_all(
     window: int = 1,
     per_node: int = 1,
 ) -> Schedule:
-    """In step k rank r sends to r+k and receives from r-k. A step begins when the rank and its peer
-    have sent and received all of the step that is `window` steps before.
+    """Every rank exchanges blocks with one peer after the other. In step k it sends to r+k and
+    receives from r-k. A step begins when the rank and its peer have sent and received all of the
+    step that is `window` steps before.
 
     A window of 1 is MPI's blocking sendrecv. Open MPI's linear_sync has a window of several.
     """
@@ -38,16 +39,3 @@ def pairwise_sync_all_to_all(
     origin = (rank - np.arange(1, ranks)[:, None, None]) % ranks
     pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=2)
     return pairs.build()
-
-
-ALGORITHMS = (
-    Algorithm(
-        "pairwise_sync",
-        ALL_TO_ALL,
-        pairwise_sync_all_to_all,
-        servers.pairwise_sync,
-        "every rank exchanges blocks with one peer after the other",
-        shifts=rotations,
-        by_place=True,
-    ),
-)

@@ -1,8 +1,13 @@
-"""Recursive doubling: in round k every rank exchanges all its data with the rank 2^k away."""
+"""Recursive doubling and halving: in round k every rank exchanges data with the rank 2^k away."""
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, Algorithm
+from simulator.collectives.collective import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    declare,
+)
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -10,11 +15,12 @@ from simulator.schedules.shifts import Shifts, bits, fold, halves
 from topologies.topology import Ints
 
 
+@declare("recursive_doubling", ALL_REDUCE, trees.RECURSIVE_DOUBLING, shifts=bits)
 def recursive_doubling_all_reduce(
     ranks: int, nbytes: float, shifts: Shifts | None = None
 ) -> Schedule:
-    """log2 q exchanges among q = 2^⌊log2 p⌋ ranks, into scratch and merged there; the other
-    ranks fold in and out.
+    """In round k every rank exchanges all data with the rank 2^k away. Data arrive in scratch and
+    are merged there. Ranks other than q = 2^⌊log2 p⌋ fold in and out.
 
     Both sides wait for each other, as in MPI's blocking sendrecv: no rank sends to a rank that is
     still folding.
@@ -34,11 +40,14 @@ def recursive_doubling_all_reduce(
     return exchange.build()
 
 
+@declare(
+    "recursive_doubling_all_gather", ALL_GATHER, trees.RECURSIVE_DOUBLING_ALL_GATHER, shifts=bits
+)
 def recursive_doubling_all_gather(
     ranks: int, nbytes: float, shifts: Shifts | None = None
 ) -> Schedule:
-    """log2 q exchanges of 1, 2, 4, ... chunks; off powers of two some ranks fold in and out, as
-    :func:`chunks` says.
+    """In round k every rank exchanges its chunks with the rank 2^k away. Off powers of two some
+    ranks fold in and out, as :func:`chunks` says.
 
     An exchange begins when both ranks have ended their last exchange, with both directions.
 
@@ -81,21 +90,39 @@ def chunks(ranks: int) -> Ints:
     return place + np.minimum(place, ranks + 1 - len(place))
 
 
-ALGORITHMS = (
-    Algorithm(
-        "recursive_doubling",
-        ALL_REDUCE,
-        recursive_doubling_all_reduce,
-        trees.RECURSIVE_DOUBLING,
-        "in round k every rank exchanges all data with the rank 2^k away",
-        shifts=bits,
-    ),
-    Algorithm(
-        "recursive_doubling_all_gather",
-        ALL_GATHER,
-        recursive_doubling_all_gather,
-        trees.RECURSIVE_DOUBLING_ALL_GATHER,
-        "in round k every rank exchanges its chunks with the rank 2^k away",
-        shifts=bits,
-    ),
+@declare(
+    "recursive_halving_reduce_scatter",
+    REDUCE_SCATTER,
+    trees.RECURSIVE_HALVING_REDUCE_SCATTER,
+    shifts=bits,
 )
+def recursive_halving_reduce_scatter(
+    ranks: int, nbytes: float, shifts: Shifts | None = None
+) -> Schedule:
+    """Every round halves what a rank exchanges with the rank 2^k away. Off powers of two some ranks
+    fold in before and out after, in pairs.
+
+    An exchange begins when both ranks have ended their last exchange, with both directions.
+
+    >>> recursive_halving_reduce_scatter(4, 4096.0).sent().tolist()
+    [3072.0, 3072.0, 3072.0, 3072.0]
+    """
+    rounds, first = log2_floor(ranks), chunks(ranks)
+    vector = ScheduleBuilder(
+        fold(ranks, shifts, *halves(rounds)), nbytes, slots=ranks, phase="fold"
+    )
+    place = vector.each(np.arange(1 << rounds))
+    rank, extra = first[place], first[: ranks - (1 << rounds)] + 1
+    done = np.full((len(rank), 2), -1)
+    done[: len(extra), 0] = vector.reduce(extra, extra - 1, slot=0, count=ranks)
+    vector.phase("reduce-scatter")
+    for level in reversed(range(rounds)):
+        peer = place ^ (1 << level)
+        partner = vector.place(peer)
+        begin, after = peer >> level << level, np.hstack((done, done[partner]))
+        slot, end = first[begin], first[begin + (1 << level)]
+        sent = vector.reduce(rank, first[peer], slot=slot, count=end - slot, after=after)
+        done = np.stack((sent, sent[partner]), axis=1)
+    vector.phase("unfold")
+    vector.copy(extra - 1, extra, slot=extra, after=done[: len(extra)])
+    return vector.build()

@@ -4,13 +4,20 @@ from functools import partial
 
 import numpy as np
 
-from simulator.collectives.chunk_parts import chunked, parts_of
-from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
+from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, declare
+from simulator.collectives.layouts import chunked, parts_of
 from simulator.cost_models import neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts, rotations
 
 
+@declare(
+    "ring",
+    ALL_REDUCE,
+    neighbors.ring_all_reduce,
+    shifts=rotations,
+    operations=lambda ranks: 2.0 * ranks * (ranks - 1),
+)
 def ring(
     ranks: int,
     nbytes: float,
@@ -22,7 +29,7 @@ def ring(
     segments: int = 1,
     ways: int = 1,
 ) -> Schedule:
-    """A reduce-scatter, an all-gather, or one after the other.
+    """Reduce-scatter, then all-gather, round a ring.
 
     A ring that `scatters` takes every chunk once round to its owner, and every rank adds its data.
     A ring that `gathers` takes every chunk once round from its owner. Each part of a chunk goes its
@@ -47,33 +54,19 @@ def ring(
 
 
 ring_all_reduce = ring
-ring_reduce_scatter = partial(ring, gathers=False)
-ring_all_gather = partial(ring, scatters=False)
-
-declared = partial(Algorithm, shifts=rotations)
-ALGORITHMS = (
-    declared(
-        "ring",
-        ALL_REDUCE,
-        ring_all_reduce,
-        neighbors.ring_all_reduce,
-        "reduce-scatter, then all-gather, round a ring",
-        operations=lambda ranks: 2.0 * ranks * (ranks - 1),
-    ),
-    declared(
-        "ring_reduce_scatter",
-        REDUCE_SCATTER,
-        ring_reduce_scatter,
-        neighbors.ring_reduce_scatter,
-        "each chunk goes round a ring and grows at every rank",
-        operations=lambda ranks: ranks * (ranks - 1.0),
-    ),
-    declared(
-        "ring_all_gather",
-        ALL_GATHER,
-        ring_all_gather,
-        neighbors.ring_all_gather,
-        "each chunk goes round a ring",
-        operations=lambda ranks: ranks * (ranks - 1.0),
-    ),
-)
+ring_reduce_scatter = declare(
+    "ring_reduce_scatter",
+    REDUCE_SCATTER,
+    neighbors.ring_reduce_scatter,
+    "Each chunk goes round a ring and grows at every rank",
+    shifts=rotations,
+    operations=lambda ranks: ranks * (ranks - 1.0),
+)(partial(ring, gathers=False))
+ring_all_gather = declare(
+    "ring_all_gather",
+    ALL_GATHER,
+    neighbors.ring_all_gather,
+    "Each chunk goes round a ring",
+    shifts=rotations,
+    operations=lambda ranks: ranks * (ranks - 1.0),
+)(partial(ring, scatters=False))

@@ -11,8 +11,9 @@ from simulator.collectives.collective import (
     ALL_GATHER,
     ALL_REDUCE,
     REDUCE_SCATTER,
-    Algorithm,
+    Collective,
     Fitted,
+    declare,
 )
 from simulator.cost_models import CostModel, neighbors
 from simulator.schedules.folded_routes import NotSymmetric
@@ -73,11 +74,6 @@ def rings(
         builder.phase("all-gather")
         _once_round(builder, builder.copy, np.arange(ranks - 1), order, turn, segments)
     return builder.build()
-
-
-rings_all_reduce = rings
-rings_reduce_scatter = partial(rings, gathers=False)
-rings_all_gather = partial(rings, scatters=False)
 
 
 def _once_round(
@@ -145,10 +141,6 @@ def shifts_on(topology: Topology, ranks: int) -> Shifts:
     return Shifts(shape, (1,) * len(shape)) if box else rotations(ranks)
 
 
-SHOWN = 16
-"""Ranks of a ring that are listed in words."""
-
-
 def fit(
     write: Callable[..., Schedule],
     formula: Callable[..., CostModel],
@@ -167,45 +159,52 @@ def fit(
 
 
 def ring_words(orders: Orders) -> tuple[str, ...]:
-    """A line for each ring: its first ranks."""
-    return tuple(f"channel {channel}: {_words(order)}" for channel, order in enumerate(orders))
+    """A line for each ring: its first 16 ranks."""
+    ranks = orders.shape[1]
+    more = f" ... ({ranks} ranks)" if ranks > 16 else ""
+    lines = (" ".join(map(str, order[:16].tolist())) for order in orders)
+    return tuple(f"channel {channel}: {line}{more}" for channel, line in enumerate(lines))
 
 
-def _words(order: Orders) -> str:
-    shown = " ".join(map(str, order[:SHOWN].tolist()))
-    return shown if len(order) <= SHOWN else f"{shown} ... ({len(order)} ranks)"
-
-
-ALGORITHMS = (
-    Algorithm(
-        "rings",
-        ALL_REDUCE,
-        rings_all_reduce,
-        neighbors.ring_all_reduce,
-        "several rings at once, chosen for the machine's links and NICs",
-        fit=partial(fit, rings_all_reduce, neighbors.ring_all_reduce),
+def _along_rings(
+    name: str,
+    collective: Collective,
+    formula: Callable[..., CostModel],
+    summary: str,
+    *,
+    scatters: bool = True,
+    gathers: bool = True,
+) -> Callable[..., Schedule]:
+    write = partial(rings, scatters=scatters, gathers=gathers)
+    return declare(
+        name,
+        collective,
+        formula,
+        summary,
+        fit=partial(fit, write, formula),
         shifts=rotations,
         shifts_on=shifts_on,
-        operations=lambda ranks: 2.0 * ranks * (ranks - 1),
-    ),
-    Algorithm(
-        "rings_reduce_scatter",
-        REDUCE_SCATTER,
-        rings_reduce_scatter,
-        neighbors.ring_reduce_scatter,
-        "the reduce-scatter of rings",
-        fit=partial(fit, rings_reduce_scatter, neighbors.ring_reduce_scatter),
-        shifts=rotations,
-        shifts_on=shifts_on,
-    ),
-    Algorithm(
-        "rings_all_gather",
-        ALL_GATHER,
-        rings_all_gather,
-        neighbors.ring_all_gather,
-        "the all-gather of rings",
-        fit=partial(fit, rings_all_gather, neighbors.ring_all_gather),
-        shifts=rotations,
-        shifts_on=shifts_on,
-    ),
+        operations=lambda ranks: (0.0 + scatters + gathers) * ranks * (ranks - 1),
+    )(write)
+
+
+rings_all_reduce = _along_rings(
+    "rings",
+    ALL_REDUCE,
+    neighbors.ring_all_reduce,
+    "Several rings at once, chosen for the machine's links and NICs",
+)
+rings_reduce_scatter = _along_rings(
+    "rings_reduce_scatter",
+    REDUCE_SCATTER,
+    neighbors.ring_reduce_scatter,
+    "The reduce-scatter of rings",
+    gathers=False,
+)
+rings_all_gather = _along_rings(
+    "rings_all_gather",
+    ALL_GATHER,
+    neighbors.ring_all_gather,
+    "The all-gather of rings",
+    scatters=False,
 )

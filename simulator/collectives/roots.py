@@ -10,14 +10,9 @@ from functools import cache, partial
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Collective, Fitted
-from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise
-from simulator.schedules.shifts import Shifts
 from topologies.errors import InputError
 from topologies.topology import Ints, Topology
-
-NUMBERED = "here, ranks are numbered from the root on"
-"""What is said of the lines that tell what was chosen for a machine."""
 
 
 def from_root(algorithm: Algorithm, root: int) -> Algorithm:
@@ -39,11 +34,13 @@ def from_root(algorithm: Algorithm, root: int) -> Algorithm:
     return replace(
         algorithm,
         collective=collective_from(collective, root),
-        schedule=partial(_schedule, algorithm.schedule, root),
+        schedule=lambda ranks, nbytes: algorithm.schedule(ranks, nbytes).renumbered(
+            members(ranks, root)
+        ),
         fit=partial(_fit, algorithm.fit, root) if algorithm.fit else None,
-        shifts=_no_shifts,
+        shifts=lambda ranks: None,
         shifts_on=None,
-        defined=partial(_defined, algorithm.defined, root),
+        defined=lambda ranks: root < ranks and algorithm.defined(ranks),
         recipe=(from_root, (algorithm, root)),
     )
 
@@ -68,10 +65,6 @@ def turned(topology: Topology, ranks: int, root: int) -> Topology:
     return replace(topology, placement=placement)
 
 
-def _schedule(schedule: Callable[..., Schedule], root: int, ranks: int, nbytes: float) -> Schedule:
-    return schedule(ranks, nbytes).renumbered(members(ranks, root))
-
-
 def _fit(fit: Callable[..., Fitted], root: int, topology: Topology, *sizes: float) -> Fitted:
     ranks, nbytes = int(sizes[0]), sizes[1]
     fitted = fit(turned(topology, ranks, root), ranks, nbytes)
@@ -80,7 +73,9 @@ def _fit(fit: Callable[..., Fitted], root: int, topology: Topology, *sizes: floa
     return fitted._replace(
         schedule=fitted.schedule.renumbered(members(ranks, root)),
         topology=replace(fitted.topology, placement=placement),
-        chosen=(*fitted.chosen, NUMBERED) if fitted.chosen else (),
+        chosen=(*fitted.chosen, "here, ranks are numbered from the root on")
+        if fitted.chosen
+        else (),
     )
 
 
@@ -92,11 +87,3 @@ def _promise(
 ) -> Promise:
     promised, values = postcondition(np.roll(before, -root, axis=0), chosen)
     return np.roll(promised, root, axis=0), np.roll(values, root, axis=0)
-
-
-def _defined(defined: Callable[[int], bool], root: int, ranks: int) -> bool:
-    return root < ranks and defined(ranks)
-
-
-def _no_shifts(ranks: int) -> Shifts | None:
-    return None

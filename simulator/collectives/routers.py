@@ -32,15 +32,13 @@ class Router(ABC):
 
 @dataclass(frozen=True)
 class Ramp(Router):
-    """Rank r gets r + 1 parts."""
+    """Rank r gets r + 1 parts, and rank s sends in proportion to s + 1."""
 
     def chunks(self, ranks: int) -> Floats:
-        """As :meth:`Router.chunks`."""
         parts = np.arange(1.0, ranks + 1)
         return np.asarray(parts / parts.sum(), dtype=np.float64)
 
     def matrix(self, ranks: int) -> Floats:
-        """As :meth:`Router.matrix`. Rank s sends in proportion to s + 1."""
         chunks = self.chunks(ranks)
         return np.asarray(ranks * chunks[:, None] * chunks, dtype=np.float64)
 
@@ -61,13 +59,11 @@ class Zipf(Router):
     seed: int = 0
 
     def chunks(self, ranks: int) -> Floats:
-        """As :meth:`Router.chunks`."""
         order = np.random.default_rng(self.seed).permutation(ranks)
         weights = (order + 1.0) ** -self.exponent
         return np.asarray(weights / weights.sum(), dtype=np.float64)
 
     def matrix(self, ranks: int) -> Floats:
-        """As :meth:`Router.matrix`. All ranks send alike."""
         return np.tile(self.chunks(ranks), (ranks, 1))
 
 
@@ -100,7 +96,7 @@ class Tokens(Router):
         return self.top * self.tokens
 
     def matrix(self, ranks: int) -> Floats:
-        """As :meth:`Router.matrix`. A token counts for each of its experts on a rank."""
+        """A token counts for each of its experts on a rank."""
         copies = self.expert_counts(ranks).reshape(ranks, ranks, self.experts).sum(axis=2)
         return np.asarray(copies / self.copies, dtype=np.float64)
 
@@ -172,13 +168,13 @@ class Returned(Router):
     router: Router
 
     def matrix(self, ranks: int) -> Floats:
-        """As :meth:`Router.matrix`: rows and columns are swapped."""
         return np.ascontiguousarray(self.router.matrix(ranks).T)
 
 
 @dataclass(frozen=True)
 class SizeTable(Router):
-    """Sizes from a file: what row s has in column r is for rank r, from rank s."""
+    """Sizes from a file: what row s has in column r is for rank r, from rank s. Chunks have one
+    row."""
 
     name: str
     rows: tuple[tuple[float, ...], ...]
@@ -193,7 +189,6 @@ class SizeTable(Router):
         return float(self._sizes.sum() / len(self.rows))
 
     def chunks(self, ranks: int) -> Floats:
-        """As :meth:`Router.chunks`, of a table with one row."""
         if self._sizes.shape != (1, ranks):
             raise InputError(
                 f"{self.name}: {self._shape}, and {ranks} chunks need 1 row of {ranks}"
@@ -201,7 +196,6 @@ class SizeTable(Router):
         return np.asarray(self._sizes[0] / self._sizes.sum(), dtype=np.float64)
 
     def matrix(self, ranks: int) -> Floats:
-        """As :meth:`Router.matrix`, of a square table."""
         if self._sizes.shape != (ranks, ranks):
             raise InputError(
                 f"{self.name}: {self._shape}, and {ranks} ranks need {ranks} of {ranks}"

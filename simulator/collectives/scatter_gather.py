@@ -1,31 +1,41 @@
-"""Scatter and gather: straight between the root and every rank, or along a binomial tree."""
+"""Scatter and gather, straight or along a binomial tree, and van de Geijn's broadcast.
+
+That is a binomial scatter, then an all-gather, so that long messages cross a port about twice. Both
+sides of an exchange wait for each other, as with MPI's blocking sendrecv. Rank 0 and other ranks
+that scatter have some chunks before the all-gather. MPICH and Open MPI send them again; here such a
+message is empty, which takes the same time in all.
+"""
 
 import numpy as np
+import numpy.typing as npt
 
-from simulator.collectives.collective import GATHER, SCATTER, Algorithm
-from simulator.cost_models import log2_ceil
-from simulator.cost_models import scatter_formulas as formulas
+from simulator.collectives.collective import BROADCAST, GATHER, SCATTER, declare
+from simulator.cost_models import exchange_formulas as formulas
+from simulator.cost_models import log2_ceil, log2_floor
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Ints
 
 
+@declare("linear_scatter", SCATTER, formulas.LINEAR_SCATTER)
 def linear_scatter(ranks: int, nbytes: float) -> Schedule:
-    """The root sends every rank its chunk, all at once."""
+    """Rank 0 sends every rank its chunk."""
     direct = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="scatter")
     direct.copy(0, np.arange(1, ranks), slot=np.arange(1, ranks))
     return direct.build()
 
 
+@declare("linear_gather", GATHER, formulas.LINEAR_GATHER)
 def linear_gather(ranks: int, nbytes: float) -> Schedule:
-    """Every rank sends its chunk to the root, all at once."""
+    """Every rank sends its chunk to rank 0."""
     direct = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="gather")
     direct.copy(np.arange(1, ranks), 0, slot=np.arange(1, ranks))
     return direct.build()
 
 
+@declare("binomial_scatter", SCATTER, formulas.BINOMIAL_SCATTER)
 def binomial_scatter(ranks: int, nbytes: float) -> Schedule:
-    """A rank sends half of its chunks on, then half of the rest, and so on.
+    """Down a binomial tree: half of the chunks, then half of the rest.
 
     >>> binomial_scatter(8, 8.0).sent().tolist()
     [7.0, 0.0, 1.0, 0.0, 3.0, 0.0, 1.0, 0.0]
@@ -35,8 +45,9 @@ def binomial_scatter(ranks: int, nbytes: float) -> Schedule:
     return tree.build()
 
 
+@declare("binomial_gather", GATHER, formulas.BINOMIAL_GATHER)
 def binomial_gather(ranks: int, nbytes: float) -> Schedule:
-    """The reverse: a rank sends its chunks when it has those of all its children."""
+    """Up a binomial tree: chunks of a subtree travel together."""
     tree = ScheduleBuilder(ranks, nbytes, slots=ranks, phase="gather")
     for level in range(log2_ceil(ranks)):
         child, count = _subtrees(ranks, level)
@@ -60,39 +71,64 @@ def scatter_chunks(tree: ScheduleBuilder, members: int) -> Ints:
 
 
 def _subtrees(members: int, level: int) -> tuple[Ints, Ints]:
-    """The children of a level, and the sizes of their subtrees."""
     child: Ints = np.arange(1 << level, members, 2 << level, dtype=np.int32)
     count: Ints = np.minimum(1 << level, members - child)
     return child, count
 
 
-ALGORITHMS = (
-    Algorithm(
-        "linear_scatter",
-        SCATTER,
-        linear_scatter,
-        formulas.LINEAR_SCATTER,
-        "rank 0 sends every rank its chunk",
-    ),
-    Algorithm(
-        "binomial_scatter",
-        SCATTER,
-        binomial_scatter,
-        formulas.BINOMIAL_SCATTER,
-        "down a binomial tree: half of the chunks, then half of the rest",
-    ),
-    Algorithm(
-        "linear_gather",
-        GATHER,
-        linear_gather,
-        formulas.LINEAR_GATHER,
-        "every rank sends its chunk to rank 0",
-    ),
-    Algorithm(
-        "binomial_gather",
-        GATHER,
-        binomial_gather,
-        formulas.BINOMIAL_GATHER,
-        "up a binomial tree: chunks of a subtree travel together",
-    ),
-)
+Numbers = npt.NDArray[np.integer]
+Flags = npt.NDArray[np.bool_]
+
+
+@declare("scatter_allgather_ring_broadcast", BROADCAST, formulas.SCATTER_RING_BROADCAST)
+def scatter_ring_broadcast(ranks: int, nbytes: float) -> Schedule:
+    """Van de Geijn: a scatter, then round a ring.
+
+    >>> scatter_ring_broadcast(4, 4096.0).steps
+    5
+    """
+    vector = ScheduleBuilder(ranks, nbytes, slots=ranks)
+    done, rank = scatter_chunks(vector, ranks), np.arange(ranks)
+    vector.phase("all-gather")
+    before, after = np.roll(rank, 1), np.roll(rank, -1)
+    for step in range(ranks - 1):
+        chunk = (rank - step) % ranks
+        known = (chunk > after) & (chunk < after + _subtree(after, ranks))
+        sent = _exchange(vector, after, chunk, 1, known, np.hstack((done, done[after])))
+        done = np.stack((sent, sent[before]), axis=1)
+    return vector.build()
+
+
+@declare("scatter_allgather_broadcast", BROADCAST, formulas.SCATTER_DOUBLING_BROADCAST)
+def scatter_doubling_broadcast(ranks: int, nbytes: float) -> Schedule:
+    """Van de Geijn: a scatter, then recursive doubling. The latter is among q = 2^⌊log2 p⌋
+    ranks; each of the others gets V from one of them at the end."""
+    rounds = log2_floor(ranks)
+    members, extra = 1 << rounds, np.arange(1 << rounds, ranks)
+    vector = ScheduleBuilder(ranks, nbytes, slots=members)
+    done, rank = scatter_chunks(vector, members), np.arange(members)
+    vector.phase("all-gather")
+    for level in range(rounds):
+        peer, first = rank ^ (1 << level), rank >> level << level
+        known = peer % (2 << level) == 0
+        sent = _exchange(vector, peer, first, 1 << level, known, np.hstack((done, done[peer])))
+        done = np.stack((sent, sent[peer]), axis=1)
+    vector.phase("unfold")
+    vector.copy(extra - members, extra, slot=0, count=members, after=done[: len(extra)])
+    return vector.build()
+
+
+def _subtree(rank: Numbers, members: int) -> Numbers:
+    """How many ranks got their chunks through a rank, itself included."""
+    return np.where(rank == 0, members, np.minimum(rank & -rank, members - rank))
+
+
+def _exchange(
+    vector: ScheduleBuilder, peer: Numbers, slot: Numbers, count: int, known: Flags, after: Ints
+) -> Ints:
+    """All ranks send chunks to their peers, and an empty message where the peer has them."""
+    rank, new = np.arange(len(peer)), ~known
+    sent = np.empty(len(rank), dtype=np.int32)
+    sent[new] = vector.copy(rank[new], peer[new], slot=slot[new], count=count, after=after[new])
+    sent[known] = vector.signal(rank[known], peer[known], after=after[known])
+    return sent

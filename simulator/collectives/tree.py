@@ -4,18 +4,17 @@ Off powers of two the ranks above q = 2^⌊log2 p⌋ fold into the highest ranks
 the root is longest.
 """
 
-from functools import partial
-
 import numpy as np
 
-from simulator.collectives.collective import ALL_REDUCE, BROADCAST, REDUCE, Algorithm
+from simulator.collectives.collective import ALL_REDUCE, BROADCAST, REDUCE, declare
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 
 
+@declare("tree", ALL_REDUCE, trees.TREE_ALL_REDUCE, operations=lambda ranks: 2.0 * (ranks - 1))
 def tree(ranks: int, nbytes: float, *, reduces: bool = True, broadcasts: bool = True) -> Schedule:
-    """Everything is added up at rank 0; then what rank 0 has goes to everyone."""
+    """A binomial tree reduces, then broadcasts."""
     tree = ScheduleBuilder(ranks, nbytes)
     rounds = log2_floor(ranks)
     extra = np.arange(1 << rounds, ranks)
@@ -34,27 +33,13 @@ def tree(ranks: int, nbytes: float, *, reduces: bool = True, broadcasts: bool = 
     return tree.build()
 
 
-ALGORITHMS = (
-    Algorithm(
-        "tree",
-        ALL_REDUCE,
-        tree,
-        trees.TREE_ALL_REDUCE,
-        "a binomial tree reduces, then broadcasts",
-        operations=lambda ranks: 2.0 * (ranks - 1),
-    ),
-    Algorithm(
-        "tree_reduce",
-        REDUCE,
-        partial(tree, broadcasts=False),
-        trees.TREE_REDUCE,
-        "a binomial tree adds up towards rank 0",
-    ),
-    Algorithm(
-        "tree_broadcast",
-        BROADCAST,
-        partial(tree, reduces=False),
-        trees.TREE_BROADCAST,
-        "a binomial tree from rank 0",
-    ),
-)
+@declare("tree_reduce", REDUCE, trees.TREE_REDUCE)
+def tree_reduce(ranks: int, nbytes: float) -> Schedule:
+    """A binomial tree adds up towards rank 0."""
+    return tree(ranks, nbytes, broadcasts=False)
+
+
+@declare("tree_broadcast", BROADCAST, trees.TREE_BROADCAST)
+def tree_broadcast(ranks: int, nbytes: float) -> Schedule:
+    """A binomial tree from rank 0."""
+    return tree(ranks, nbytes, reduces=False)

@@ -1,4 +1,9 @@
-"""Two-level all-reduce: round a ring inside each node, and round rings across the nodes."""
+"""Algorithms over nodes: rings inside nodes and across them, and all-to-alls in two stages.
+
+A rail is the ranks with the same place in their nodes. Messages of an all-to-all across nodes stay
+on their rail, and each has the blocks of a whole node. PXN of NCCL goes to the rail inside the node
+first; DeepEP crosses the network first.
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -6,8 +11,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.collective import ALL_REDUCE, Algorithm, Fitted
-from simulator.cost_models import box_formulas
+from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, Fitted, declare
+from simulator.cost_models import machine_formulas
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -69,7 +74,6 @@ def two_levels(
     return levels.build()
 
 
-two_level_all_reduce = two_levels
 two_level_reduce_scatter = partial(two_levels, gathers=False)
 two_level_all_gather = partial(two_levels, scatters=False)
 
@@ -97,7 +101,7 @@ def fit(
     nodes = nodes_of(topology, ranks)
     schedule = write(ranks, nbytes, nodes, shifts)
     words = f"{nodes.shape[0]} nodes of {nodes.shape[1]} ranks"
-    return Fitted(schedule, topology, box_formulas.two_level(nodes.shape[1]), (words,))
+    return Fitted(schedule, topology, machine_formulas.two_level(nodes.shape[1]), (words,))
 
 
 def nodes_of(topology: Topology, ranks: int) -> Ranks:
@@ -125,16 +129,115 @@ def shifts_on(topology: Topology, ranks: int) -> Shifts:
     return Shifts(nodes_of(topology, ranks).shape, (1, 1))
 
 
-ALGORITHMS = (
-    Algorithm(
-        "two_level",
-        ALL_REDUCE,
-        two_level_all_reduce,
-        box_formulas.two_level(),
-        "rings inside each node, and across the nodes",
-        fit=partial(fit, two_level_all_reduce),
-        shifts=shifts_of_nodes,
-        shifts_on=shifts_on,
-        operations=lambda ranks: ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),
-    ),
-)
+def two_stages(
+    ranks: int,
+    nbytes: float,
+    nodes: Ranks | None = None,
+    shifts: Shifts | None = None,
+    *,
+    inside_first: bool,
+) -> Schedule:
+    """Inside nodes first: rank j of a node collects the blocks for rank j of every node. Or across
+    nodes first: a rank forwards the blocks that arrive to the ranks of its node.
+
+    >>> two_stages(4, 4.0, equal_nodes(4, per_node=2), inside_first=True).sent().tolist()
+    [4.0, 4.0, 4.0, 4.0]
+    """
+    nodes = equal_nodes(ranks) if nodes is None else nodes
+    count, size = nodes.shape
+    order = nodes.ravel()
+    if shifts is not None and (shifts.shape != nodes.shape or (order != np.arange(ranks)).any()):
+        raise NotSymmetric("nodes are shifted apart")
+    # Scratch in four parts: packed and received in the first stage, and in the second.
+    moves = [SlotMove(axis, 0, (size, 1)[axis], ranks) for axis in (0, 1)]
+    by_node, by_place = (size, 1), (1, count)
+    layouts = (by_place, by_place, by_node, by_node)
+    if not inside_first:
+        layouts = (by_node, by_node, by_place, by_place)
+    for part, inner in enumerate(layouts, start=1):
+        moves += [SlotMove(axis, part * ranks, inner[axis], (part + 1) * ranks) for axis in (0, 1)]
+    stages = ScheduleBuilder(fold(ranks, shifts, *moves), nbytes, slots=ranks, scratch=4 * ranks)
+    rank = stages.each()
+    node, place = np.divmod(np.argsort(order)[rank], size)
+    away = (axis.ravel()[1:, None] for axis in np.mgrid[:count, :size])
+    n, j = (
+        (own + far) % extent
+        for own, far, extent in zip((node, place), away, nodes.shape, strict=True)
+    )
+
+    def slots(part: int, node: Ranks, place: Ranks) -> Ranks:
+        inner = layouts[part - 1]
+        return np.asarray(part * ranks + node * inner[0] + place * inner[1])
+
+    def local(slot: Ranks, target: Ranks) -> None:
+        stages.copy(rank, rank, slot=slot, target=target, steps=True)
+
+    def send(part: int, inside: bool) -> None:
+        """Blocks go from scratch `part` to the next part of the peers inside or across."""
+        stages.phase("inside nodes" if inside else "across nodes")
+        start, groups = (place, size) if inside else (node, count)
+        length = ranks // groups
+        for turn in range(0 if length > 1 else 1, groups):
+            peer_group = (start + turn) % groups
+            peer = nodes[node, peer_group] if inside else nodes[peer_group, place]
+            first, target = part * ranks + peer_group * length, (part + 1) * ranks + start * length
+            stages.copy(rank, peer, slot=first, target=target, count=length)
+
+    stages.phase("pack")
+    local(order[n * size + j], slots(1, n, j))
+    send(1, inside_first)
+    stages.phase("pack")
+    local(slots(2, n, j), slots(3, n, j))
+    send(3, not inside_first)
+    stages.phase("unpack")
+    local(slots(4, n, j), order[n * size + j])
+    return stages.build()
+
+
+def fit_stages(
+    topology: Topology,
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    inside_first: bool,
+) -> Fitted:
+    """The nodes of the machine; ranks that are in no node are cut as without a machine."""
+    nodes = nodes_of(topology, ranks)
+    schedule = two_stages(ranks, nbytes, nodes, shifts, inside_first=inside_first)
+    words = f"{nodes.shape[0]} nodes of {nodes.shape[1]} ranks"
+    return Fitted(schedule, topology, machine_formulas.two_stages(nodes.shape[1]), (words,))
+
+
+def _operations(ranks: int) -> float:
+    """Three copies of every block, and a message to every place and every node. A rank sends itself
+    none of single blocks."""
+    count, size = equal_nodes(ranks).shape
+    return float(ranks * (3 * (ranks - 1) + size - (count == 1) + count - (size == 1)))
+
+
+_over_nodes = partial(declare, shifts=shifts_of_nodes, shifts_on=shifts_on)
+two_level_all_reduce = _over_nodes(
+    "two_level",
+    ALL_REDUCE,
+    machine_formulas.two_level(),
+    "Rings inside each node, and across the nodes",
+    fit=partial(fit, two_levels),
+    operations=lambda ranks: ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),
+)(two_levels)
+rail_all_to_all = _over_nodes(
+    "rail_all_to_all",
+    ALL_TO_ALL,
+    machine_formulas.two_stages(),
+    "To the rail inside the node, then along the rail, as NCCL's PXN",
+    fit=partial(fit_stages, inside_first=True),
+    operations=_operations,
+)(partial(two_stages, inside_first=True))
+forwarded_all_to_all = _over_nodes(
+    "forwarded_all_to_all",
+    ALL_TO_ALL,
+    machine_formulas.two_stages(),
+    "Along the rail, then inside the node, as DeepEP",
+    fit=partial(fit_stages, inside_first=False),
+    operations=_operations,
+)(partial(two_stages, inside_first=False))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf, nan
+from typing import Any
 
 from simulator.cost_models.fabric import Fabric, Ports
 
@@ -65,6 +66,26 @@ class CostModel:
         if fabric.reduction * fabric.bandwidth > self.merging:
             return "slow additions"
         return "" if fabric.ports in self.ports else f"{fabric.ports} ports"
+
+
+def linear(
+    latex: str,
+    assumes: str,
+    source: str,
+    *,
+    steps: Callable[[int], int],
+    moved: Amount,
+    merged: Amount = lambda p: 0.0,
+    **more: Any,
+) -> CostModel:
+    """The formula of `steps` messages in turn: together they carry `moved` times V, and `merged`
+    times V is added. `more` are fields of :class:`CostModel`."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        bytes_time = moved(p) / fabric.bandwidth + merged(p) * fabric.reduction
+        return steps(p) * (fabric.latency + fabric.gap) + nbytes * bytes_time
+
+    return CostModel(latex, assumes, source, time, steps=steps, **more)
 
 
 NO_FORMULA = CostModel(

@@ -199,7 +199,6 @@ def _standing(routed: Routed, ranks: Longs) -> Longs:
 
 
 def _ends(routed: Routed) -> Longs:
-    """Sender and receiver of every route, shape (routes, 2)."""
     ends = np.zeros((len(routed.route_indptr) - 1, 2), dtype=np.int64)
     ends[routed.route, 0], ends[routed.route, 1] = routed.schedule.rank, routed.schedule.peer
     return ends[1:]

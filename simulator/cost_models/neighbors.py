@@ -11,78 +11,67 @@ from simulator.cost_models.cost_model import (
     RING_ASSUMES,
     THAKUR,
     CostModel,
+    linear,
     log2_ceil,
 )
 from simulator.cost_models.fabric import Fabric
 
-
-def _ring(fabric: Fabric, p: int, nbytes: float) -> float:
-    return (p - 1) * (fabric.latency + fabric.send(nbytes / p))
-
-
-def _ring_reducing(fabric: Fabric, p: int, nbytes: float) -> float:
-    return _ring(fabric, p, nbytes) + (p - 1) * nbytes / p * fabric.reduction
-
-
-def _neighbor_exchange(fabric: Fabric, p: int, nbytes: float) -> float:
-    if p % 2:
-        return _ring(fabric, p, nbytes)
-    return p // 2 * (fabric.latency + fabric.gap) + (p - 1) * nbytes / p / fabric.bandwidth
-
-
-RING_REDUCE_SCATTER = CostModel(
+RING_REDUCE_SCATTER = linear(
     latex=r"(p-1)\left(\alpha + g + \frac{V}{p\beta} + \frac{V}{p}\gamma\right)",
     assumes=RING_ASSUMES,
     source=PATARASUK,
-    time=_ring_reducing,
     steps=lambda p: p - 1,
+    moved=lambda p: (p - 1) / p,
+    merged=lambda p: (p - 1) / p,
     peak=lambda p: 1 + 1 / p,
 )
 
-RING_ALL_GATHER = CostModel(
+RING_ALL_GATHER = linear(
     latex=r"(p-1)\left(\alpha + g + \frac{V}{p\beta}\right)",
     assumes=RING_ASSUMES,
     source=THAKUR,
-    time=_ring,
     steps=lambda p: p - 1,
+    moved=lambda p: (p - 1) / p,
 )
 
-RING_ALL_REDUCE = CostModel(
+RING_ALL_REDUCE = linear(
     latex=r"2(p-1)\left(\alpha + g + \frac{V}{p\beta}\right) + (p-1)\frac{V}{p}\gamma",
     assumes=RING_ASSUMES,
     source=PATARASUK,
-    time=lambda fabric, p, nbytes: _ring_reducing(fabric, p, nbytes) + _ring(fabric, p, nbytes),
-    volume=lambda p: 2 * (p - 1),
     steps=lambda p: 2 * (p - 1),
+    moved=lambda p: 2 * (p - 1) / p,
+    merged=lambda p: (p - 1) / p,
+    volume=lambda p: 2 * (p - 1),
     peak=lambda p: 1 + 1 / p,
 )
 
-NEIGHBOR_EXCHANGE = CostModel(
+NEIGHBOR_EXCHANGE = linear(
     latex=r"\frac{p}{2}(\alpha + g) + \frac{p-1}{p}\frac{V}{\beta}",
     assumes=f"{RING_ASSUMES}; even p, else a ring",
     source="Chen et al., Performance Evaluation of Allgather Algorithms on Terascale Linux "
     "Cluster, HPC Asia 2005",
-    time=_neighbor_exchange,
     steps=lambda p: p - 1 if p % 2 else p // 2,
+    moved=lambda p: (p - 1) / p,
 )
 
-SHIFT = CostModel(
+SHIFT = linear(
     latex=r"\alpha + g + \frac{V}{\beta}",
     assumes="full duplex; all ranks send at the same time",
     source="nccl-tests sendrecv_perf",
-    time=lambda fabric, p, nbytes: fabric.latency + fabric.send(nbytes),
+    steps=lambda p: 1,
+    moved=lambda p: 1.0,
     volume=lambda p: p,
     peak=lambda p: 2,
     redundant=lambda p: p,
 )
 
-RING_EXCHANGE = CostModel(
+RING_EXCHANGE = linear(
     latex=r"(p-1)\left(\alpha + g + \frac{V}{\beta}\right)",
     assumes=RING_ASSUMES,
     source="Liu, Zaharia, Abbeel, Ring attention with blockwise transformers, ICLR 2024",
-    time=lambda fabric, p, nbytes: (p - 1) * (fabric.latency + fabric.send(nbytes)),
-    volume=lambda p: p * (p - 1),
     steps=lambda p: p - 1,
+    moved=lambda p: p - 1.0,
+    volume=lambda p: p * (p - 1),
     peak=lambda p: 2,
     redundant=lambda p: p,
 )
@@ -232,14 +221,13 @@ def chain_exscan(segments: int) -> CostModel:
     )
 
 
-DOUBLING_SCAN = CostModel(
+DOUBLING_SCAN = linear(
     latex=r"\lceil\log_2 p\rceil\left(\alpha + g + \frac{V}{\beta} + V\gamma\right)",
     assumes=ASSUMES,
     source="Hillis, Steele, Data parallel algorithms, CACM 29(12), 1986",
-    time=lambda fabric, p, nbytes: (
-        log2_ceil(p) * (fabric.latency + fabric.send(nbytes) + nbytes * fabric.reduction)
-    ),
-    volume=lambda p: sum(p - (1 << level) for level in range(log2_ceil(p))),
     steps=log2_ceil,
+    moved=log2_ceil,
+    merged=log2_ceil,
+    volume=lambda p: sum(p - (1 << level) for level in range(log2_ceil(p))),
     peak=lambda p: 2,
 )

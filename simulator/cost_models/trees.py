@@ -1,4 +1,4 @@
-"""Formulas of binomial trees, recursive doubling and halving, binary trees, and double trees."""
+"""Formulas of binomial, k-nomial, binary and double trees, and of recursive doubling."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from simulator.cost_models.cost_model import (
     THAKUR,
     CostModel,
     is_power_of_two,
+    linear,
     log2_ceil,
     log2_floor,
 )
@@ -17,34 +18,8 @@ from simulator.cost_models.fabric import Fabric
 FOLDS = "q = 2^⌊log2 p⌋; f = 0 if p = q, else 1"
 
 
-def _binomial(fabric: Fabric, p: int, nbytes: float) -> float:
-    return log2_ceil(p) * (fabric.latency + fabric.send(nbytes))
-
-
-def _binomial_reducing(fabric: Fabric, p: int, nbytes: float) -> float:
-    return _binomial(fabric, p, nbytes) + log2_ceil(p) * nbytes * fabric.reduction
-
-
 def _folds(p: int) -> int:
     return 0 if is_power_of_two(p) else 1
-
-
-def _recursive_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
-    rounds = log2_floor(p)
-    messages, merges = rounds + 2 * _folds(p), rounds + _folds(p)
-    return messages * (fabric.latency + fabric.send(nbytes)) + merges * nbytes * fabric.reduction
-
-
-def _halving_doubling(fabric: Fabric, p: int, nbytes: float) -> float:
-    q = 1 << log2_floor(p)
-    messages = 2 * (log2_floor(p) + _folds(p))
-    moved = (2 * (q - 1) / q + 2 * _folds(p)) * nbytes
-    merged = ((q - 1) / q + _folds(p)) * nbytes
-    return (
-        messages * (fabric.latency + fabric.gap)
-        + moved / fabric.bandwidth
-        + merged * fabric.reduction
-    )
 
 
 def _doubled(p: int) -> int:
@@ -55,84 +30,78 @@ def _doubled(p: int) -> int:
     )
 
 
-def _doubling_gather(fabric: Fabric, p: int, nbytes: float) -> float:
-    messages, moved = log2_floor(p) + 2 * _folds(p), _doubled(p) + _folds(p) * (p + 1)
-    return messages * (fabric.latency + fabric.gap) + moved * nbytes / p / fabric.bandwidth
-
-
-def _halving_scatter(fabric: Fabric, p: int, nbytes: float) -> float:
-    return (
-        _doubling_gather(fabric, p, nbytes)
-        + (_doubled(p) + _folds(p) * p) * nbytes / p * fabric.reduction
-    )
-
-
-TREE_REDUCE = CostModel(
+TREE_REDUCE = linear(
     latex=r"\lceil\log_2 p\rceil\left(\alpha + g + \frac{V}{\beta} + V\gamma\right)",
     assumes=f"{ASSUMES}; highest ranks fold first",
     source=THAKUR,
-    time=_binomial_reducing,
     steps=log2_ceil,
+    moved=log2_ceil,
+    merged=log2_ceil,
     peak=lambda p: 2,
 )
 
-TREE_BROADCAST = CostModel(
+TREE_BROADCAST = linear(
     latex=r"\lceil\log_2 p\rceil\left(\alpha + g + \frac{V}{\beta}\right)",
     assumes=f"{ASSUMES}; highest ranks unfold last",
     source=THAKUR,
-    time=_binomial,
     steps=log2_ceil,
+    moved=log2_ceil,
 )
 
-TREE_ALL_REDUCE = CostModel(
+TREE_ALL_REDUCE = linear(
     latex=r"\lceil\log_2 p\rceil\left(2\alpha + 2g + \frac{2V}{\beta} + V\gamma\right)",
     assumes=f"{ASSUMES}; a reduce, then a broadcast",
     source=THAKUR,
-    time=lambda fabric, p, nbytes: (
-        _binomial_reducing(fabric, p, nbytes) + _binomial(fabric, p, nbytes)
-    ),
-    volume=lambda p: 2 * (p - 1),
     steps=lambda p: 2 * log2_ceil(p),
+    moved=lambda p: 2 * log2_ceil(p),
+    merged=log2_ceil,
+    volume=lambda p: 2 * (p - 1),
     peak=lambda p: 2,
 )
 
-RECURSIVE_DOUBLING = CostModel(
+RECURSIVE_DOUBLING = linear(
     latex=r"(\log_2 q + 2f)\left(\alpha + g + \frac{V}{\beta}\right) + (\log_2 q + f)V\gamma",
     assumes=f"{ASSUMES}; {FOLDS}",
     source=THAKUR,
-    time=_recursive_doubling,
-    volume=lambda p: (1 << log2_floor(p)) * log2_floor(p) + 2 * (p - (1 << log2_floor(p))),
     steps=lambda p: log2_floor(p) + 2 * _folds(p),
+    moved=lambda p: log2_floor(p) + 2 * _folds(p),
+    merged=lambda p: log2_floor(p) + _folds(p),
+    volume=lambda p: (1 << log2_floor(p)) * log2_floor(p) + 2 * (p - (1 << log2_floor(p))),
     peak=lambda p: 2,
     redundant=lambda p: p + (1 << log2_floor(p)) - 2,
 )
 
-HALVING_DOUBLING = CostModel(
+HALVING_DOUBLING = linear(
     latex=r"2(\log_2 q + f)(\alpha + g) + \left(2\frac{q-1}{q} + 2f\right)\frac{V}{\beta}"
     r" + \left(\frac{q-1}{q} + f\right)V\gamma",
     assumes=f"{ASSUMES}; {FOLDS}",
     source=f"Rabenseifner, ICCS 2004; {THAKUR}",
-    time=_halving_doubling,
-    volume=lambda p: 2 * (p - 1),
     steps=lambda p: 2 * (log2_floor(p) + _folds(p)),
+    moved=lambda p: 2 * (1 - 0.5 ** log2_floor(p) + _folds(p)),
+    merged=lambda p: 1 - 0.5 ** log2_floor(p) + _folds(p),
+    volume=lambda p: 2 * (p - 1),
     peak=lambda p: 2 if _folds(p) else 1.5,
 )
 
-RECURSIVE_DOUBLING_ALL_GATHER = CostModel(
+RECURSIVE_DOUBLING_ALL_GATHER = linear(
     latex=r"(\log_2 q + 2f)(\alpha + g) + \frac{s + f(p+1)}{p}\frac{V}{\beta},"
     r"\ s = \sum_{2^k < q}\left(2^k + \min(2^k, p-q)\right)",
     assumes=f"{ASSUMES}; {FOLDS}",
     source=f"{THAKUR}; off powers of two folded in pairs",
-    time=_doubling_gather,
-    volume=lambda p: (p - 1) + (p - (1 << log2_floor(p))) / p,
     steps=lambda p: log2_floor(p) + 2 * _folds(p),
+    moved=lambda p: (_doubled(p) + _folds(p) * (p + 1)) / p,
+    volume=lambda p: (p - 1) + (p - (1 << log2_floor(p))) / p,
 )
 
-RECURSIVE_HALVING_REDUCE_SCATTER = replace(
-    RECURSIVE_DOUBLING_ALL_GATHER,
+RECURSIVE_HALVING_REDUCE_SCATTER = linear(
     latex=r"(\log_2 q + 2f)(\alpha + g) + \frac{s + f(p+1)}{p}\frac{V}{\beta}"
     r" + \frac{s + fp}{p}V\gamma,\ s = \sum_{2^k < q}\left(2^k + \min(2^k, p-q)\right)",
-    time=_halving_scatter,
+    assumes=RECURSIVE_DOUBLING_ALL_GATHER.assumes,
+    source=RECURSIVE_DOUBLING_ALL_GATHER.source,
+    steps=RECURSIVE_DOUBLING_ALL_GATHER.steps,
+    moved=lambda p: (_doubled(p) + _folds(p) * (p + 1)) / p,
+    merged=lambda p: _doubled(p) / p + _folds(p),
+    volume=RECURSIVE_DOUBLING_ALL_GATHER.volume,
     peak=lambda p: 2 if _folds(p) else 1.5,
 )
 
@@ -266,3 +235,60 @@ BINE_REDUCE_SCATTER = replace(
     peak=lambda p: 2.5 if is_power_of_two(p) else 2,
     redundant=lambda p: 1.5 * p if is_power_of_two(p) else p - 1,
 )
+
+
+def k_nomial_broadcast(radix: int, segments: int = 1) -> CostModel:
+    """The root sends each segment to its c children, and sets the pace."""
+
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        send, peer = fabric.send(nbytes / segments), fabric.ports == "peer"
+        turns, depth = [0], [0]
+        served = dict.fromkeys(range(p), 0)
+        for rank in range(1, p):
+            parent, number = _parent(rank, p, radix)
+            served[parent] += 1
+            turns.append(turns[parent] + (1 if peer else number))
+            depth.append(depth[parent] + 1)
+        last = max(t * send + d * fabric.latency for t, d in zip(turns, depth, strict=True))
+        return (segments - 1) * (1 if peer else served[0]) * send + last
+
+    return CostModel(
+        latex=r"(m-1)cx + \max_r(t_r x + d_r\alpha),\ x = g + \frac{V}{m\beta}",
+        assumes=f"{ASSUMES}; k = {radix}; m = {segments} pieces; c: children of the root; d_r: "
+        "depth; t_r: the sum of a rank's and its ancestors' places among their siblings",
+        source="coll_base_bcast.c of open-mpi/ompi (knomial); bcast_intra_tree.c of pmodels/mpich",
+        time=time,
+        steps=lambda p: max(_depth(rank, radix) for rank in range(p)),
+    )
+
+
+def k_nomial_reduce(radix: int, segments: int = 1) -> CostModel:
+    """The reverse of :func:`k_nomial_broadcast`. No formula tells in which order children share
+    the port of their parent."""
+    return replace(
+        k_nomial_broadcast(radix, segments),
+        peak=lambda p: 2,
+        unclaimed="children share a port",
+    )
+
+
+def _parent(rank: int, p: int, radix: int) -> tuple[int, int]:
+    """The parent of a rank, and the place of the rank among the parent's children, from 1 on."""
+    step = 1
+    while rank // step % radix == 0:
+        step *= radix
+    digit = rank // step % radix
+    parent = rank - digit * step
+    place, larger = digit, step * radix
+    while larger < p and parent % (larger * radix) == 0:
+        place += len(range(parent + larger, min(p, parent + larger * radix), larger))
+        larger *= radix
+    return parent, place
+
+
+def _depth(rank: int, radix: int) -> int:
+    digits = 0
+    while rank:
+        digits += rank % radix > 0
+        rank //= radix
+    return digits

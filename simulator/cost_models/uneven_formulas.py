@@ -51,7 +51,7 @@ def ring_reduce_scatterv(chunks: Chunks) -> CostModel:
     )
 
 
-def _linear(chunks: Chunks) -> CostModel:
+def linear(chunks: Chunks) -> CostModel:
     """All chunks but the root's pass its port, one after the other."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
@@ -69,9 +69,6 @@ def _linear(chunks: Chunks) -> CostModel:
         volume=moved,
         redundant=moved,
     )
-
-
-linear_gatherv = linear_scatterv = _linear
 
 
 def linear_all_gatherv(chunks: Chunks) -> CostModel:
@@ -110,7 +107,7 @@ def linear_reduce_scatterv(chunks: Chunks) -> CostModel:
     )
 
 
-def _line(chunks: Chunks) -> CostModel:
+def line(chunks: Chunks) -> CostModel:
     """The chunk of rank r takes r steps."""
 
     def moved(p: int) -> float:
@@ -122,9 +119,6 @@ def _line(chunks: Chunks) -> CostModel:
         redundant=moved,
         unclaimed="chunks differ in size",
     )
-
-
-ring_gatherv = ring_scatterv = _line
 
 
 def all_to_allv(matrix: Chunks) -> CostModel:

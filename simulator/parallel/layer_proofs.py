@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from simulator.collectives import find
 from simulator.collectives.collective import Algorithm
-from simulator.collectives.pairs import places
+from simulator.collectives.posted_exchanges import places
 from simulator.schedules import semantics
 from simulator.schedules.semantics import Data, WrongResult
 

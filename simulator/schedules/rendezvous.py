@@ -30,7 +30,7 @@ def rendezvous(schedule: Schedule) -> Schedule:
     waits. Signals have no bytes. The number of a signal follows those of the operations that it
     waits for.
 
-    >>> from simulator.collectives.shift import shift_send_recv
+    >>> from simulator.collectives.ring_steps import shift_send_recv
     >>> plain = shift_send_recv(2, 8.0)
     >>> len(plain), len(rendezvous(plain)), rendezvous(plain).steps
     (4, 6, 2)

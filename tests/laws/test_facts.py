@@ -10,7 +10,7 @@ import pytest
 from grouped_cases import each_case
 from simulator.analysis import memory
 from simulator.collectives import algorithms
-from simulator.collectives.naive import naive_all_reduce
+from simulator.collectives.direct import naive_all_reduce
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder

@@ -23,7 +23,7 @@ from simulator.collectives.collective import (
     SEND_RECV,
     Collective,
 )
-from simulator.collectives.pairs import places
+from simulator.collectives.posted_exchanges import places
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import Engine, simulate
 from simulator.schedules import semantics

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives import algorithms, find
-from simulator.collectives.algorithm_options import names_in, with_values
-from simulator.collectives.best_options import best
+from simulator.collectives.algorithm_options import best, names_in, with_values
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.operation_counts import estimate
 from simulator.collectives.roots import from_root

@@ -13,8 +13,8 @@ from grouped_cases import each_case
 from law_cases import tries
 from simulator.analysis import memory
 from simulator.collectives import find
-from simulator.collectives.collective import ALL_REDUCE, REDUCE, Algorithm
-from simulator.collectives.gloo import ALGORITHMS, gloo_ring_all_reduce, gloo_ring_reduce, segments
+from simulator.collectives.collective import ALL_REDUCE, DECLARED, REDUCE, Algorithm
+from simulator.collectives.gloo import gloo_ring_all_reduce, gloo_ring_reduce, segments
 from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -27,6 +27,7 @@ from topologies.topology_builder import TopologyBuilder
 
 Places = npt.NDArray[np.intp]
 COST = find("gloo_ring").cost
+GLOO = [*DECLARED["simulator.collectives.gloo"].values()]
 any_ranks, any_segments = st.integers(2, 9), st.integers(2, 5)
 
 
@@ -68,7 +69,7 @@ def test_what_goes_straight_takes_the_time_of_any_messages_by_rendezvous(
         assert straight == general, (shape, ranks)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda algorithm: algorithm.name)
+@pytest.mark.parametrize("algorithm", GLOO, ids=lambda algorithm: algorithm.name)
 @given(st.integers(3, 9), st.floats(0, 1e-2), st.floats(0, 1e-2), st.floats(1e3, 1e9))
 @tries(6, 25)
 def test_where_signals_have_wires_of_their_own_each_takes_its_closed_form(
@@ -95,7 +96,7 @@ def test_what_goes_straight_takes_its_closed_form_through_a_switch_too(
     )
 
 
-@each_case("algorithm", ALGORITHMS)
+@each_case("algorithm", GLOO)
 @each_case("ranks", [2, 3, 5, 8])
 def test_each_moves_and_holds_what_its_closed_form_says(algorithm: Algorithm, ranks: int) -> None:
     schedule, cost, nbytes = algorithm.build(ranks, 840.0), algorithm.cost, 840.0

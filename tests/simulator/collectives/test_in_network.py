@@ -1,5 +1,7 @@
 """Switches that reduce and multicast."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np
@@ -7,12 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE, Fitted
-from simulator.collectives.in_network import nvls_all_reduce, sharp_all_reduce
-from simulator.cost_models import in_network_formulas
+from simulator.collectives.in_network import (
+    multimem_one_shot_all_reduce,
+    nvls_all_reduce,
+    nvls_tree_all_reduce,
+    sharp_all_reduce,
+)
+from simulator.cost_models import machine_formulas
 from simulator.cost_models.fabric import Fabric
 from simulator.engines import simulate
 from simulator.schedules import semantics
@@ -65,7 +73,7 @@ def test_nvls_is_an_all_reduce_and_counts_as_it_says(
     semantics.check(schedule, ALL_REDUCE, seed)
     across = 2 * number if above else 2 * (number - 1)
     assert schedule.volume == pytest.approx((2 * number * size + number + across) * 64.0)
-    assert schedule.steps == in_network_formulas.nvls(pieces, number, in_network=above).steps(
+    assert schedule.steps == machine_formulas.nvls(pieces, number, in_network=above).steps(
         number * size
     )
 
@@ -208,7 +216,7 @@ def test_sharp_on_a_switch_takes_its_closed_form(
     switch = np.int32(machine.device_names.index("switch"))
     machine = replace(machine, placement=np.append(machine.placement, switch))
     timeline = simulate(sharp_all_reduce(ranks, 24.0, segments=pieces), machine)
-    cost = in_network_formulas.sharp(pieces)
+    cost = machine_formulas.sharp(pieces)
     fabric = Fabric(1.0, latency, gap, reduction=0.0, ports="peer", uniform=True)
     assert cost.holds(fabric) == ""
     assert timeline.makespan == pytest.approx(cost.time(fabric, ranks, 24.0))
@@ -217,12 +225,12 @@ def test_sharp_on_a_switch_takes_its_closed_form(
 def test_closed_forms_by_hand() -> None:
     # 0.5 s of latency, 2 B/s and 8 bytes among four ranks: a rank sends 8 bytes and its share.
     fabric = Fabric(2.0, 0.5, reduction=0.0, ports="switch", uniform=True)
-    assert in_network_formulas.nvls(8).time(fabric, 4, 8.0) == 3 + 5
-    assert in_network_formulas.nvls(8, 2).time(fabric, 4, 8.0) == 3 + 6
-    assert in_network_formulas.sharp(4, 3).holds(fabric) == "two levels of switches"
-    assert in_network_formulas.sharp(4).holds(fabric) == "switch ports"
-    assert in_network_formulas.sharp(4, 2).volume(6) == 2 * (6 + 2)
-    assert in_network_formulas.sharp(4, 1).volume(6) == 2 * 6
+    assert machine_formulas.nvls(8).time(fabric, 4, 8.0) == 3 + 5
+    assert machine_formulas.nvls(8, 2).time(fabric, 4, 8.0) == 3 + 6
+    assert machine_formulas.sharp(4, 3).holds(fabric) == "two levels of switches"
+    assert machine_formulas.sharp(4).holds(fabric) == "switch ports"
+    assert machine_formulas.sharp(4, 2).volume(6) == 2 * (6 + 2)
+    assert machine_formulas.sharp(4, 1).volume(6) == 2 * 6
 
 
 def test_the_switches_that_take_part_are_named() -> None:
@@ -261,3 +269,36 @@ def test_nvls_in_many_pieces_takes_its_closed_form(ranks: int) -> None:
     fabric = Fabric(1.0, 0.0, 0.0, reduction=0.0, ports="peer", uniform=True)
     best = fitted.cost.time(fabric, ranks, nbytes)
     assert best <= simulate(fitted.schedule, fitted.topology).makespan <= 1.03 * best
+
+
+@pytest.mark.parametrize(("number", "size"), [(1, 4), (2, 3), (3, 2), (5, 4), (8, 2)])
+def test_trees_across_nodes_add_up_all(number: int, size: int) -> None:
+    groups = np.random.default_rng(size).permutation(number * size).reshape(number, size)
+    schedule = nvls_tree_all_reduce(number * size, 64.0, groups, segments=3)
+    semantics.check(schedule, ALL_REDUCE)
+    cost = machine_formulas.nvls_tree(3, number)
+    assert schedule.volume == pytest.approx(cost.volume(number * size) * 64.0)
+
+
+def test_trees_have_fewer_latencies_than_rings_on_many_nodes() -> None:
+    topology = cluster("hgx_h100", 8)
+
+    def seconds(name: str) -> float:
+        fitted = find(name).on(topology, 64, 1024.0)
+        semantics.check(fitted.schedule, ALL_REDUCE)
+        return simulate(fitted.schedule, fitted.topology).makespan
+
+    assert seconds("nvls_tree:segments=1") < seconds("nvls:segments=1")
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_one_shot_reads_every_buffer_for_every_reader(ranks: int) -> None:
+    schedule = multimem_one_shot_all_reduce(ranks, 1.0)
+    semantics.check(schedule, ALL_REDUCE)
+    cost = machine_formulas.MULTIMEM
+    assert (schedule.volume, schedule.steps) == (cost.volume(ranks), cost.steps(ranks))
+
+
+def test_one_shot_takes_one_node() -> None:
+    message = refusal(find("multimem_one_shot").on, cluster("hgx_h100", 2), 16, 1.0)
+    assert message.startswith("multimem_one_shot: 2 switches have ranks")

@@ -1,4 +1,6 @@
-"""Packed trees reach the tightest cut as segments grow, and no listed algorithm is faster."""
+"""Packed trees."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -7,17 +9,22 @@ from pathlib import Path
 import pytest
 
 from experiments.studies.packed_trees import NAMES, V, bound, random_network, seconds, study
+from grouped_cases import each_case
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import algorithms, find, of_collective
 from simulator.collectives.optimal import plan
 from simulator.collectives.roots import from_root
+from simulator.cost_models import log2_ceil
+from simulator.cost_models.cost_model import is_power_of_two
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.schedule import Schedule
 from topologies.catalogue import find as machine
+from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.readers.files import read
-from topologies.shapes import line
+from topologies.shapes import line, star
+from topologies.topology import Topology
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 every_name = pytest.mark.parametrize("name", NAMES)
@@ -136,3 +143,80 @@ def test_few_ranks(name: str, ranks: int) -> None:
     star = machine("star").with_links(1e9, 0.0).build(2, 0)
     schedule: Schedule = algorithms()[name].on(star, ranks, V).schedule
     semantics.check(schedule, find(name).collective)
+
+
+LOGARITHMIC = [
+    *("bruck_all_gather", "bruck_all_to_all", "pat_all_gather", "pat_reduce_scatter"),
+    *("tree_broadcast", "bine_broadcast", "tree_reduce"),
+]
+"""⌈log2 p⌉ steps if a rank sends one message at a time, and one if it sends all at once."""
+FEWEST_AT_POWERS_OF_TWO = [
+    *("recursive_doubling", "recursive_doubling_all_gather"),
+    *("recursive_halving_reduce_scatter", "bine_all_gather", "bine_reduce_scatter"),
+]
+LEAST_VOLUME = [
+    *("ring", "ring_all_gather", "ring_reduce_scatter", "rings", "two_level"),
+    *("blue_connect", "torus_rings", "two_shot", "sharded_parameter_server"),
+    *("bruck_all_gather", "pat_all_gather", "pat_reduce_scatter", "neighbor_exchange"),
+    *("pairwise", "pairwise_sync", "linear_all_to_all", "tree_broadcast", "tree_reduce"),
+    *("chain_broadcast", "chain_reduce", "binary_tree_broadcast", "split_binary_broadcast"),
+    *("k_nomial_broadcast", "bine_broadcast", "scatter_allgather_broadcast"),
+    *("scatter_allgather_ring_broadcast", "linear_broadcast", "halving_doubling"),
+]
+LEAST_A_RANK = [
+    *("ring", "ring_all_gather", "ring_reduce_scatter", "two_level", "blue_connect"),
+    *("two_shot", "bruck_all_gather", "sharded_parameter_server", "pat_all_gather"),
+    *("pat_reduce_scatter", "neighbor_exchange", "pairwise"),
+]
+"""Algorithms in which every rank sends as much as every other."""
+RANKS = (2, 3, 5, 8, 12, 17)
+
+
+@each_case("name", [*LOGARITHMIC, *FEWEST_AT_POWERS_OF_TWO, "pairwise", "naive"])
+def test_these_have_the_fewest_steps(name: str) -> None:
+    for ranks in filter(is_power_of_two, RANKS) if name in FEWEST_AT_POWERS_OF_TWO else RANKS:
+        steps = 1 if name in ("pairwise", "naive") else log2_ceil(ranks)
+        assert find(name).build(ranks, 1.0).steps == steps
+
+
+@pytest.mark.parametrize("name", LEAST_VOLUME)
+def test_these_move_the_least(name: str) -> None:
+    for ranks in RANKS:
+        least = find(name).collective.volume(ranks) * 1024.0
+        assert find(name).build(ranks, 1024.0).volume == pytest.approx(least)
+
+
+@pytest.mark.parametrize("name", LEAST_A_RANK)
+def test_every_rank_of_these_sends_an_equal_part_of_the_least(name: str) -> None:
+    for ranks in RANKS:
+        equal = find(name).collective.volume(ranks) * 1024.0 / ranks
+        sent = find(name).build(ranks, 1024.0).sent()
+        assert sent.tolist() == pytest.approx([equal] * ranks)
+
+
+@each_case(
+    ("short", "long", "topology", "sizes"),
+    [
+        (
+            "bruck_all_to_all",
+            "pairwise",
+            star(32, bandwidth=1e9, latency=1e-6, gap=1e-6),
+            (1e3, 1e7),
+        ),
+        (
+            "tree_broadcast",
+            "scatter_allgather_broadcast",
+            star(16, bandwidth=1e9, latency=1e-6),
+            (1e3, 1e7),
+        ),
+        ("multimem_one_shot", "nvls:segments=1", cluster("hgx_h100"), (1e3, 1e9)),
+    ],
+)
+def test_these_are_better_for_short_messages_alone(
+    short: str, long: str, topology: Topology, sizes: tuple[float, float]
+) -> None:
+    def time(name: str, nbytes: float) -> float:
+        fitted = find(name).on(topology, topology.ranks, nbytes)
+        return simulate(fitted.schedule, fitted.topology).makespan
+
+    assert [time(short, nbytes) < time(long, nbytes) for nbytes in sizes] == [True, False]

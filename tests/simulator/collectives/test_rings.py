@@ -209,9 +209,3 @@ def test_any_alike_rings_fold_or_are_refused(name: str, data: st.DataObject) -> 
     semantics.check(schedule, find(name).collective)
     whole = BUILDS[name](ranks, 4.0 * ranks, orders, box=box)
     assert_alike(simulate(whole, topology, "compiled"), folded)
-
-
-@pytest.mark.parametrize("name", BUILDS)
-def test_a_rank_alone_sends_nothing(name: str) -> None:
-    for segments in (1, 3):
-        assert len(find(f"{name}:segments={segments}").build(1, 8.0)) == 0

@@ -1,4 +1,6 @@
-"""Rings inside each node, and across the nodes."""
+"""Rings over nodes, and all-to-alls in two stages."""
+
+from __future__ import annotations
 
 import numpy as np
 import pytest
@@ -6,15 +8,23 @@ import pytest
 from grouped_cases import each_case
 from refusals import message_of
 from simulator.collectives import find
-from simulator.collectives.collective import ALL_REDUCE
+from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL
 from simulator.collectives.operation_counts import bounds
 from simulator.collectives.ring import ring_all_reduce
 from simulator.collectives.symmetry import fold
-from simulator.collectives.two_level import equal_nodes, shifts_on, two_level_all_reduce
+from simulator.collectives.two_level import (
+    equal_nodes,
+    forwarded_all_to_all,
+    rail_all_to_all,
+    shifts_on,
+    two_level_all_reduce,
+)
 from simulator.engines import simulate
+from simulator.schedules import semantics
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
+from topologies.clusters import cluster
 from topologies.placement import placed
 from topologies.shapes import nodes, star
 from topologies.topology import Topology
@@ -93,3 +103,41 @@ def test_few_shifts_suffice_to_refuse_a_group() -> None:
     group = shifts_on(topology, 256)
     with pytest.raises(NotSymmetric, match=r"a shift leaves a medium in place$"):
         route(levels.on(topology, 256, 1.0, group).schedule, topology)
+
+
+BUILDS = [rail_all_to_all, forwarded_all_to_all]
+
+
+@each_case("build", BUILDS)
+@each_case("shape", [(2, 3), (4, 2), (1, 5), (5, 1), (3, 3)])
+def test_nodes_of_any_order_exchange_all_blocks(build: object, shape: tuple[int, int]) -> None:
+    assert callable(build)
+    ranks = shape[0] * shape[1]
+    nodes = np.random.default_rng(0).permutation(ranks).reshape(shape)
+    semantics.check(build(ranks, float(ranks), nodes), ALL_TO_ALL)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_stages_by_hand(build: object) -> None:
+    # 2 nodes of 3: 2 messages of 2 blocks inside, 1 of 3 blocks across; a latency a stage.
+    assert callable(build)
+    nodes = np.arange(6).reshape(2, 3)
+    topology = star(6, bandwidth=1.0, latency=0.5)
+    assert simulate(build(6, 6.0, nodes), topology).makespan == 2 * 1 + 2 * 2 + 3
+
+
+def test_across_nodes_all_messages_stay_on_their_rail() -> None:
+    for build in BUILDS:
+        schedule = build(16, 16.0)
+        across = schedule.rank // 8 != schedule.peer // 8
+        assert (schedule.rank[across] % 8 == schedule.peer[across] % 8).all()
+        assert across.sum() == 16
+
+
+@pytest.mark.parametrize("name", ["rail_all_to_all", "forwarded_all_to_all"])
+def test_rails_are_faster_than_pairs_on_nodes(name: str) -> None:
+    topology = cluster("hgx_h100", 2)
+    fitted, pairs = (find(each).on(topology, 16, 1e8) for each in (name, "pairwise"))
+    times = [simulate(each.schedule, topology).makespan for each in (fitted, pairs)]
+    assert times[0] < 0.7 * times[1]
+    assert fitted.chosen == ("2 nodes of 8 ranks",)

@@ -1,0 +1,138 @@
+"""Binary, split binary and k-nomial trees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grouped_cases import each_case
+from simulator.analysis import memory
+from simulator.collectives import find
+from simulator.collectives.binary_trees import (
+    binary_tree_all_reduce,
+    binary_tree_broadcast,
+    binary_tree_reduce,
+    children,
+    k_nomial_broadcast,
+    split_binary_broadcast,
+)
+from simulator.cost_models import trees
+from simulator.cost_models.fabric import observe
+from simulator.engines import simulate
+from simulator.schedules import semantics
+from topologies.shapes import full_mesh, star
+from topologies.topology import Topology
+
+BUILDS = {
+    "binary_tree": binary_tree_all_reduce,
+    "binary_tree_reduce": binary_tree_reduce,
+    "binary_tree_broadcast": binary_tree_broadcast,
+    "split_binary_broadcast": split_binary_broadcast,
+}
+
+
+@pytest.mark.parametrize("name", BUILDS)
+@given(ranks=st.integers(1, 30), pieces=st.integers(1, 12))
+def test_any_number_of_ranks_and_pieces_keeps_its_promise(
+    name: str, ranks: int, pieces: int
+) -> None:
+    semantics.check(BUILDS[name](ranks, 1e6, segments=pieces), find(name).collective)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [("binary_tree_broadcast", star), ("split_binary_broadcast", full_mesh)]
+)
+@given(
+    ranks=st.integers(2, 40), pieces=st.integers(1, 20), latency=st.sampled_from([0.0, 1e-6, 1e-3])
+)
+def test_a_broadcast_takes_what_its_closed_form_says(
+    name: str, shape: Callable[..., Topology], ranks: int, pieces: int, latency: float
+) -> None:
+    machine = shape(ranks, bandwidth=1e9, latency=latency, gap=1e-6)
+    timeline = simulate(BUILDS[name](ranks, 1e6, segments=pieces), machine)
+    time = getattr(trees, name)(pieces).time(observe(timeline.routed), ranks, 1e6)
+    assert timeline.makespan == pytest.approx(time, rel=1e-9)
+
+
+def test_seven_ranks_and_four_pieces_by_hand() -> None:
+    # Routes of 1 s, pieces of 10 s. The root sends 8, the last is through at 81 s; rank 2 passes it
+    # on to 5, then to 6.
+    schedule = binary_tree_broadcast(7, 40.0, segments=4)
+    assert simulate(schedule, star(7, bandwidth=1.0, latency=0.5)).makespan == 81.0 + 20.0 + 1.0
+
+
+def test_the_root_of_a_reduce_takes_in_twice_what_there_is() -> None:
+    # However long it is, a tree's time goes by 2 V, and a chain's by V.
+    for ranks in (7, 31):
+        times = [
+            simulate(binary_tree_reduce(ranks, v, segments=64), star(ranks, bandwidth=1.0)).makespan
+            for v in (1, 2)
+        ]
+        assert times[1] == pytest.approx(2 * times[0])
+        assert 2.0 <= times[0] < 2.4
+
+
+@each_case("name", [name for name in BUILDS if name.startswith("binary")])
+@each_case("ranks", [2, 3, 4, 8])
+def test_each_moves_and_holds_what_its_closed_form_says(name: str, ranks: int) -> None:
+    schedule, cost = find(name).build(ranks, 3360.0), find(name).cost
+    usage = memory.trace(schedule, simulate(schedule, full_mesh(ranks, bandwidth=1.0)))
+    assert schedule.volume == pytest.approx(cost.volume(ranks) * 3360.0)
+    assert schedule.steps == cost.steps(ranks)
+    assert usage.peak == pytest.approx(cost.peak(ranks) * 3360.0)
+    assert usage.peak_redundant == pytest.approx(cost.redundant(ranks) * 3360.0)
+
+
+def test_nothing_is_broadcast_before_all_is_reduced() -> None:
+    schedule = binary_tree_all_reduce(6, 8.0, segments=8)
+    timeline = simulate(schedule, star(6, bandwidth=1.0))
+    assert timeline.finish[schedule.reduces].max() <= timeline.start[~schedule.reduces].min()
+
+
+def test_a_rank_with_children_sends_a_half_to_each_and_one_to_its_pair() -> None:
+    schedule = split_binary_broadcast(7, 4.0, segments=2)
+    assert schedule.sent().tolist() == [4.0, 6.0, 6.0, 2.0, 2.0, 2.0, 2.0]
+
+
+def test_the_root_of_long_data_sends_half_as_much_as_in_a_binary_tree() -> None:
+    # V = 64 s: the root of a binary tree sends 2 V, here V. Then half of V is exchanged.
+    topology = star(63, bandwidth=1.0)
+    times = [
+        simulate(find(f"{name}_broadcast:segments=1000").build(63, 64.0), topology).makespan
+        for name in ("split_binary", "binary_tree")
+    ]
+    assert times == pytest.approx([96.0, 128.0], rel=0.02)
+
+
+def test_with_radix_two_it_is_a_binomial_tree() -> None:
+    schedules = find("tree_broadcast").build(16, 1.0), k_nomial_broadcast(16, 1.0, radix=2)
+    topology = star(16, bandwidth=1.0, latency=0.5)
+    assert [simulate(schedule, topology).makespan for schedule in schedules] == [8.0, 8.0]
+
+
+@each_case("radix", [2, 3, 4, 9])
+@each_case("ranks", [2, 3, 10, 33])
+def test_every_rank_but_0_has_one_parent(ranks: int, radix: int) -> None:
+    below = [child for _, numbers in children(ranks, radix) for child in numbers.tolist()]
+    assert sorted(below) == list(range(1, ranks))
+
+
+def test_a_radix_beyond_the_ranks_is_a_linear_tree() -> None:
+    for radix in (6, 10**12):
+        ((parent, below),) = children(6, radix)
+        assert (parent, below.tolist()) == (0, [1, 2, 3, 4, 5])
+
+
+def test_levels_by_hand() -> None:
+    # 16 ranks, radix 4, a port a peer: two levels of 1 s and a latency of 0.5 s.
+    schedule = k_nomial_broadcast(16, 1.0)
+    assert simulate(schedule, full_mesh(16, bandwidth=1.0, latency=0.5)).makespan == 3.0
+
+
+def test_the_root_sends_each_segment_to_all_its_children() -> None:
+    # 4 ranks, radix 4: three children, 2 segments of half a second each.
+    schedule = k_nomial_broadcast(4, 1.0, segments=2)
+    assert simulate(schedule, star(4, bandwidth=1.0)).makespan == 3.0
