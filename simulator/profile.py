@@ -188,7 +188,12 @@ class Profile:
             for kind in protocols[0].links
             if all(kind in protocol.links for protocol in protocols)
         ]
-        rated = {kind for kind in topology.link_kinds.vocabulary if _has_rate(topology, kind)}
+        timed = np.isfinite(topology.bandwidth)
+        rated = {
+            kind
+            for kind in topology.link_kinds.vocabulary
+            if timed[topology.link_kinds.are(kind)].any()
+        }
         if unknown := sorted(rated.difference(kinds)):
             raise InputError(
                 f"{topology.name} has links of kind {unknown[0]}, which {self.name} knows "
@@ -223,17 +228,20 @@ class Profile:
     ) -> LinkCosts:
         """What links of `kinds` cost in `jobs`, by each of `protocols`."""
         shape = jobs.nodes.shape
-        unit_factors, pacers = np.ones((2, *shape)), self._pacers(kinds)
+        unit_factors, paced_by_network = np.ones((2, *shape)), self.paced and "network" in kinds
         costs: list[Floats | float] = []
         for kind in kinds:
             crowding = self.crowding.get(kind)
             longer, crowded = unit_factors if crowding is None else crowding.slower(jobs.nodes)
             factors = {name: row.get(kind, 1.0) for name, row in self.slower.items()}
             slower = jobs.by_algorithm(factors, 1.0)
-            sharing = self._sharing(pacers[kind], jobs)
+            # The kind of link whose β these links have over several nodes, before crowding.
+            pacing = "network" if paced_by_network else kind
+            pacing_crowd = self.crowding.get(pacing)
+            sharing = 1.0 if pacing_crowd is None else pacing_crowd.sharing(jobs.sharers())
             for protocol in protocols:
-                link, pacer = protocol.links[kind], protocol.links[pacers[kind]].bandwidth / sharing
-                if pacers[kind] == kind:
+                link, pacer = protocol.links[kind], protocol.links[pacing].bandwidth / sharing
+                if pacing == kind:
                     paced = pacer
                 else:
                     channels = np.where(jobs.nodes > 2, 1.0, self.pace_on_two)
@@ -248,16 +256,6 @@ class Profile:
             columns[row] = cost
         shaped = columns.reshape(len(kinds), len(protocols), 3, *columns.shape[1:])
         return LinkCosts(*np.moveaxis(shaped, (2, 0, 1), (0, 2, 1)))
-
-    def _pacers(self, kinds: Sequence[str]) -> dict[str, str]:
-        """The kind of link whose β links of a kind have over several nodes, before crowding."""
-        paced = self.paced and "network" in kinds
-        return {kind: "network" if paced else kind for kind in kinds}
-
-    def _sharing(self, kind: str, jobs: Jobs) -> Floats | float:
-        """The factor by which 1/β between nodes is longer for the ranks that share a port."""
-        crowding = self.crowding.get(kind)
-        return 1.0 if crowding is None else crowding.sharing(jobs.sharers())
 
     def simulate(
         self, routed: Routed, algorithm: Algorithm, run: Callable[[Routed], Timeline] = run
@@ -357,8 +355,3 @@ def over(routed: Routed, machine: Topology, folded: Topology | None = None) -> R
         whole=folded and machine,
         reduction=machine.reduction[machine.placement[: len(routed.reduction)]],
     )
-
-
-def _has_rate(topology: Topology, kind: str) -> bool:
-    """Whether links of a kind take time."""
-    return bool(np.isfinite(topology.bandwidth[topology.link_kinds.are(kind)]).any())

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
-from simulator.collectives import Algorithm
+from simulator.collectives import Algorithm, Collective, algorithms
+from simulator.cost_models import CostModel
+from simulator.cost_models.cost_model import NO_FORMULA
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError, nearest_name
 from topologies.readers.contents import contents, decoded
@@ -56,7 +59,6 @@ def algorithm_in(content: bytes, path: str, name: str) -> Algorithm:
 
 
 def _place(text: str) -> tuple[Path, str]:
-    """The file and the name in FILE:NAME."""
     path, colon, name = text.rpartition(":")
     if colon and Path(path).suffix.lower() in SUFFIXES:
         return Path(path), name
@@ -71,27 +73,24 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
 
         return read_python(content, path)
     if suffix == ".xml":
-        from experiments.algorithm_files.msccl.lowering import algorithm_of
-        from experiments.algorithm_files.msccl.reader import read_program
+        from experiments.algorithm_files import msccl_lowering, msccl_program
 
-        program = read_program(decoded(content, name), name)
+        msccl = msccl_program.read_program(decoded(content, name), name)
         with _place_of(name):
-            read = algorithm_of(program, _count(option, "loops"))
+            read = msccl_lowering.algorithm_of(msccl, _count(option, "loops"))
         return {option: _placed(read, name)}
     if suffix == ".json":
-        from experiments.algorithm_files.mscclpp.plan_reader import read_plan
-        from experiments.algorithm_files.mscclpp.plan_schedule import algorithm_of as of_plan
+        from experiments.algorithm_files import mscclpp
 
         with _place_of(name):
-            algorithm = of_plan(read_plan(decoded(content, name), "plan"))
+            algorithm = mscclpp.algorithm_of(mscclpp.read_plan(decoded(content, name), "plan"))
         return {"": _placed(algorithm, name)}
     if suffix == ".goal":
-        from experiments.algorithm_files.goal import goal_algorithm
-        from experiments.algorithm_files.goal.goal_reader import read_goal
+        from experiments.algorithm_files import goal
 
-        goal = read_goal(decoded(content, name), name)
+        program = goal.read_goal(decoded(content, name), name)
         with _place_of(name):
-            return {option: goal_algorithm.algorithm_of(goal, name, option)}
+            return {option: goal.algorithm_of(program, name, option)}
     raise InputError(f"{path}: an algorithm's file ends in {', '.join(SUFFIXES)}")
 
 
@@ -104,8 +103,6 @@ def _count(option: str, key: str) -> int:
 
 
 def _placed(algorithm: Algorithm, name: str) -> Algorithm:
-    """The algorithm, whose schedule may be refused with the name of its file."""
-
     def schedule(ranks: int, nbytes: float) -> Schedule:
         with _place_of(name):
             return algorithm.schedule(ranks, nbytes)
@@ -120,3 +117,32 @@ def _place_of(name: str) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
+
+
+def free_name(name: str, ending: str) -> str:
+    """A name that no algorithm of simctl has, and that may stand in a list.
+
+    >>> free_name("ring", "xml"), free_name("my ring: 2", "xml")
+    ('ring.xml', 'my_ring__2')
+    """
+    plain = re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII)[:63] or ending
+    return f"{plain}.{ending}" if plain in algorithms() else plain
+
+
+def of_file(
+    name: str,
+    collective: Collective,
+    write: Callable[[], Schedule],
+    summary: str,
+    ranks: int,
+    cost: CostModel = NO_FORMULA,
+) -> Algorithm:
+    """The algorithm of a file for its number of ranks. The schedule is written once, and scaled."""
+    whole = cache(write)
+
+    def schedule(workers: int, nbytes: float) -> Schedule:
+        return whole().scaled(nbytes)
+
+    return Algorithm(
+        name, collective, schedule, cost, summary, defined=lambda workers: workers == ranks
+    )

@@ -6,12 +6,10 @@ from collections import Counter
 from pathlib import Path
 
 from experiments.algorithm_files import contents_of
-from experiments.algorithm_files.goal.goal_reader import GoalProgram, read_goal
-from experiments.algorithm_files.msccl.lowering import FIFO, Lowering
-from experiments.algorithm_files.msccl.msccl_program import MscclProgram
-from experiments.algorithm_files.msccl.reader import read_program
-from experiments.algorithm_files.msccl.writer import write_program
-from experiments.algorithm_files.mscclpp.plan_reader import read_plan
+from experiments.algorithm_files.goal import GoalProgram, read_goal
+from experiments.algorithm_files.msccl_lowering import FIFO, Lowering
+from experiments.algorithm_files.msccl_program import MscclProgram, read_program, write_program
+from experiments.algorithm_files.mscclpp import read_plan
 from topologies.units import format_bytes
 
 
@@ -23,8 +21,8 @@ def details(text: str) -> dict[str, str]:
         return _messages(read_goal(content.decode("utf-8-sig"), path.name))
     if suffix == ".json":
         plan = read_plan(content.decode("utf-8-sig"), path.name)
-        where = "in" if plan.in_place else "out of"
-        blocks = sum(len(gpu.blocks) for gpu in plan.gpus)
+        where = "in" if plan.inplace else "out of"
+        blocks = sum(len(gpu.threadblocks) for gpu in plan.gpus)
         return {
             "format": f"MSCCL++, {plan.protocol}, {where} place",
             "thread blocks": str(blocks),

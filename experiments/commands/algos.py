@@ -127,7 +127,7 @@ class ExportedAlgorithm(MachineOptions):
     def _short_program(self, algorithm: Algorithm) -> str:
         """The program. If the default of its segments has too many steps, one of a single segment,
         as MSCCL itself repeats a program for pieces of each chunk."""
-        from experiments.algorithm_files.msccl.export import TooManySteps
+        from experiments.algorithm_files.msccl_export import TooManySteps
         from simulator.collectives.algorithm_options import with_values
 
         try:
@@ -145,10 +145,10 @@ class ExportedAlgorithm(MachineOptions):
 
     def _program(self, algorithm: Algorithm) -> str:
         from experiments.algorithm_files.details import rewritten
-        from experiments.algorithm_files.goal.goal_writer import write_goal
+        from experiments.algorithm_files.goal import write_goal
         from experiments.algorithm_files.lanes import MOST_STEPS
-        from experiments.algorithm_files.msccl.export import program_of
-        from experiments.algorithm_files.msccl.writer import write_program
+        from experiments.algorithm_files.msccl_export import program_of
+        from experiments.algorithm_files.msccl_program import write_program
         from simulator.collectives.proof import prove
         from topologies.units import parse_bytes
 

@@ -89,5 +89,4 @@ def used_nodes(topology: Topology) -> float:
 
 
 def _works(topology: Topology) -> npt.NDArray[np.bool_]:
-    """Which ranks are no switches, shape (ranks,)."""
     return np.asarray(~topology.in_network[topology.placement].astype(np.bool_))

@@ -173,6 +173,5 @@ def reasons(place: MeasuredPlaces, seen: MeasuredPlaces) -> tuple[str, ...]:
 
 
 def _outside(value: Floats, seen: Floats, show: Callable[[float], str], unit: str = "") -> str:
-    """That a value is above or below all that were seen."""
     end, limit = ("at most", seen.max()) if value[0] > seen.max() else ("at least", seen.min())
     return f"{show(float(value[0]))}{unit}: measured runs have {end} {show(float(limit))}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.algorithm_files.msccl.msccl_program import REDUCES, Gpu, MscclProgram, ThreadBlock
+from experiments.algorithm_files.msccl_program import REDUCES, Gpu, MscclProgram, ThreadBlock
 
 Steps = Sequence[str]
 NOP = 'type="nop" srcbuf="i" srcoff="-1" dstbuf="o" dstoff="-1" cnt="0"'

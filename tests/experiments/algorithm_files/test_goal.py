@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from experiments.algorithm_files import read_algorithm
-from experiments.algorithm_files.goal.goal_algorithm import NOT_PROVEN, algorithm_of
-from experiments.algorithm_files.goal.goal_reader import read_goal
-from experiments.algorithm_files.goal.goal_writer import write_goal
+from experiments.algorithm_files.goal import NOT_PROVEN, algorithm_of, read_goal, write_goal
 from experiments.simulations.case import Case
 from experiments.simulations.sweep_rows import judge
 from grouped_cases import each_case

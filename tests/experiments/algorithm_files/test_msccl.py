@@ -7,13 +7,11 @@ from pathlib import Path
 import pytest
 
 import msccl_texts
+from experiments.algorithm_files import msccl_export as export
 from experiments.algorithm_files import read_algorithm
-from experiments.algorithm_files.msccl import export
-from experiments.algorithm_files.msccl.export import COLLECTIVES, program_of
-from experiments.algorithm_files.msccl.lowering import Lowering, algorithm_of
-from experiments.algorithm_files.msccl.msccl_program import MscclProgram
-from experiments.algorithm_files.msccl.reader import read_program
-from experiments.algorithm_files.msccl.writer import write_program
+from experiments.algorithm_files.msccl_export import COLLECTIVES, program_of
+from experiments.algorithm_files.msccl_lowering import Lowering, algorithm_of
+from experiments.algorithm_files.msccl_program import MscclProgram, read_program, write_program
 from experiments.simulations.case import Case
 from grouped_cases import each_case
 from msccl_texts import SHAPES, algo, block, canonical, exchange, gpu, nop, step

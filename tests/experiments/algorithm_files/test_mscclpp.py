@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments.algorithm_files import read_algorithm
-from experiments.algorithm_files.mscclpp.plan_reader import read_plan
-from experiments.algorithm_files.mscclpp.plan_schedule import algorithm_of
+from experiments.algorithm_files.mscclpp import algorithm_of, read_plan
 from experiments.simulations.case import Case
 from grouped_cases import each_case
 from mscclpp_plans import SHAPES, SIGNAL, WAIT, Json, op, plan, span
@@ -116,30 +115,30 @@ OP = "gpus", 0, "threadblocks", 0, "ops", 0
         ("[" * 100_000, "nested too deep"),
         ('{"gpus": [], "gpus": []}', "is there twice"),
         ("{\0}", "is not text"),
-        (_set("gpus")([]), "gpus has 0: 1 to 1024"),
-        (_set("gpus")(3), "a.json.gpus is 3: expected a list"),
-        (_set("gpus", 1, "id")(0), "a.json.gpus[1].id is 0: ids are in order, here 1"),
-        (_set("inplace")("no"), "a.json.inplace is 'no': expected true or false"),
+        (_set("gpus")([]), "a.json: gpus: is empty"),
+        (_set("gpus")(3), "a.json: gpus: 3 is not a list"),
+        (_set("gpus", 1, "id")(0), "a.json: gpus[1]: ids of GPUs and of thread blocks are"),
+        (_set("inplace")("no"), "a.json: inplace: 'no' is not true or false"),
         (_set("collective")("sum"), "no collective 'sum'"),
-        (_set("protocol")("x"), "a.json.protocol is 'x': expected one of Simple, LL"),
-        (_set(*OP, "name")("jump"), "threadblocks[0].ops[0].name is 'jump'"),
+        (_set("protocol")("x"), "a.json: protocol: 'x': input should be"),
+        (_set(*OP, "name")("jump"), "threadblocks[0].ops[0].name: 'jump'"),
         (_set(*OP, "name")("glres"), "multimem needs switches that reduce"),
         (_set(*OP, "src_buff")([]), "put needs src_buff and dst_buff"),
         (_set(*OP, "src_buff", 0, "size")(9), "the buffer i of gpu 0 has 2 chunks"),
         (_set(*OP, "src_buff", 0, "size")(1), "1 chunks move to 2"),
-        (_set(*OP, "dst_buff", 0, "buffer_id")(7), "expected a whole number from 0 to 2"),
-        (_set(*OP, "dst_buff", 0, "index")(True), "index is true: expected a whole number"),
-        (_set(*OP, "channel_ids")([4]), "expected a whole number from 0 to 0"),
-        (_set(*OP, "channel_type")("switch"), "expected memory, port or none"),
-        (_set(*OP, "tbg_info")({"tb_id": 0, "tbg_size": 99}), "from 1 to 64"),
-        (_set(*OP, "reduce_op")("max"), "expected one of sum"),
-        (_set("gpus", 0, "channels", 0, "connected_to", 0)(5), "from 0 to 1"),
-        (_set("gpus", 0, "input_chunks")(-1), "from 0 to 65536"),
-        (_set("gpus", 0, "threadblocks", 0, "ops")([{}]), "ops[0] has no name"),
-        (_set("gpus", 0, "threadblocks", 0, "ops", 1)("x"), "ops[1] is 'x': expected a mapping"),
+        (_set(*OP, "dst_buff", 0, "buffer_id")(7), "remote buffer 7: there are 3"),
+        (_set(*OP, "dst_buff", 0, "index")(True), "index: true is not a whole number"),
+        (_set(*OP[:-1], 1, "channel_ids")([4]), "thread block 0: channel 4: there are 1"),
+        (_set(*OP, "channel_type")("switch"), "input should be 'memory', 'port' or 'none'"),
+        (_set(*OP, "tbg_info")({"tb_id": 0, "tbg_size": 99}), "less than or equal to 64"),
+        (_set(*OP, "reduce_op")("max"), "input should be 'sum'"),
+        (_set("gpus", 0, "channels", 0, "connected_to", 0)(5), "connected to gpu 5: there are 2"),
+        (_set("gpus", 0, "input_chunks")(-1), "greater than or equal to 0"),
+        (_set("gpus", 0, "threadblocks", 0, "ops")([{}]), "ops[0].name: is missing"),
+        (_set("gpus", 0, "threadblocks", 0, "ops", 1)("x"), "ops[1]: 'x' is not a mapping"),
         (
             _set(*OP)({"name": "sem_acquire", "semaphore_ids": [3]}),
-            "gpu 0 has no semaphore 3",
+            "semaphore 3: there are 1",
         ),
     ],
 )

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from experiments.algorithm_files.msccl.lowering import algorithm_of
-from experiments.algorithm_files.msccl.reader import read_program
+from experiments.algorithm_files.msccl_lowering import algorithm_of
+from experiments.algorithm_files.msccl_program import read_program
 from experiments.simulations.algorithm_remarks import unmeant_sizes
 from msccl_texts import SHAPES
 from simulator.collectives import find

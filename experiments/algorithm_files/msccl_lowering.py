@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from math import inf
 
 import numpy as np
 
-from experiments.algorithm_files.free_names import free_name, of_file
-from experiments.algorithm_files.lanes import (
-    EventPost,
-    EventWait,
-    Lane,
-    LaneMove,
-    LanePlace,
-    run,
-)
-from experiments.algorithm_files.msccl.msccl_program import (
+from experiments.algorithm_files import free_name, of_file
+from experiments.algorithm_files.lanes import EventPost, EventWait, Lane, LaneMove, LanePlace, run
+from experiments.algorithm_files.msccl_program import (
     RECEIVES,
     SENDS,
     BlockStep,
@@ -49,18 +43,16 @@ def algorithm_of(program: MscclProgram, loops: int = 1) -> Algorithm:
         f"MSCCL, {program.protocol}, {program.channels} channels, {blocks} thread blocks of "
         f"{ranks} GPUs"
     )
-    collective = _promise(program) if program.collective == "custom" else _named(program)
+    collective = _promise(program)
     pieces = _in_pieces(collective, program.chunks, loops)
     made = of_file(free_name(program.name, "xml"), pieces, lowering.schedule, summary, ranks)
     return replace(made, sizes=(program.least, program.most or inf))
 
 
-def _named(program: MscclProgram) -> Collective:
-    return of_collective(program.collective, algorithms())[0].collective
-
-
 def _promise(program: MscclProgram) -> Collective:
-    """What a custom program computes: the first collective that it is."""
+    """What a program computes; of a custom program the first collective that it is."""
+    if program.collective != "custom":
+        return of_collective(program.collective, algorithms())[0].collective
     schedule = Lowering(program).schedule()
     for collective in dict.fromkeys(each.collective for each in algorithms().values()):
         try:
@@ -267,41 +259,38 @@ def _received(
 
 def _check_connections(program: MscclProgram) -> None:
     """One thread block sends on a connection, one receives, and equally many chunks."""
-    messages: dict[str, dict[Connection, list[tuple[int, str]]]] = {"sends": {}, "receives": {}}
+    sends: dict[Connection, list[tuple[int, str]]] = {}
+    receives: dict[Connection, list[tuple[int, str]]] = {}
     for rank, gpu in enumerate(program.gpus):
         for number, block in enumerate(gpu.blocks):
-            for word, kinds, key in (
-                ("sends", SENDS, (rank, block.send, block.channel)),
-                ("receives", RECEIVES, (block.receive, rank, block.channel)),
+            for word, messages, kinds, key in (
+                ("sends", sends, SENDS, (rank, block.send, block.channel)),
+                ("receives", receives, RECEIVES, (block.receive, rank, block.channel)),
             ):
                 steps = [
                     (step.count, str(LanePlace(rank, number, step.number)))
                     for step in block.steps
                     if step.kind in kinds
                 ]
-                if steps and key in messages[word]:
+                if steps and key in messages:
                     raise InputError(
                         f"{steps[0][1]}: another thread block {word} between gpu {key[0]} and gpu "
                         f"{key[1]} on channel {key[2]}: only one may"
                     )
                 if steps:
-                    messages[word][key] = steps
-    for key in {**messages["sends"], **messages["receives"]}:
-        _check_matched(key, messages["sends"].get(key, []), messages["receives"].get(key, []))
-
-
-def _check_matched(
-    key: Connection, sends: list[tuple[int, str]], receives: list[tuple[int, str]]
-) -> None:
-    for (count, place), (received, peer) in zip(sends, receives, strict=False):
-        if count != received:
-            raise InputError(f"{place} sends {count} chunks, {peer} receives {received}")
-    if len(sends) > len(receives):
-        raise InputError(
-            f"{sends[len(receives)][1]} sends to gpu {key[1]} on channel {key[2]}: nobody receives"
-        )
-    if len(receives) > len(sends):
-        raise InputError(
-            f"{receives[len(sends)][1]} receives from gpu {key[0]} on channel {key[2]}: nobody "
-            f"sends"
-        )
+                    messages[key] = steps
+    nobody = (0, "")
+    for key in {**sends, **receives}:
+        sender, receiver, channel = key
+        pairs = zip_longest(sends.get(key, []), receives.get(key, []), fillvalue=nobody)
+        for (count, place), (received, peer) in pairs:
+            if not peer:
+                raise InputError(
+                    f"{place} sends to gpu {receiver} on channel {channel}: nobody receives"
+                )
+            if not place:
+                raise InputError(
+                    f"{peer} receives from gpu {sender} on channel {channel}: nobody sends"
+                )
+            if count != received:
+                raise InputError(f"{place} sends {count} chunks, {peer} receives {received}")

@@ -1,26 +1,108 @@
-"""Read MSCCL's XML. Every mistake is one line with the place."""
+"""MSCCL's XML: thread blocks of GPUs and their steps. Every mistake is one line with the place."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from xml.sax.saxutils import quoteattr
 
-from experiments.algorithm_files.msccl.msccl_program import (
-    KINDS,
-    MOST_BLOCKS,
-    MOST_CHANNELS,
-    MOST_COUNT,
-    MOST_STEPS,
-    RECEIVES,
-    REDUCES,
-    SENDS,
-    BlockStep,
-    Chunks,
-    Gpu,
-    MscclProgram,
-    ThreadBlock,
-)
 from topologies.errors import InputError
 from topologies.readers.xml_elements import Element, parse
+
+RECEIVES = ("r", "rcs", "rrs", "rrc", "rrcs")
+"""Steps that receive."""
+SENDS = ("s", "rcs", "rrs", "rrcs")
+"""Steps that send."""
+REDUCES = ("rrs", "rrc", "rrcs", "re")
+"""Steps that add."""
+KINDS = ("s", "r", "rcs", "rrs", "rrc", "rrcs", "cpy", "re", "nop")
+"""The types of a step."""
+MOST_STEPS = 256
+"""Steps of a thread block."""
+MOST_COUNT = 71
+"""Chunks of a step."""
+MOST_BLOCKS = 216
+"""Thread blocks of a GPU."""
+MOST_CHANNELS = 32
+"""Channels of a program."""
+BLOCKS_OF_CHANNEL = 32
+"""Thread blocks of a channel that send, or that receive."""
+
+
+class Chunks(NamedTuple):
+    """The first of some chunks in a buffer."""
+
+    buffer: str
+    """i, o or s: input, output or scratch."""
+    offset: int
+
+
+@dataclass(frozen=True)
+class BlockStep:
+    """A step of a thread block; nops are parts of the step after them."""
+
+    kind: str
+    source: Chunks
+    target: Chunks
+    count: int
+    waits: tuple[tuple[int, int], ...] = ()
+    """The steps that it waits for: thread blocks of its GPU, and numbers of steps."""
+    flag: bool = False
+    """Whether it raises a flag for others."""
+    number: int = 0
+    """Its number in the file, nops included."""
+    line: int = 0
+    """Its line in the file."""
+
+
+@dataclass(frozen=True)
+class ThreadBlock:
+    """A thread block: its steps run in order."""
+
+    send: int
+    """The peer to which it sends; -1 for none."""
+    receive: int
+    """The peer from which it receives; -1 for none."""
+    channel: int
+    steps: tuple[BlockStep, ...]
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """The program of a GPU."""
+
+    inputs: int
+    """Chunks of its input."""
+    outputs: int
+    """Chunks of its output."""
+    scratch: int
+    """Chunks of its scratch."""
+    blocks: tuple[ThreadBlock, ...]
+
+
+@dataclass(frozen=True)
+class MscclProgram:
+    """An MSCCL file."""
+
+    name: str
+    collective: str
+    """As MSCCL spells it, like allreduce."""
+    protocol: str
+    chunks: int
+    """The chunks of V."""
+    channels: int
+    in_place: bool
+    gpus: tuple[Gpu, ...]
+    least: int = 0
+    most: int = 0
+    """The bytes for which it is made."""
+
+    @property
+    def steps(self) -> int:
+        """The steps of all GPUs."""
+        return sum(len(block.steps) for gpu in self.gpus for block in gpu.blocks)
+
 
 MOST_CHUNKS = 2**16
 COLLECTIVES = (
@@ -210,3 +292,65 @@ def _check_chunks(program: MscclProgram, gpu: Gpu, element: Element) -> None:
             raise element.mistake(
                 f"{buffer}_chunks", f"{program.collective} has {expected[buffer]} of them"
             )
+
+
+def write_program(program: MscclProgram) -> str:
+    """The XML of a program, which :func:`experiments.algorithm_files.msccl_program.read_program`
+    reads back as an equal one."""
+    return "\n".join([*_lines(program), ""])
+
+
+def _lines(program: MscclProgram) -> Iterator[str]:
+    yield (
+        f"<algo name={quoteattr(program.name)} "
+        + _attributes(
+            proto=program.protocol,
+            nchannels=program.channels,
+            nchunksperloop=program.chunks,
+            ngpus=len(program.gpus),
+            coll=program.collective,
+            inplace=int(program.in_place),
+            outofplace=int(not program.in_place),
+            minBytes=program.least,
+            maxBytes=program.most,
+        )
+        + ">"
+    )
+    for rank, gpu in enumerate(program.gpus):
+        sizes = _attributes(
+            id=rank, i_chunks=gpu.inputs, o_chunks=gpu.outputs, s_chunks=gpu.scratch
+        )
+        yield f"  <gpu {sizes}>"
+        for number, block in enumerate(gpu.blocks):
+            ends = _attributes(id=number, send=block.send, recv=block.receive, chan=block.channel)
+            yield f"    <tb {ends}>"
+            yield from _steps(block)
+            yield "    </tb>"
+        yield "  </gpu>"
+    yield "</algo>"
+
+
+def _steps(block: ThreadBlock) -> Iterator[str]:
+    for step in block.steps:
+        first = step.number - max(0, len(step.waits) - 1)
+        waits = [*step.waits] or [(-1, -1)]
+        for place, (waited, number) in enumerate(waits):
+            if place + 1 < len(waits):
+                what = _attributes(type="nop", srcbuf="i", srcoff=-1, dstbuf="o", dstoff=-1, cnt=0)
+                flag = 0
+            else:
+                what = _attributes(
+                    type=step.kind,
+                    srcbuf=step.source.buffer,
+                    srcoff=step.source.offset,
+                    dstbuf=step.target.buffer,
+                    dstoff=step.target.offset,
+                    cnt=step.count,
+                )
+                flag = int(step.flag)
+            wait = _attributes(depid=waited, deps=number, hasdep=flag)
+            yield f'      <step s="{first + place}" {what} {wait}/>'
+
+
+def _attributes(**values: str | int) -> str:
+    return " ".join(f'{name}="{value}"' for name, value in values.items())

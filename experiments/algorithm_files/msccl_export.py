@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.algorithm_files.msccl.msccl_program import (
+from experiments.algorithm_files.msccl_program import (
     BLOCKS_OF_CHANNEL,
     MOST_BLOCKS,
     MOST_CHANNELS,
@@ -148,7 +148,6 @@ def _check_steps(algorithm: Algorithm, steps: int, rank: int) -> None:
 
 
 def _drafts(schedule: Schedule, order: list[int], buffer: str) -> list[_Draft]:
-    """The steps of every GPU, with what each waits for."""
     drafts = [_Draft() for _ in range(schedule.ranks)]
     steps: dict[int, dict[int, list[_Place]]] = {}
     columns = [
@@ -214,7 +213,6 @@ def _steps(
     size: int,
     reduces: bool,
 ) -> list[tuple[int, _Lane, BlockStep]]:
-    """The steps of a transfer: its GPU, thread block and step."""
     source, target = ends
     if rank == peer:
         return [(rank, _Lane(channel, -1, -1), BlockStep("re" if reduces else "cpy", *ends, size))]
@@ -237,7 +235,6 @@ def _one_adder(draft: _Draft, slot: int, size: int) -> list[_Place]:
 
 
 def _blocks(algorithm: Algorithm, draft: _Draft, rank: int) -> tuple[ThreadBlock, ...]:
-    """The thread blocks of a GPU, with numbers for blocks and steps."""
     order = {lane: number for number, lane in enumerate(draft.lanes)}
     if len(order) > MOST_BLOCKS:
         raise InputError(

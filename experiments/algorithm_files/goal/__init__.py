@@ -1,1 +1,0 @@
-"""GOAL, the input of LogGOPSim: messages and computations of ranks, without data."""

@@ -1,1 +1,0 @@
-"""MSCCL's XML: programs of thread blocks, one for each GPU of a collective."""
