@@ -25,6 +25,14 @@ class Csr(NamedTuple):
     indptr: Ints
     indices: Ints
 
+    @classmethod
+    def of(cls, row: npt.NDArray[np.integer], index: npt.NDArray[np.integer], rows: int) -> Csr:
+        """The lists of so many rows, from pairs of a row and an index; each list in the order of
+        its pairs."""
+        indptr = np.zeros(rows + 1, np.int32)
+        np.cumsum(np.bincount(row, minlength=rows), out=indptr[1:])
+        return cls(indptr, index[np.argsort(row, kind="stable")].astype(np.int32, copy=False))
+
 
 class Operations(NamedTuple):
     """The columns of a schedule that kernels read, shape (operations,) each; see

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import dependencies
+from simulator.kernels.records import Csr
 from simulator.schedules.schedule import TRANSFER, Schedule
 from topologies.jit import kernel
-from topologies.topology import Ints
 
 Longs = npt.NDArray[np.int64]
 
@@ -46,11 +46,10 @@ def rendezvous(schedule: Schedule) -> Schedule:
         place[order], np.arange(len(schedule)), side="right"
     )
     waits = np.repeat(number, np.diff(schedule.indptr))
-    indptr, indices = _csr(
-        len(schedule) + len(moved),
-        np.concatenate((waits, number[moved], ready[signal])),
-        np.concatenate((number[schedule.indices], ready, number[posted])),
-    )
+    size = len(schedule) + len(moved)
+    waiting = np.concatenate((waits, number[moved], ready[signal]))
+    awaited = np.concatenate((number[schedule.indices], ready, number[posted]))
+    indptr, indices = Csr.of(*np.divmod(np.unique(waiting * size + awaited), size), size)
     signals = {
         "kind": TRANSFER,
         "rank": schedule.peer[moved],
@@ -95,10 +94,3 @@ def _steps(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:
     count = np.diff(begin)[group[later] - 1]
     offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
     return order[np.repeat(later, count)], order[np.repeat(begin[group[later] - 1], count) + offset]
-
-
-def _csr(operations: int, waits: Longs, awaited: Longs) -> tuple[Ints, Ints]:
-    """Who waits for whom, from pairs in any order."""
-    pairs = np.unique(waits.astype(np.int64) * operations + awaited)
-    indptr = np.searchsorted(pairs, np.arange(operations + 1) * operations)
-    return indptr.astype(np.int32), (pairs % operations).astype(np.int32)

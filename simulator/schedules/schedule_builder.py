@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import Accesses, Csr
-from simulator.schedules.calls import Calls, Sizes, conflict_message, pairs_of
 from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
 from simulator.schedules.shifts import Fold, Folded, SlotMove, accesses, rotations
-from simulator.schedules.slots import Cut, Slots
+from simulator.schedules.slots import Calls, Cut, Sizes, Slots, pairs_of
 from simulator.schedules.whole_numbers import Column, Index, whole_number, whole_numbers
 from topologies.errors import InputError
 from topologies.topology import Ints
@@ -38,7 +37,7 @@ _COLUMNS = {
 
 class ScheduleBuilder:
     """Collects operations in vectorised calls; all operations of one call see the state before the
-    call.
+    call. :meth:`build` refuses calls whose operations are in each other's way.
 
     `slots` cuts the buffer of V = `nbytes` bytes: a number of equal shares, or the shares
     themselves. If ranks differ, the shares have a row for each rank. `scratch` slots come after the
@@ -181,7 +180,6 @@ class ScheduleBuilder:
         columns = np.broadcast_arrays(*map(whole_numbers, names, (rank, reads, writes, count)))
         self._check_ranks(columns[0])
         self.slots.check(*columns[1:])
-        self._check_races([columns[0], *columns], local=True)
         used = np.where((columns[1] < 0) & (columns[2] < 0), 0, columns[3])
         places = {
             "rank": columns[0],
@@ -248,7 +246,7 @@ class ScheduleBuilder:
         }
         added = self._append(after, columns, calls=self._calls_of(child, slot, behind))
         waits = np.repeat(np.arange(len(child), dtype=np.int32), np.diff(child.indptr))
-        self._calls.wait(waits + np.int32(first), child.indices + np.int32(first))
+        self._calls.waits.append((waits + np.int32(first), child.indices + np.int32(first)))
         self._lanes = max(self._lanes, child.lanes)
         return added
 
@@ -281,19 +279,12 @@ class ScheduleBuilder:
 
     def _derived(self, columns: dict[str, Any], fold: Fold | None) -> Csr:
         """Who waits for whom."""
-        local = (columns["kind"] == COMPUTE).astype(np.int8)
         slots = [self.slots.in_order(columns[name]) for name in ("source", "target")]
         owner, ranks = np.arange(self._size, dtype=np.int32), self.ranks
-        rows = Accesses(
-            owner, columns["rank"], columns["peer"], slots[0], slots[1], columns["count"]
-        )
+        rows = Accesses(owner, columns["rank"], columns["peer"], *slots, columns["count"])
         if fold is not None:
             rows, ranks = accesses(fold, rows), ranks // fold.order
-        reduces, cells = columns["reduces"], (ranks, len(self.slots))
-        waits, conflict = self._calls.derive(rows, local, reduces, cells)
-        if conflict[0] >= 0:
-            raise InputError(conflict_message(columns, *conflict))
-        return waits
+        return self._calls.derive(rows, columns, ranks, len(self.slots))
 
     def _calls_of(self, child: Schedule, slot: int, scratch: int) -> Sizes:
         """The calls of a schedule that is added: the sizes, and how many have each. Its slots move
@@ -325,8 +316,6 @@ class ScheduleBuilder:
             )
         self._check_ranks(rank, peer)
         self.slots.check(slot, target, count)
-        if not steps:
-            self._check_races([rank, peer, slot, target, count], reduces=reduces)
         nbytes = self.slots.bytes_of(rank, slot, count)
         columns = {
             "kind": TRANSFER,
@@ -366,16 +355,10 @@ class ScheduleBuilder:
             raise InputError("a folded schedule is written for its representatives: see each()")
         self._size = last
         rows = prod(shape[:steps])
-        self._calls.add(((last - first) // max(1, rows), rows) if calls is None else calls)
+        self._calls.sizes.append(((last - first) // max(1, rows), rows) if calls is None else calls)
         if waits is not None:
-            self._calls.wait(*waits)
+            self._calls.waits.append(waits)
         return np.arange(first, last, dtype=np.int32)
-
-    def _check_races(self, columns: list[Column], **kind: bool) -> None:
-        """Refuse races within a call at once; steps and folded schedules are checked when they are
-        built."""
-        if self.shifts is None:
-            self.slots.check_races(columns, **kind)
 
     def _check_ranks(self, *ends: Column) -> None:
         for ranks in ends:

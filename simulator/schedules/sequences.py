@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.kernels.records import Csr
 from simulator.schedules.schedule import TRANSFER, Schedule
 from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
 from simulator.schedules.whole_numbers import Column, whole_numbers
@@ -35,8 +36,7 @@ def sequence(
         raise InputError(f"lanes {lane.min()} to {lane.max()}: lanes run from 0 to {LANES}")
     none = np.zeros(size)
     sized = builder.slots.bytes_of(rank, np.maximum(source, 0), np.where(source < 0, 0, count))
-    order = np.argsort(waits[0], kind="stable")
-    indptr = np.searchsorted(waits[0][order], np.arange(size + 1))
+    indptr, indices = Csr.of(*waits, size)
     typed: dict[str, Any] = {name: column.astype(np.int32) for name, column in whole.items()}
     builder.inline(
         Schedule(
@@ -50,8 +50,8 @@ def sequence(
             lanes=int(lane.max(initial=0)) + 1,
             nbytes=np.where(source < 0, columns.get("nbytes", none), sized),
             seconds=np.asarray(columns.get("seconds", none), dtype=np.float64),
-            indptr=indptr.astype(np.int32),
-            indices=waits[1][order].astype(np.int32),
+            indptr=indptr,
+            indices=indices,
             **typed,
         )
     )

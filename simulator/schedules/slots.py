@@ -1,25 +1,34 @@
-"""The slots of a schedule while it is written: their bytes, and the races within a call."""
+"""The slots of a schedule while it is written, and the calls of its builder that use them: which
+operations see the same state, and what they wait for besides the slots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.schedules.schedule import LIMIT
-from simulator.schedules.shifts import spread
+from simulator.kernels import dependencies
+from simulator.kernels.dependencies import Groups, Waits
+from simulator.kernels.records import Accesses, Csr
+from simulator.schedules.schedule import COMPUTE, LIMIT
 from simulator.schedules.whole_numbers import Column, whole_number
 from topologies.errors import InputError
+from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 Cut = int | Sequence[float] | Floats
 """A number of slots; or their shares of V, in a row for all ranks or in a row for each rank."""
 
 
+Longs = npt.NDArray[np.int64]
+Sizes = tuple[int | Ints, int | Ints]
+"""Sizes of calls, and how many calls have each."""
+
+
 class Slots:
-    """The buffer and the scratch of every rank, as the builder describes them, and which call
-    wrote each slot last."""
+    """The buffer and the scratch of every rank, as the builder describes them."""
 
     def __init__(
         self,
@@ -50,8 +59,6 @@ class Slots:
         self._slot_bytes = nbytes / self.buffer if np.ndim(slots) == 0 else None
         self._equal = self._slot_bytes is not None and bool(np.all(self.shares == self.shares[0]))
         self._by_rank = np.ndim(slots) == 2
-        self._writes, self._cells = 1, ranks * size
-        self._written: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return int(self.shares.shape[-1])
@@ -88,40 +95,6 @@ class Slots:
             raise InputError(
                 f"slots {slot} to {target}, {count} of them, are not all there: a rank has "
                 f"{len(self)}"
-            )
-
-    def check_races(
-        self, columns: Sequence[Column], *, reduces: bool = False, local: bool = False
-    ) -> None:
-        """Refuse races within a call, whose columns are rank, peer, slot, target and count; `local`
-        operations may replace what they read."""
-        if columns[3].max(initial=-1) < 0:
-            return
-        rank, peer, slot, target, count = (
-            column.ravel() for column in np.broadcast_arrays(*columns)
-        )
-        if not len(rank):
-            return
-        if self._written is None:
-            self._written = np.zeros(self._cells, dtype=np.int64)
-        slots = len(self)
-        reads, readers = _cells(rank * slots + slot, count, (slot >= 0) & (slot < self._ordered))
-        writes, writers = _cells(
-            peer * slots + target, count, (target >= 0) & (target < self._ordered)
-        )
-        self._written[writes] = self._writes + writers
-        twice = not reduces and bool(np.any(self._written[writes] != self._writes + writers))
-        last_write = self._written[reads]
-        race = bool(
-            np.any((last_write >= self._writes) & ~(local & (last_write == self._writes + readers)))
-        )
-        self._writes += len(rank)
-        if twice:
-            raise InputError("two operations of one call overwrite the same slot: use two calls")
-        if race:
-            raise InputError(
-                "one operation of a call writes what another reads: go through scratch, or use "
-                "two calls"
             )
 
 
@@ -161,10 +134,74 @@ def _beside(ranks: int, buffer: Floats, scratch: Floats) -> Floats:
     return joined[0].copy() if (joined == joined[0]).all() else joined
 
 
-def _cells(first: Column, count: Column, present: npt.NDArray[np.bool_]) -> tuple[Column, Column]:
-    """The cells `first`, `first + 1`, ... of every range that is there, and the number of its
-    range."""
-    if count.max() == 1 and present.all():
-        return first, np.arange(len(first))
-    number, offset = spread(count * present)
-    return np.asarray(first[number] + offset), number
+class Calls:
+    """The calls of a builder, in their order. Each step of a call counts as one."""
+
+    def __init__(self) -> None:
+        self.sizes: list[Sizes] = []
+        self.waits: list[tuple[Ints, Ints]] = []
+        """Pairs of operations of which the first waits for the second."""
+
+    @property
+    def numbers(self) -> Ints:
+        """The call of every operation."""
+        if not self.sizes:
+            return np.zeros(0, dtype=np.int32)
+        sizes, counts = (
+            np.concatenate(list(map(np.atleast_1d, each))) for each in zip(*self.sizes, strict=True)
+        )
+        sizes = np.repeat(sizes, counts)
+        return np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+
+    def derive(self, rows: Accesses, columns: dict[str, Any], ranks: int, slots: int) -> Csr:
+        """What operations wait for: by what they read and write in the `slots` of so many ranks,
+        and besides. Raises InputError where two operations of a step are in each other's way."""
+        operations, none = len(columns["kind"]), np.zeros(0, np.int32)
+        derive = kernel(dependencies.derive, max(operations, len(rows.owner)))
+        local, calls, more = (
+            (columns["kind"] == COMPUTE).astype(np.int8),
+            self.numbers,
+            Csr(none, none),
+        )
+        if self.waits:
+            more = Csr.of(*map(np.concatenate, zip(*self.waits, strict=True)), operations)
+        room, needed = -1, 2 * operations
+        while needed > room:
+            room = needed
+            groups, waits = Groups.none(ranks, slots, rows), Waits.none(operations, room)
+            needed = derive(rows, calls, local, columns["reduces"], groups, more, waits)
+        first, second, cell, overwrites = waits.conflict.tolist()
+        if first < 0:
+            return Csr(waits.indptr, waits.indices[:needed])
+        where = ", ".join(
+            f"rank {columns['rank'][number]} to {columns['peer'][number]}"
+            for number in (first, second)
+        )
+        if overwrites:
+            raise InputError(
+                f"two operations of one step overwrite the same slot, {cell % slots} ({where}): "
+                f"use two steps"
+            )
+        raise InputError(
+            f"one operation of a step writes what another reads, slot {cell % slots} ({where}): "
+            f"go through scratch, or use two steps"
+        )
+
+
+def pairs_of(first: int, last: int, after: Longs) -> tuple[Ints, Ints]:
+    """Pairs (operation, operation that it waits for) of the new operations `first` to `last` -
+    1."""
+    if after.ndim > 2 or (after.ndim == 2 and len(after) not in (1, last - first)):
+        raise InputError(
+            f"operations to wait for have the shape {after.shape}: (n,) for all, or a row for each"
+        )
+    if after.size and (after.min() < -1 or after.max() >= first):
+        raise InputError(
+            f"an operation waits for {after.min()} to {after.max()}: it can wait for earlier "
+            f"ones only"
+        )
+    row = after if after.ndim == 2 else after.reshape(1, -1)
+    rows = np.broadcast_to(row, (last - first, row.shape[1]))
+    operation = np.repeat(np.arange(first, last, dtype=np.int32), rows.shape[1])
+    present = rows.ravel() >= 0
+    return operation[present], rows.ravel()[present].astype(np.int32)

@@ -280,7 +280,7 @@ def _assert_same(name: str, plain: Any, fast: Any) -> None:
 
 def checking_kernels() -> ExitStack:
     stack = ExitStack()
-    for module in ("calls", "schedule", "semantics", "folded_routes"):
+    for module in ("slots", "schedule", "semantics", "folded_routes"):
         stack.enter_context(patch(f"simulator.schedules.{module}.kernel", both_ways))
     for module in ("bubbles", "contention"):
         stack.enter_context(patch(f"simulator.analysis.{module}.kernel", both_ways))

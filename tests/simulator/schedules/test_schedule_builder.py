@@ -318,7 +318,9 @@ def test_unordered_slots_make_nobody_wait() -> None:
 def test_a_call_may_read_and_write_an_unordered_slot() -> None:
     builder = ScheduleBuilder(2, 8.0, scratch=1, unordered=1)
     assert len(builder.copy([0, 1], [1, 0], slot=1)) == 2
-    refusal(lambda: ScheduleBuilder(2, 8.0, scratch=1).copy([0, 1], [1, 0], slot=1))
+    builder = ScheduleBuilder(2, 8.0, scratch=1)
+    builder.copy([0, 1], [1, 0], slot=1)
+    refusal(builder.build)
 
 
 @pytest.mark.parametrize("unordered", [-1, 3])
