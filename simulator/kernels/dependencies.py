@@ -1,4 +1,5 @@
-"""Who waits for whom: the dependencies of operations as CSR arrays."""
+"""The operations of a schedule: who waits for whom, as CSR arrays; what they compute on data; and
+where those of one call meet."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels.records import Accesses, Csr, Flags, Index, Ints
+from simulator.kernels.records import TRANSFER, Accesses, Csr, Flags, Index, Ints, Operations, Table
 
 Longs = npt.NDArray[np.int64]
 READ, OVERWRITE = 1, 2
@@ -176,3 +177,36 @@ def chain(weight: Flags, indptr: Ints, indices: Ints) -> Ints:
             deepest = max(deepest, depth[indices[k]])
         depth[i] = deepest + weight[i]
     return depth
+
+
+def execute(order: Ints, operations: Operations, data: Table) -> None:
+    """Run the transfers on `data[rank, slot]`, in `order`."""
+    kind, rank, peer = operations.kind, operations.rank, operations.peer
+    source, target = operations.source, operations.target
+    count, reduces = operations.count, operations.reduces
+    for k in range(len(order)):
+        i = order[k]
+        if kind[i] == TRANSFER and source[i] >= 0 and target[i] >= 0:
+            for j in range(count[i]):
+                value = data[rank[i], source[i] + j]
+                if reduces[i]:
+                    data[peer[i], target[i] + j] += value
+                else:
+                    data[peer[i], target[i] + j] = value
+
+
+def meetings(call: Ints, route: Ints, places: Csr, shift: Ints, kinds: int) -> int:
+    """An operation that meets another one of its call from another shift, or -1.
+
+    Operation i is at the `places` of its route, each of which is one of so many `kinds`, with a
+    `shift` each. Two of one call that are at a place of the same kind with unequal shifts stand for
+    some that meet there, and whose order is not the same at all places of the kind.
+    """
+    last, seen = np.full(kinds, -1, np.int32), np.zeros(kinds, np.int32)
+    for i in range(len(call)):
+        for k in range(places.indptr[route[i]], places.indptr[route[i] + 1]):
+            kind = places.indices[k]
+            if last[kind] == call[i] and seen[kind] != shift[k]:
+                return i
+            last[kind], seen[kind] = call[i], shift[k]
+    return -1

@@ -11,11 +11,9 @@ from heapq import heappop, heappush
 import numpy as np
 
 from simulator.kernels.flow_levels import mark, mark_route, solve
-from simulator.kernels.flow_limits import advance, attach, detach, ending, expect, progress
-from simulator.kernels.flows import Queues, Rates
-from simulator.kernels.records import Csr, FlowRoutes, Index, Ints, Times, Turns, Work
+from simulator.kernels.flows import Queues, Rates, advance, attach, detach, ending, expect, progress
+from simulator.kernels.records import COMPUTE, Csr, FlowRoutes, Index, Ints, Times, Turns, Work
 
-COMPUTE = 0
 STUCK = -1
 """What `simulate` returns if no time or no flow comes next. Its arithmetic excludes both."""
 _NONE = -1

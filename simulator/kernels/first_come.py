@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 
 from simulator.kernels.events import Runs, append, earliest, follows, take
-from simulator.kernels.records import Csr, Index, Times, Turns, Work
+from simulator.kernels.records import COMPUTE, Csr, Index, Times, Turns, Work
 from simulator.kernels.repeats import NEXT, Moment, Steps, skip
-
-COMPUTE = 0
 
 
 def simulate(

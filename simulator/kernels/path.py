@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import (
+    COMPUTE,
     Csr,
     Floats,
     History,
@@ -19,7 +20,6 @@ from simulator.kernels.records import (
     Work,
 )
 
-COMPUTE = 0
 COMPUTATION, LATENCY, GAP, SERIALISATION, REDUCTION, COPY = range(6)
 """Parts of the path: places in `critical_path.SEGMENT_PARTS`."""
 _NONE = -1

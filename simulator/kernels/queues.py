@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from simulator.kernels.path import crossings, latest
 from simulator.kernels.records import (
+    TRANSFER,
     Flags,
     Floats,
     History,
@@ -21,7 +22,6 @@ from simulator.kernels.records import (
 
 Longs = npt.NDArray[np.int64]
 
-TRANSFER = 1
 TRANSFERS, CONTENTION, COMPUTATIONS, QUEUES = range(4)
 """What fills a gap. Of a queue, a part may be contention."""
 _NONE = -1

@@ -10,6 +10,8 @@ import numpy.typing as npt
 from topologies.array_types import Floats as Floats
 from topologies.array_types import Ints as Ints
 
+COMPUTE, TRANSFER = 0, 1
+"""Kinds of operations."""
 Index = int | np.integer
 """A whole number, as an array has it or not."""
 Flags = npt.NDArray[np.int8]

@@ -5,10 +5,8 @@ from simulator.kernels import (
     cells,
     copies,
     dependencies,
-    execution,
     fair_sharing,
     first_come,
-    meetings,
     path,
     queues,
     rates,
@@ -19,7 +17,7 @@ from topologies.jit import Kernel
 KERNELS: tuple[Kernel, ...] = (
     dependencies.derive,
     fair_sharing.simulate,
-    execution.execute,
+    dependencies.execute,
     dependencies.chain,
     dependencies.invert,
     first_come.simulate,
@@ -31,7 +29,7 @@ KERNELS: tuple[Kernel, ...] = (
     path.walk,
     _kernels.shortest,
     _flow_kernels.least_flow,
-    meetings.meetings,
+    dependencies.meetings,
     queues.idle,
     queues.contended,
 )

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels.meetings import meetings
+from simulator.kernels.dependencies import meetings
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Fold, Longs, Shifts, spread

@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import dependencies
-from simulator.kernels.records import Csr, Operations
+from simulator.kernels.records import COMPUTE as COMPUTE
+from simulator.kernels.records import TRANSFER, Csr, Operations
 from simulator.kernels.records import Flags as Flags
 from simulator.schedules.shifts import Fold
 from topologies.errors import InputError
@@ -19,7 +20,6 @@ from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
 
-COMPUTE, TRANSFER = 0, 1
 LIMIT = 2**30
 """Operations of a schedule, and slots of all its ranks together: indices are 32 bits wide."""
 

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels import execution
+from simulator.kernels import dependencies
 from simulator.schedules.followed import follow_slots
 from simulator.schedules.schedule import TRANSFER, Schedule
 from topologies.jit import kernel
@@ -74,7 +74,7 @@ def run(schedule: Schedule, data: Data, order: Ints | None = None) -> Data:
     if order is None:
         order = np.arange(len(schedule), dtype=np.int32)
     with np.errstate(over="ignore"):
-        kernel(execution.execute, len(schedule))(order, schedule.operations, result)
+        kernel(dependencies.execute, len(schedule))(order, schedule.operations, result)
     return result
 
 
@@ -118,7 +118,7 @@ def _followed(schedule: Schedule, seed: int) -> tuple[Data, Data, SlotSelection]
     before = rng.integers(0, 2**64, size=shape, dtype=np.uint64)
     after, order = before.copy(), np.arange(len(followed.operation), dtype=np.int32)
     with np.errstate(over="ignore"):
-        kernel(execution.execute, len(order))(order, followed.operations, after)
+        kernel(dependencies.execute, len(order))(order, followed.operations, after)
     buffer = followed.slots < schedule.buffer
     slots = SlotSelection(followed.slots[buffer], schedule.buffer)
     return before[:, buffer], after[:, buffer], slots

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from simulator.kernels import fair_sharing, flow_levels, flow_limits
-from simulator.kernels.flows import Queues, Rates
+from simulator.kernels import fair_sharing, flow_levels
+from simulator.kernels.flows import Queues, Rates, attach, detach, progress
 from simulator.kernels.records import FlowRoutes
 from topologies.topology import Floats
 
@@ -42,11 +42,11 @@ class Flows(NamedTuple):
     def take_off(self, route: int, now: float = 0.0) -> int:
         """End the first flow of a route, whatever it has sent."""
         medium = int(self.rates.limiter[route])
-        sent = flow_limits.progress(self.rates, route, now)
-        flow_limits.detach(self.rates, self.queues, self.routes, route)
+        sent = progress(self.rates, route, now)
+        detach(self.rates, self.queues, self.routes, route)
         operation = fair_sharing.end(self.queues, route)
         if self.queues.flows[route] > 0:
-            flow_limits.attach(self.rates, self.queues, self.routes, route, medium, sent, now)
+            attach(self.rates, self.queues, self.routes, route, medium, sent, now)
         else:
             fair_sharing.leave(self.queues, self.routes, route)
         flow_levels.mark(self.rates, medium)

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from flows_in_use import MEDIA, OPERATIONS, Flows, routes_of_flows
 from simulator.kernels import fair_sharing
-from simulator.kernels.flow_limits import instant, progress
-from simulator.kernels.flows import Queues, Rates
+from simulator.kernels.flows import Queues, Rates, instant, progress
 from simulator.kernels.records import Times, Turns
 from simulator.schedules.routed import flow_routes
 from simulator.schedules.routed import route as routed_over

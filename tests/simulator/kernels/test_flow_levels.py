@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from flows_in_use import MEDIA, OPERATIONS, Flows, routes_of_flows
 from simulator.engines.fair import max_min_rates
-from simulator.kernels import flow_levels, flow_limits, level_filling
-from simulator.kernels.flows import Heap
+from simulator.kernels import flow_levels
+from simulator.kernels.flows import Heap, progress, sift
 from topologies.jit import Kernel, compiled
 
 bandwidths = st.lists(st.integers(1, 9), min_size=MEDIA, max_size=MEDIA)
@@ -111,9 +111,9 @@ def test_bytes_sent_stay_when_levels_are_found_from_nothing() -> None:
         flows.start(operation, operation, 8.0)
     flows.solve()
     flow_levels.mark(flows.rates, 0)
-    level_filling.fill(flows.rates, flows.queues, flows.routes, 2.0)
+    flow_levels.fill_levels(flows.rates, flows.queues, flows.routes, 2.0)
     assert flows.rates.updated.tolist() == [2.0, 2.0, 0.0], "no flow connects the last medium"
-    assert [flow_limits.progress(flows.rates, route, 3.0) for route in range(3)] == [3.0, 6.0, 3.0]
+    assert [progress(flows.rates, route, 3.0) for route in range(3)] == [3.0, 6.0, 3.0]
     assert flows.rates.ends.key.tolist() == [8.0, 4.0, 8.0]
 
 
@@ -176,7 +176,7 @@ def test_a_level_that_rises_gives_flows_to_slower_media() -> None:
     flows.solve(now=1.0)
     assert (flows.limited(0), flows.limited(1)) == ([1], [0])
     assert (flows.rate(0), flows.rate(1)) == (2.5, 3.5)
-    assert flow_limits.progress(flows.rates, 0, 2.0) == 2.0 + 2.5
+    assert progress(flows.rates, 0, 2.0) == 2.0 + 2.5
 
 
 def test_equal_levels_are_equal_to_the_bit() -> None:
@@ -207,14 +207,14 @@ def test_a_heap_has_the_lowest_key_first_whatever_changes(
     heap = Heap.of(len(keys))
     for item, key in enumerate(keys):
         heap.key[item] = key
-        flow_limits.sift(heap, len(keys), heap.slot[item])
+        sift(heap, len(keys), heap.slot[item])
     item = data.draw(st.integers(0, len(keys) - 1))
     heap.key[item] = data.draw(st.integers(0, 9))
-    flow_limits.sift(heap, len(keys), heap.slot[item])
+    sift(heap, len(keys), heap.slot[item])
     assert heap.items[heap.slot].tolist() == list(range(len(keys)))
     order = []
     for size in range(len(keys) - 1, -1, -1):
         order.append(heap.key[heap.items[0]])
         heap.items[0] = heap.items[size]
-        flow_limits.sift(heap, size, 0)
+        sift(heap, size, 0)
     assert order == sorted(heap.key)

@@ -30,7 +30,7 @@ from simulator.engines import simulate
 from simulator.engines.continued import used
 from simulator.schedules import semantics
 from simulator.schedules.routed import route
-from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
+from simulator.schedules.schedule import TRANSFER, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import rotations
 from topologies.errors import InputError
@@ -320,7 +320,7 @@ def test_every_kernel_was_compared() -> None:
         use_everything(ring_all_reduce(3, 3.0))
         use_everything(ring_all_reduce(3, 3.0, rotations(3)))
     # Tests of their own compare these.
-    flows = {"fair_sharing", "flow_levels", "flow_limits", "level_filling"}
+    flows = {"fair_sharing", "flow_levels", "flows"}
     exceptions = flows | {"path", "cells", "copies", "events", "repeats"}
     called = {
         name
@@ -352,14 +352,6 @@ def test_kernels_have_no_inner_functions(module: ModuleInfo) -> None:
     as `times.finish[0] = 1`."""
     for function in functions_of(module.name).values():
         assert not any(isinstance(each, CodeType) for each in function.__code__.co_consts)
-
-
-def test_kernels_know_the_kinds_of_operations() -> None:
-    """Each file of kernels has its own constants."""
-    for module in MODULES:
-        constants = vars(import_module(f"simulator.kernels.{module.name}"))
-        assert constants.get("COMPUTE", COMPUTE) == COMPUTE
-        assert constants.get("TRANSFER", TRANSFER) == TRANSFER
 
 
 def test_pairs_are_numbered_alike_with_and_without_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
