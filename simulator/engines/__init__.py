@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Literal
 
-from simulator.engines.overflow import check_times
+from simulator.engines.time_limits import check_times, grid_step
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Sharing, Timeline
@@ -15,7 +15,7 @@ Engine = Literal["auto", "reference", "compiled"]
 
 REFERENCE_COST = 8
 """An operation in the reference engine takes as long as so many in an uncompiled kernel."""
-FEW = 12
+FLOWS_PER_COST = 12
 """So many flows at a time make an operation in the reference engine twice as slow."""
 
 
@@ -34,10 +34,10 @@ def simulate(
     With "fair" it serves them together at max-min fair rates. The engine "auto" is the reference
     while a process has little to do, and the compiled engine from then on. They agree to the bit,
     or under fair sharing to 1e-9. With a `fair_tolerance` flows end at multiples of a grid step
-    (:func:`simulator.engines.flow_grid.grid_step`): that is faster, and not exact.
+    (:func:`simulator.engines.time_limits.grid_step`): that is faster, and not exact.
 
     Raises InputError if a rank has no device or no route, or if the times are too long to count
-    (:func:`simulator.engines.overflow.check_times`).
+    (:func:`simulator.engines.time_limits.check_times`).
     """
     _check(engine, sharing, store_and_forward)
     return run(
@@ -97,15 +97,13 @@ def _grid(routed: Routed, sharing: str, fair_tolerance: float) -> float:
         return 0.0
     if sharing != "fair":
         raise InputError(f"fair_tolerance is {fair_tolerance:g}: it goes with fair sharing")
-    from simulator.engines.flow_grid import grid_step
-
     return grid_step(routed, fair_tolerance)
 
 
 def _work(schedule: Schedule, sharing: str) -> int:
     """The cost of the reference engine, in operations of an uncompiled kernel."""
     together = len(schedule) // max(1, schedule.steps) if sharing == "fair" else 0
-    return REFERENCE_COST * len(schedule) * (FEW + together) // FEW
+    return REFERENCE_COST * len(schedule) * (FLOWS_PER_COST + together) // FLOWS_PER_COST
 
 
 __all__ = ["Engine", "Routed", "Sharing", "run", "simulate"]

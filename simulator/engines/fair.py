@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 from simpy.events import Event
 
-from simulator.engines.flow_grid import grid_error
 from simulator.engines.reference import Process, ReferenceMachine
+from simulator.engines.time_limits import grid_error
 from simulator.schedules.routed import Routed, flow_routes
 from simulator.schedules.timeline import Sharing, Timeline
 from topologies.topology import Floats

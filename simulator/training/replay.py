@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines import continued
-from simulator.engines.continued import Places, RunPart, Windows
+from simulator.engines.compiled import Places, RunPart, Windows, run_part
 from simulator.kernels.records import Times
 from simulator.schedules.routed import Routed, alike, in_ticks, whole_ticks
 from simulator.schedules.timeline import Timeline
@@ -260,7 +259,7 @@ class Replay:
         ready = np.zeros(len(written.routed.schedule))
         ready[written.place] = np.maximum(entry, 0.0)
         routed = self.routed(segment)
-        return continued.run(routed, ready, free, written.parts, fills=fills, room=self._room)
+        return run_part(routed, ready, free, written.parts, fills=fills, room=self._room)
 
     def _computed(self, segment: Segment, entry: Floats, base: float) -> SegmentTimes:
         """Computations that do not wait for each other."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines.continued import Places, used
+from simulator.engines.compiled import Places, used
 from simulator.kernels.repeats import Parts
 from simulator.schedules.alike_steps import alike_steps
 from simulator.schedules.routed import Routed, alike, route

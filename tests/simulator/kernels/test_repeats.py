@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from simulator.collectives import find
 from simulator.collectives.symmetry import fold
-from simulator.engines import continued
-from simulator.engines.continued import RunPart
+from simulator.engines.compiled import RunPart, run_part, used
 from simulator.kernels import repeats
 from simulator.kernels.repeats import Parts
 from simulator.schedules.alike_steps import alike_steps
@@ -33,7 +32,7 @@ def folded(name: str, topology: Topology, ranks: int) -> tuple[Routed, Parts]:
     assert found is not None
     routed = in_ticks(found.routed.scaled(1e9), TICK)
     with patch("simulator.schedules.alike_steps.FEW", 4):
-        places = continued.used(routed)
+        places = used(routed)
         return routed, alike_steps(routed, places[places < routed.work.ranks.serials])
 
 
@@ -50,11 +49,11 @@ def skipping(routed: Routed, free: Floats, parts: Parts, fills: bool = True) -> 
     with ExitStack() as stack:
         # Another function than the kernel itself, so that events are in runs.
         stack.enter_context(
-            patch("simulator.engines.continued.kernel", lambda kernel, _: partial(kernel))
+            patch("simulator.engines.compiled.kernel", lambda kernel, _: partial(kernel))
         )
         stack.enter_context(patch("simulator.kernels.first_come.skip", skip))
         stack.enter_context(patch("simulator.kernels.repeats.APART", 0))
-        part = continued.run(routed, np.zeros(len(routed.schedule)), free, parts, fills=fills)
+        part = run_part(routed, np.zeros(len(routed.schedule)), free, parts, fills=fills)
     return part, len(routed.schedule) - skipped
 
 
@@ -79,7 +78,7 @@ def test_what_is_skipped_has_the_times_of_a_whole_run(case: str, fills: bool) ->
     routed, parts = folded(*CASES[case])
     free = np.zeros(routed.work.ranks.serials + len(routed.topology.medium_bandwidth))
     free[-3:] = 2.0**-13
-    expected = continued.run(routed, np.zeros(len(routed.schedule)), free)
+    expected = run_part(routed, np.zeros(len(routed.schedule)), free)
     part, simulated = skipping(routed, free, parts, fills)
     assert simulated < len(routed.schedule), "some of it is skipped"
     if fills:
@@ -103,16 +102,16 @@ def test_rings_have_the_times_of_a_whole_run(
     routed, parts = folded(name, machine, ranks)
     free = np.zeros(routed.work.ranks.serials + len(routed.topology.medium_bandwidth))
     free[-2:] = np.rint(held / TICK) * TICK
-    expected = continued.run(routed, np.zeros(len(routed.schedule)), free)
+    expected = run_part(routed, np.zeros(len(routed.schedule)), free)
     assert_same(skipping(routed, free, parts)[0], expected)
 
 
 def test_compiled_loops_skip_as_much() -> None:
     routed, parts = folded(*CASES["rings"])
     free = np.zeros(routed.work.ranks.serials + len(routed.topology.medium_bandwidth))
-    expected = continued.run(routed, np.zeros(len(routed.schedule)), free)
-    with patch("simulator.engines.continued.kernel", lambda function, _: compiled(function)):
-        part = continued.run(routed, np.zeros(len(routed.schedule)), free, parts)
+    expected = run_part(routed, np.zeros(len(routed.schedule)), free)
+    with patch("simulator.engines.compiled.kernel", lambda function, _: compiled(function)):
+        part = run_part(routed, np.zeros(len(routed.schedule)), free, parts)
     assert_same(part, expected)
 
 

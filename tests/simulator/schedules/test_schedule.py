@@ -27,7 +27,7 @@ from simulator.analysis.contention import waited
 from simulator.collectives import algorithms
 from simulator.collectives.ring import ring_all_reduce
 from simulator.engines import simulate
-from simulator.engines.continued import used
+from simulator.engines.compiled import used
 from simulator.schedules import semantics
 from simulator.schedules.routed import route
 from simulator.schedules.schedule import TRANSFER, Schedule
@@ -284,7 +284,7 @@ def checking_kernels() -> ExitStack:
         stack.enter_context(patch(f"simulator.schedules.{module}.kernel", both_ways))
     for module in ("bubbles", "contention"):
         stack.enter_context(patch(f"simulator.analysis.{module}.kernel", both_ways))
-    stack.enter_context(patch("simulator.engines.continued.kernel", both_ways))
+    stack.enter_context(patch("simulator.engines.compiled.kernel", both_ways))
     stack.enter_context(patch("simulator.engines.compiled.compiled", both_ways))
     return stack
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.collectives import find
-from simulator.engines import continued
+from simulator.engines import compiled
 from simulator.engines import run as whole
 from simulator.schedules.routed import Routed, in_ticks, route
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -27,9 +27,9 @@ def test_a_medium_that_is_held_delays_a_message() -> None:
     media = len(routed.topology.medium_names)
     free = np.zeros(media + routed.work.ranks.serials)
     serials = routed.work.ranks.serials
-    places = continued.used(routed)
+    places = compiled.used(routed)
     free[places[places >= serials]] = 10.0
-    part = continued.run(routed, np.zeros(2), free)
+    part = compiled.run_part(routed, np.zeros(2), free)
     assert part.times.finish.tolist() == [3.0, 19.0]
     window = part.windows
     crossed = int(np.flatnonzero(window.place >= serials)[0])
@@ -41,14 +41,14 @@ def test_a_lane_that_is_held_delays_a_computation() -> None:
     routed = message()
     free = np.zeros(len(routed.topology.medium_names) + routed.work.ranks.serials)
     free[0] = 4.0
-    part = continued.run(routed, np.zeros(2), free)
+    part = compiled.run_part(routed, np.zeros(2), free)
     assert part.times.finish.tolist() == [7.0, 9.0]
 
 
 def test_operations_are_not_ready_before_their_entry() -> None:
     routed = message()
     free = np.zeros(len(routed.topology.medium_names) + routed.work.ranks.serials)
-    part = continued.run(routed, np.array([1.0, 2.0]), free)
+    part = compiled.run_part(routed, np.array([1.0, 2.0]), free)
     assert part.times.ready.tolist() == [1.0, 2.0]
     assert part.times.finish.tolist() == [4.0, 11.0]
 
@@ -67,4 +67,4 @@ def test_in_ticks_the_begin_moves_all_times(
     free = np.zeros(len(topology.medium_names) + routed.work.ranks.serials)
     ready = np.full(len(routed.schedule), begin * 2.0**-20)
     expected = whole(routed).finish + begin * 2.0**-20
-    assert np.array_equal(continued.run(routed, ready, free).times.finish, expected)
+    assert np.array_equal(compiled.run_part(routed, ready, free).times.finish, expected)

@@ -1,4 +1,5 @@
-"""The moments at which flows may end under fair sharing with a tolerance.
+"""The longest run whose times an engine can count, and the moments at which flows may end under
+fair sharing with a tolerance.
 
 Flows of unequal sizes end one by one, and each end changes the rates of others. With a tolerance
 their ends are rounded to multiples of a grid step, so that many end together.
@@ -13,7 +14,36 @@ from simulator.schedules.routed import Routed, flow_routes
 from topologies.errors import InputError
 from topologies.topology import Floats
 
-MOST = 0.1
+LONGEST_RUN = 1e300
+"""The most seconds that all operations of a schedule may take, one after the other."""
+LARGEST_TOLERANCE = 0.1
+
+
+def check_times(routed: Routed) -> None:
+    """Raise InputError if all operations may take more than `LONGEST_RUN` seconds.
+
+    No run takes longer than its operations one after the other, store-and-forward. So below the
+    limit no time overflows.
+    """
+    schedule, topology, routes = routed.schedule, routed.topology, len(routed.route_indptr) - 1
+    # Sums over routes: many operations share a route. Only links of routes are read: a group of a
+    # large machine takes few of its links.
+    links, route = routed.route_links, np.repeat(np.arange(routes), np.diff(routed.route_indptr))
+    place, media = topology.crossings(links)
+    route_of_crossing = route[place]
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        fixed = np.bincount(route, topology.latency[links], routes)
+        fixed += np.bincount(route_of_crossing, topology.medium_gap[media], routes)
+        a_byte = np.bincount(route_of_crossing, 1 / topology.medium_bandwidth[media], routes)
+        moved = np.bincount(routed.route, schedule.nbytes, routes)
+        merging = moved.sum() * np.concatenate(([0.0], routed.reduction, routed.copy)).max()
+        messages = np.bincount(routed.route, minlength=routes)
+        seconds = fixed @ messages + a_byte @ moved + merging + schedule.seconds.sum()
+    if not seconds <= LONGEST_RUN:
+        raise InputError(
+            f"all {len(schedule)} operations, one after the other, may take {seconds:.3g} s: "
+            f"expected at most {LONGEST_RUN:g} s, check sizes, bandwidths and latencies"
+        )
 
 
 def grid_step(routed: Routed, tolerance: float) -> float:
@@ -22,8 +52,10 @@ def grid_step(routed: Routed, tolerance: float) -> float:
 
     Raises InputError for a tolerance that is no share up to 0.1.
     """
-    if not 0 <= tolerance <= MOST:
-        raise InputError(f"fair_tolerance is {tolerance:g}: expected 0 to {MOST}, like 1e-3")
+    if not 0 <= tolerance <= LARGEST_TOLERANCE:
+        raise InputError(
+            f"fair_tolerance is {tolerance:g}: expected 0 to {LARGEST_TOLERANCE}, like 1e-3"
+        )
     if tolerance == 0:
         return 0.0
     routes = flow_routes(routed)
