@@ -1,13 +1,17 @@
-"""Idle time of computing ranks, and its cause."""
+"""Idle time of computing ranks, and its cause: seconds, and as columns when each rank was idle."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from simulator.analysis.contention import contended, history
+from simulator.analysis.contention import contended, history, queued_media, sections
 from simulator.kernels import queues
+from simulator.kernels.path import latest
 from simulator.kernels.queues import Gaps
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
@@ -16,6 +20,12 @@ from topologies.topology import Flags, Floats, Ints
 
 CAUSES = ("transfer", "contention", "slower peer", "drain")
 TRANSFER, CONTENTION, SLOWER_PEER, DRAIN = range(4)
+BUBBLE_CAUSES = (*CAUSES, "fill", "launch")
+"""All causes of bubbles. Only a step of a plan has the last two (see
+:func:`simulator.parallel.step_bubbles.step_bubbles`)."""
+FILL, LAUNCH = len(CAUSES), len(CAUSES) + 1
+ROUNDING = 1e-12
+"""A share of the makespan: shorter bubbles are rounding errors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +115,19 @@ def gaps_of(timeline: Timeline, lane: int, last: Ints) -> tuple[Gaps, Floats]:
 def fill(timeline: Timeline, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
     """Seconds of the gaps of each rank by cause, without drain, up to `end`; and where the walk
     back from each gap stopped too early (:func:`simulator.kernels.queues.idle`)."""
-    ranks = timeline.schedule.ranks
-    seconds, queue, stops = kernel(queues.idle, len(timeline.schedule))(
-        history(timeline), gaps, ranks, float(end), False
+    parts, stops = kernel(queues.idle, len(timeline.schedule))(history(timeline), gaps, float(end))
+    gap, _, node, cause = np.ascontiguousarray(parts.places.T)
+    since, until = np.ascontiguousarray(parts.times.T)
+    queued, causes = cause == queues.QUEUES, len(CAUSES) - 1
+    seconds, contention = until - since, np.zeros(len(gap))
+    behind = contended(timeline, node[queued], since[queued], until[queued])
+    contention[queued] = np.minimum(seconds[queued], behind)
+    first = gaps.rank[gap] * causes
+    place = np.concatenate((first + np.where(queued, TRANSFER, cause), first + CONTENTION))
+    by_cause = np.bincount(
+        place, np.concatenate((seconds - contention, contention)), timeline.schedule.ranks * causes
     )
-    gap, _, node, _ = np.ascontiguousarray(queue.places.T)
-    rank = gaps.rank[gap]
-    since, until = np.ascontiguousarray(queue.times.T)
-    contention = np.minimum(until - since, contended(timeline, node, since, until))
-    seconds[:, TRANSFER] += np.bincount(rank, until - since - contention, ranks)
-    seconds[:, CONTENTION] += np.bincount(rank, contention, ranks)
-    return seconds, stops
+    return by_cause.reshape(-1, causes), stops
 
 
 def with_drain(seconds: Floats, computing: Flags, free: Floats, end: float) -> Bubbles:
@@ -132,3 +144,181 @@ def last_operations(timeline: Timeline) -> Ints:
     taking_part = np.stack((schedule.rank[order], timeline.routed.peer[order]), axis=1)
     last[taking_part.ravel()] = np.repeat(order, 2)
     return last
+
+
+class BubbleSpans(NamedTuple):
+    """Idle time of a lane of every rank, a row for each stretch with one cause.
+
+    Rows are in the order of rank and time, and no two rows of a rank overlap. A gap between two
+    computations has several rows if it has several causes.
+    """
+
+    rank: Ints
+    """The idle rank."""
+    lane: Ints
+    """Its idle lane."""
+    start: Floats
+    """When the stretch begins, in seconds."""
+    end: Floats
+    """When it ends, in seconds."""
+    cause: Ints
+    """The cause, a place in `BUBBLE_CAUSES`; -1 if it is not known."""
+    awaited: Ints
+    """The operation whose finish ends the whole gap; -1 in a drain."""
+    operation: Ints
+    """What the rank waits for at the end of this stretch: a transfer on its way or in a queue, or a
+    computation; -1 in a drain."""
+    medium: Ints
+    """The medium for which `operation` queues, a place in the `medium_names` of the topology; -1 if
+    the cause is no contention, or if `operation` queues for the merging of its receiver."""
+
+    def take(self, chosen: npt.NDArray[Any]) -> BubbleSpans:
+        """Some of the rows."""
+        return BubbleSpans._make(column[chosen] for column in self)
+
+    @classmethod
+    def joined(cls, *parts: BubbleSpans) -> BubbleSpans:
+        """All rows, by rank and time."""
+        rows = cls._make(np.concatenate(column) for column in zip(*parts, strict=True))
+        return rows.take(np.lexsort((rows.start, rows.rank)))
+
+
+def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> BubbleSpans:
+    """When a lane of every rank was idle, and why, up to `end` seconds.
+
+    For each rank and cause, the rows add up to what :func:`bubbles` says, but for rounding. A rank
+    that never computes on the lane has no rows. The timeline must have all transfers, as with
+    `--detail transfers`: an outline has no causes. Under fair sharing nothing queues, and `medium`
+    is that medium of a route which carries most.
+
+    >>> import numpy as np
+    >>> from simulator.engines import simulate
+    >>> from simulator.schedules.schedule_builder import ScheduleBuilder
+    >>> from topologies.shapes import star
+    >>> both = ScheduleBuilder(2, 1.0)
+    >>> _ = both.compute([0, 1], np.array([1.0, 3.0]), writes=0)
+    >>> _ = both.copy(1, 0, slot=0)
+    >>> _ = both.compute(0, 1.0, reads=0)
+    >>> spans = bubble_spans(simulate(both.build(), star(2, bandwidth=1.0)))
+    >>> [BUBBLE_CAUSES[cause] for cause in spans.cause]
+    ['slower peer', 'transfer', 'transfer', 'drain']
+    >>> spans.rank.tolist(), spans.start.tolist(), spans.end.tolist()
+    ([0, 0, 1, 1], [1.0, 3.0, 3.0, 4.0], [3.0, 4.0, 4.0, 5.0])
+    """
+    computing, gaps, free = all_gaps(timeline, lane)
+    parts, _ = kernel(queues.idle, len(timeline.schedule))(history(timeline), gaps, float(end))
+    rows = _by_cause(timeline, parts)
+    stretches = BubbleSpans(
+        rank=gaps.rank[rows.gap],
+        lane=np.full_like(rows.gap, lane),
+        start=rows.start,
+        end=rows.end,
+        cause=rows.cause,
+        awaited=_awaited(timeline, gaps)[rows.gap],
+        operation=rows.operation,
+        medium=rows.medium,
+    )
+    drains = _drains(computing, free, min(timeline.makespan, end), lane)
+    spans = BubbleSpans.joined(_merged(stretches, rows.gap), drains)
+    return spans.take(spans.end - spans.start > ROUNDING * timeline.makespan)
+
+
+def gaps_without_causes(timeline: Timeline, lane: int = 0) -> BubbleSpans:
+    """When a lane of every rank was idle, without causes: -1 instead, but for drains.
+
+    A gap is a single row, and its `operation` is what ends it. An outline, which has no transfers,
+    knows no more than that.
+    """
+    computing, gaps, free = all_gaps(timeline, lane)
+    awaited = _awaited(timeline, gaps)
+    end = np.where(gaps.itself, timeline.finish[gaps.operation], timeline.ready[gaps.operation])
+    none = np.full_like(awaited, -1)
+    lanes = np.full_like(awaited, lane)
+    rows = BubbleSpans(gaps.rank, lanes, gaps.begin, end, none, awaited, awaited, none)
+    return BubbleSpans.joined(rows, _drains(computing, free, timeline.makespan, lane))
+
+
+class _Rows(NamedTuple):
+    gap: Ints
+    operation: Ints
+    cause: Ints
+    medium: Ints
+    start: Floats
+    end: Floats
+
+    def take(self, chosen: npt.NDArray[Any]) -> _Rows:
+        return _Rows._make(column[chosen] for column in self)
+
+
+def _by_cause(timeline: Timeline, parts: queues.GapParts) -> _Rows:
+    """The parts by gap and time; a queue has a row for each operation in front."""
+    gap, operation, node, cause = np.ascontiguousarray(parts.places.T)
+    start, end = np.ascontiguousarray(parts.times.T)
+    queued = cause == queues.QUEUES
+    medium = np.full_like(gap, -1)
+    medium[queued] = queued_media(timeline, node[queued])
+    flows = cause == CONTENTION
+    medium[flows] = _busiest(timeline, operation[flows])
+    rows = _Rows(gap, operation, cause, medium, start, end)
+    in_front = _in_front(timeline, rows.take(queued), node[queued])
+    columns: Iterable[tuple[Any, Any]] = zip(rows.take(~queued), in_front, strict=True)
+    rows = _Rows._make(np.concatenate(pair) for pair in columns)
+    return rows.take(np.lexsort((rows.start, rows.gap)))
+
+
+def _in_front(timeline: Timeline, rows: _Rows, node: Ints) -> _Rows:
+    """Waits in queues, cut where the sender in front changes: contention if it is another one."""
+    cut = sections(timeline, node, rows.start, rows.end)
+    rows = rows.take(cut.row)._replace(start=cut.start, end=cut.end)
+    return rows._replace(
+        cause=np.where(cut.others, CONTENTION, TRANSFER).astype(np.int32),
+        medium=np.where(cut.others, rows.medium, -1).astype(np.int32),
+    )
+
+
+def _busiest(timeline: Timeline, operation: Ints) -> Ints:
+    """The medium of the route of each transfer that carries most of what it could."""
+    if not len(operation):
+        return operation
+    uses, carried = timeline.occupancy, timeline.utilisation()
+    order = np.lexsort((carried[uses.medium], uses.operation))
+    last = np.searchsorted(uses.operation[order], operation, side="right") - 1
+    return uses.medium[order][last]
+
+
+def _awaited(timeline: Timeline, gaps: queues.Gaps) -> Ints:
+    """The operation whose finish ends each gap."""
+    predecessors, nodes = timeline.routed.work.predecessors, timeline.routed.node_indptr
+    return np.array(
+        [
+            operation if itself else latest(predecessors, timeline.finish, nodes, operation)
+            for operation, itself in zip(gaps.operation.tolist(), gaps.itself.tolist(), strict=True)
+        ],
+        dtype=np.int32,
+    )
+
+
+def _merged(spans: BubbleSpans, gap: Ints) -> BubbleSpans:
+    """Neighbours of one gap, cause and medium as one row."""
+    same = np.ones(max(len(gap) - 1, 0), dtype=np.bool_)
+    for column in (gap, spans.cause, spans.medium):
+        same &= column[1:] == column[:-1]
+    first = np.flatnonzero(np.append(True, ~same)[: len(gap)])
+    last = np.append(first[1:], len(gap))[: len(first)] - 1
+    return spans.take(last)._replace(start=spans.start[first])
+
+
+def _drains(computing: Flags, free: Floats, end: float, lane: int) -> BubbleSpans:
+    """What is left from when each rank is `free` to the `end`."""
+    rank = np.flatnonzero(computing & (free < end)).astype(np.int32)
+    none = np.full_like(rank, -1)
+    return BubbleSpans(
+        rank,
+        np.full_like(rank, lane),
+        free[rank],
+        np.full(len(rank), end),
+        np.full_like(rank, DRAIN),
+        none,
+        none,
+        none,
+    )

@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels.path import crossings, latest
+from simulator.kernels.path import copy, crossings, hold_time, latest, longest
 from simulator.kernels.records import (
     TRANSFER,
     Flags,
@@ -23,7 +23,8 @@ from simulator.kernels.records import (
 Longs = npt.NDArray[np.int64]
 
 TRANSFERS, CONTENTION, COMPUTATIONS, QUEUES = range(4)
-"""What fills a gap. Of a queue, a part may be contention."""
+"""What fills a gap: the first three are places in `bubbles.CAUSES`. Of a queue, a part may be
+contention."""
 _NONE = -1
 _FIRST = 64
 """Parts for which there is room at first."""
@@ -70,18 +71,15 @@ class Gaps(NamedTuple):
     """When it begins."""
 
 
-def idle(
-    history: History, gaps: Gaps, ranks: Index, end: float, every: bool
-) -> tuple[Annotated[Floats, 2], GapParts, Ints]:
+def idle(history: History, gaps: Gaps, end: float) -> tuple[GapParts, Ints]:
     """What fills the gaps, up to `end`: back from predecessor to predecessor.
 
-    Returns seconds of transfers, of contention and of computations, shape (ranks, 3); the queues,
-    or `every` part of the gaps; and for each gap the operation without predecessors at which the
+    Returns the parts of the gaps, and for each gap the operation without predecessors at which the
     walk stopped before the gap began, or -1.
     """
     predecessors, routes = history.work.predecessors, history.work.routes
     ready, finish = history.times.ready, history.times.finish
-    seconds, stops = np.zeros((ranks, 3)), np.full(len(gaps.operation), -1, np.int32)
+    stops = np.full(len(gaps.operation), -1, np.int32)
     edge = np.empty(2 * len(routes.links) + _EDGES)
     parts = GapParts(np.empty((_FIRST, 4), np.int32), np.empty((_FIRST, 2)), np.zeros(1, np.int64))
     for k in range(len(gaps.operation)):
@@ -97,36 +95,20 @@ def idle(
             if parts.used[0] + more > len(parts.times):
                 places = np.empty((2 * parts.used[0] + more, 4), np.int32)
                 times = np.empty((len(places), 2))
-                copy(parts, places, times)
+                copy(parts.places, places, parts.used[0])
+                copy(parts.times, times, parts.used[0])
                 parts = GapParts(places, times, parts.used)
-            explain(history, edge, seconds, parts, gaps, k, i, (end, every))
+            explain(history, edge, parts, gaps, k, i, end)
     used = parts.used[0]
-    return seconds, GapParts(parts.places[:used], parts.times[:used], parts.used), stops
-
-
-def copy(parts: GapParts, places: Ints, times: Floats) -> None:
-    """Copy parts to where there is more room."""
-    for row in range(parts.used[0]):
-        for column in range(4):
-            places[row, column] = parts.places[row, column]
-        for side in range(2):
-            times[row, side] = parts.times[row, side]
+    return GapParts(parts.places[:used], parts.times[:used], parts.used), stops
 
 
 def explain(
-    history: History,
-    edge: Floats,
-    seconds: Floats,
-    parts: GapParts,
-    gaps: Gaps,
-    k: Index,
-    i: Index,
-    limit: tuple[float, bool],
+    history: History, edge: Floats, parts: GapParts, gaps: Gaps, k: Index, i: Index, end: float
 ) -> None:
-    """Add what operation `i` did in gap `k`, up to when, and whether every part is kept or the
-    queues only."""
+    """Add what operation `i` did in gap `k`, up to the end."""
     edges, merging = edges_of(history, i, edge)
-    nodes, (end, every) = history.work.routes.nodes, limit
+    nodes = history.work.routes.nodes
     for e in range(edges, 0, -1):
         since, until = max(edge[e - 1], gaps.begin[k]), min(edge[e], end)
         if until <= since:
@@ -138,15 +120,12 @@ def explain(
             filled = TRANSFERS
         elif history.fair and e != merging:
             filled = CONTENTION
-        if filled != QUEUES:
-            seconds[gaps.rank[k], filled] += until - since
-        if filled == QUEUES or every:
-            row = parts.used[0]
-            parts.places[row, 0], parts.places[row, 1] = k, i
-            parts.places[row, 2] = nodes[i + 1] - 1 if e == merging else nodes[i] + e // 2
-            parts.places[row, 3] = filled
-            parts.times[row, 0], parts.times[row, 1] = since, until
-            parts.used[0] += 1
+        row = parts.used[0]
+        parts.places[row, 0], parts.places[row, 1] = k, i
+        parts.places[row, 2] = nodes[i + 1] - 1 if e == merging else nodes[i] + e // 2
+        parts.places[row, 3] = filled
+        parts.times[row, 0], parts.times[row, 1] = since, until
+        parts.used[0] += 1
 
 
 def edges_of(history: History, i: Index, edge: Floats) -> tuple[int, int]:
@@ -214,10 +193,7 @@ def hop_edges(
     head, arrival, edges = times.ready[i], -1.0, 1
     for hop in range(len(links)):
         link, start = links[hop], times.start[routes.nodes[i] + hop]
-        service = 0.0
-        for m in network.media[network.indptr[link] : network.indptr[link + 1]]:
-            seconds = network.gap[m] + nbytes / network.bandwidth[m]
-            service = max(service, seconds + network.grid - network.grid)
+        service = hold_time(network, longest(network, link, nbytes), nbytes)
         edge[2 * hop], edge[2 * hop + 1] = head, start
         if start + service > arrival:
             arrival, edges = start + service, 2 * hop + 2

@@ -7,8 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from simulator.analysis.bubble_spans import FILL, LAUNCH, ROUNDING, BubbleSpans
-from simulator.analysis.bubbles import DRAIN, SLOWER_PEER, TRANSFER
+from simulator.analysis.bubbles import (
+    DRAIN,
+    FILL,
+    LAUNCH,
+    ROUNDING,
+    SLOWER_PEER,
+    TRANSFER,
+    BubbleSpans,
+)
 from simulator.parallel.passes import COMPUTE, HOST, STREAMS
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import activity, length_of, window
@@ -19,7 +26,7 @@ from topologies.topology import Floats, Ints
 def step_bubbles(step: Step) -> BubbleSpans:
     """When the devices of the pipeline compute nothing, and why.
 
-    The columns are those of :func:`simulator.analysis.bubble_spans.bubble_spans`. A rank is a
+    The columns are those of :func:`simulator.analysis.bubbles.bubble_spans`. A rank is a
     device of the pipeline, which stands for all of its ranks. The causes add up to what `simctl
     plan` prints:
 

@@ -27,13 +27,13 @@ from experiments.pictures.timelines.spans import (
     Spans,
     pieces_of,
 )
-from simulator.analysis.bubble_spans import (
+from simulator.analysis.bubbles import (
     BUBBLE_CAUSES,
+    CONTENTION,
     BubbleSpans,
     bubble_spans,
     gaps_without_causes,
 )
-from simulator.analysis.bubbles import CONTENTION
 from simulator.analysis.critical_path import PARTS, SEGMENT_PARTS, CriticalPath
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step

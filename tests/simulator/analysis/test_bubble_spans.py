@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 
 from random_machines import IRREGULAR_MACHINE, random_machine
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
-from simulator.analysis.bubble_spans import BUBBLE_CAUSES, BubbleSpans, bubble_spans
-from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, bubbles
+from simulator.analysis.bubbles import (
+    BUBBLE_CAUSES,
+    CAUSES,
+    CONTENTION,
+    DRAIN,
+    BubbleSpans,
+    bubble_spans,
+    bubbles,
+)
 from simulator.analysis.contention import queue_spans, waited
 from simulator.engines import simulate
 from simulator.schedules.schedule import COMPUTE

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from law_cases import tries
-from simulator.analysis.bubble_spans import BUBBLE_CAUSES, FILL, LAUNCH
-from simulator.analysis.bubbles import DRAIN, SLOWER_PEER, TRANSFER
+from simulator.analysis.bubbles import BUBBLE_CAUSES, DRAIN, FILL, LAUNCH, SLOWER_PEER, TRANSFER
 from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes

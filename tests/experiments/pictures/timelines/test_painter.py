@@ -24,7 +24,7 @@ from experiments.pictures.timelines.painter import timeline_drawing
 from experiments.pictures.timelines.palette import COLOURS, FILLS, pale
 from experiments.pictures.timelines.pipeline_spans import pipeline_spans
 from experiments.pictures.timelines.step_spans import strategy_spans
-from simulator.analysis.bubble_spans import bubble_spans
+from simulator.analysis.bubbles import bubble_spans
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times

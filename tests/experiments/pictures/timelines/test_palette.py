@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 
 from experiments.pictures.timelines.palette import COLOURS, FILLS, SPARE, colours
 from grouped_cases import each_case
-from simulator.analysis.bubble_spans import BUBBLE_CAUSES
+from simulator.analysis.bubbles import BUBBLE_CAUSES
 
 
 def test_every_cause_has_a_fill_and_a_hatch_of_its_own() -> None:

@@ -18,8 +18,7 @@ from experiments.pictures.timelines.step_spans import (
     step_spans,
     strategy_spans,
 )
-from simulator.analysis.bubble_spans import BubbleSpans, gaps_without_causes
-from simulator.analysis.bubbles import bubbles
+from simulator.analysis.bubbles import BubbleSpans, bubbles, gaps_without_causes
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
 from simulator.schedules.timeline import Timeline
