@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from experiments.names import rank_name
-from simulator.analysis.waits import QueueWait
+from simulator.analysis.critical_path import QueueWait
 from simulator.schedules.schedule import Schedule
 from topologies.units import format_seconds
 

@@ -118,8 +118,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         from experiments.simulations.algorithm_remarks import ineffective_labels, unmeant_sizes
         from experiments.simulations.sweep_rows import judge
         from experiments.wait_records import wait_cells, wait_records
-        from simulator.analysis.critical_path import critical_path, parts, worth
-        from simulator.analysis.waits import waits
+        from simulator.analysis.critical_path import critical_path, parts, waits, worth
 
         if self.chakra is not None:
             return self._workload(self.chakra)

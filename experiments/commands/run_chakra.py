@@ -15,8 +15,7 @@ from experiments.simulations.rules import Rules
 from experiments.traces.chakra_workload import USUAL_ALGORITHMS, Roofline, read_workload
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.busy_time import length, union
-from simulator.analysis.critical_path import CriticalPath, critical_path
-from simulator.analysis.waits import waits
+from simulator.analysis.critical_path import CriticalPath, critical_path, waits
 from simulator.collectives import Algorithm, find
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import COMPUTATION, CPU

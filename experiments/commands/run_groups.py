@@ -14,8 +14,7 @@ from experiments.simulations.rules import Rules
 from experiments.terms import SOFTWARE, inexact
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bounds import best_bound
-from simulator.analysis.critical_path import critical_path
-from simulator.analysis.waits import waits
+from simulator.analysis.critical_path import critical_path, waits
 from simulator.collectives import Algorithm, find, proof
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline

@@ -21,9 +21,8 @@ from experiments.training.library_costs import (
     with_links,
 )
 from simulator.analysis.bubbles import CAUSES
-from simulator.analysis.critical_path import PARTS, CriticalPath, critical_path
+from simulator.analysis.critical_path import PARTS, CriticalPath, QueueWait, critical_path, waits
 from simulator.analysis.memory import MemoryTrace
-from simulator.analysis.waits import QueueWait, waits
 from simulator.profile import Profile
 from simulator.schedules import semantics
 from simulator.schedules.timeline import Timeline

@@ -14,14 +14,14 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.group_needs import needs as needs
-from simulator.analysis.group_needs import weights
-from simulator.analysis.machine_limits import (
+from simulator.analysis.bound_needs import (
     farthest,
     flow_between_halves,
     is_exact,
     routes_between_halves,
+    weights,
 )
+from simulator.analysis.bound_needs import needs as needs
 from simulator.collectives.collective import Collective
 from simulator.collectives.roots import turned
 from simulator.schedules.whole_numbers import whole_number
@@ -73,14 +73,6 @@ class Limit(NamedTuple):
     per_byte: float
 
 
-class Known(NamedTuple):
-    """All limits of a collective on a machine."""
-
-    limits: tuple[Limit, ...]
-    left_out: tuple[str, ...]
-    """The limits that are not computed, and might be higher."""
-
-
 class Bound(NamedTuple):
     """A lower limit on the time, in seconds, and its cause."""
 
@@ -101,7 +93,9 @@ class PlacedCollective(NamedTuple):
         return self.topology.placement[: self.workers]
 
 
-_KNOWN: WeakKeyDictionary[Topology, dict[tuple[Collective, int], Known]] = WeakKeyDictionary()
+Limits = tuple[tuple[Limit, ...], tuple[str, ...]]
+"""All limits of a collective on a machine, and those that are not computed and might be higher."""
+_COMPUTED: WeakKeyDictionary[Topology, dict[tuple[Collective, int], Limits]] = WeakKeyDictionary()
 """The limits that have been computed, as long as their topology is in use."""
 
 
@@ -146,18 +140,18 @@ def limits(collective: Collective, topology: Topology, workers: int) -> tuple[Li
 
     Raises InputError unless `workers` is a whole number from 1 to the ranks of the topology.
     """
-    return _known(collective, topology, workers).limits
+    return _computed(collective, topology, workers)[0]
 
 
-def _known(collective: Collective, topology: Topology, workers: int) -> Known:
-    known = _KNOWN.setdefault(topology, {})
-    if (collective, workers) not in known:
+def _computed(collective: Collective, topology: Topology, workers: int) -> Limits:
+    computed = _COMPUTED.setdefault(topology, {})
+    if (collective, workers) not in computed:
         machine = turned(topology, workers, collective.root) if collective.root else topology
-        known[collective, workers] = _limits(collective, machine, workers)
-    return known[collective, workers]
+        computed[collective, workers] = _limits(collective, machine, workers)
+    return computed[collective, workers]
 
 
-def _limits(collective: Collective, topology: Topology, workers: int) -> Known:
+def _limits(collective: Collective, topology: Topology, workers: int) -> Limits:
     if not 1 <= whole_number("workers", workers) <= topology.ranks:
         ranks = f"{topology.name} has {topology.ranks} ranks, expected 1 to {topology.ranks}"
         raise InputError(f"workers are {workers}: {ranks}")
@@ -182,7 +176,7 @@ def _limits(collective: Collective, topology: Topology, workers: int) -> Known:
         _raise(bounds_so_far, _searched(task, _highest(bounds_so_far)))
         if _exchanges(collective) and not _beyond_links(task):
             left_out += _too_large(task)
-    return Known(tuple(bounds_so_far), tuple(left_out))
+    return tuple(bounds_so_far), tuple(left_out)
 
 
 def left_out(collective: Collective, topology: Topology, workers: int) -> tuple[str, ...]:
@@ -198,7 +192,7 @@ def left_out(collective: Collective, topology: Topology, workers: int) -> tuple[
     >>> left_out(ALL_REDUCE, star(8, bandwidth=1e9), 8)
     ()
     """
-    return _known(collective, topology, workers).left_out
+    return _computed(collective, topology, workers)[1]
 
 
 def _too_large(task: PlacedCollective) -> list[str]:

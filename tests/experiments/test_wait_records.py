@@ -2,7 +2,7 @@
 
 from experiments.wait_records import SHOWN, wait_cells, wait_records
 from grouped_cases import each_case
-from simulator.analysis.waits import QueueWait
+from simulator.analysis.critical_path import QueueWait
 from simulator.collectives.recursive_doubling import recursive_doubling_all_reduce
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import bits

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from best_bounds import COLLECTIVES, best, ports
 from grouped_cases import each_case
+from refusals import refusal
 from simulator.analysis.bounds import Limit, best_bound, bounds, limits, needs
 from simulator.collectives import find
 from simulator.collectives.collective import (
@@ -30,6 +32,7 @@ from simulator.engines import simulate
 from topologies import shapes
 from topologies.capacity import max_flow
 from topologies.link import Link
+from topologies.shapes import ring
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
 
@@ -304,7 +307,41 @@ def test_halves_of_a_large_machine_are_not_cut_where_a_ring_meets_the_bound() ->
     topology = shapes.ring(2048, bandwidth=1e9)
     devices = topology.placement
     least = max_flow(topology, devices[:1024], devices[1024:]).bandwidth
-    with patch("simulator.analysis.machine_limits.max_flow") as flow:
+    with patch("simulator.analysis.bound_needs.max_flow") as flow:
         known = limits(ALL_REDUCE, topology, 2048)
     assert not flow.called
     assert max(limit.per_byte for limit in known) >= 1 / least
+
+
+MACHINE = ring(4, bandwidth=1e9, latency=1e-6)
+
+
+@each_case("nbytes", [float("nan"), float("inf"), -1.0, -1e-300])
+@each_case("call", [bounds, best_bound])
+def test_a_size_is_finite_and_not_negative(call: Any, nbytes: float) -> None:
+    message = refusal(lambda: call(ALL_REDUCE, MACHINE, 4, nbytes))
+    assert message == f"nbytes is {nbytes}: expected a finite number, 0 or more"
+
+
+@each_case("workers", [0, -1, 5])
+@each_case("call", [bounds, best_bound])
+def test_the_workers_are_ranks_of_the_machine(call: Any, workers: int) -> None:
+    message = refusal(lambda: call(ALL_REDUCE, MACHINE, workers, 1e6))
+    assert message == f"workers are {workers}: ring has 4 ranks, expected 1 to 4"
+
+
+@pytest.mark.parametrize("workers", [2.5, float("nan"), "four"])
+def test_the_workers_are_a_whole_number(workers: Any) -> None:
+    for call in (
+        lambda: limits(ALL_REDUCE, MACHINE, workers),
+        lambda: bounds(ALL_REDUCE, MACHINE, workers, 1e6),
+    ):
+        assert refusal(call) == f"workers is {workers!r}: expected a whole number, like 1"
+
+
+def test_no_bytes_take_the_latency() -> None:
+    assert best_bound(ALL_REDUCE, MACHINE, 4, 0.0).seconds == 2e-6
+
+
+def test_one_worker_needs_no_time() -> None:
+    assert best_bound(ALL_REDUCE, MACHINE, np.int64(1), 1e6).seconds == 0  # type: ignore[arg-type]

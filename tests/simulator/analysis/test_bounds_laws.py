@@ -36,7 +36,7 @@ def test_nothing_is_missed_by_not_looking_further(
     shortly = max(limit.per_byte for limit in limits(collective, topology, ranks))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_is_met", lambda *_: False)
-        known = module._limits(collective, topology, ranks).limits
+        known, _ = module._limits(collective, topology, ranks)
         at_length = max(limit.per_byte for limit in known)
     assert shortly == pytest.approx(at_length, rel=1e-9)
     task = module.PlacedCollective(collective, topology, ranks)

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from random_machines import IRREGULAR_MACHINE, random_machine
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.analysis.contention import contended_share, waited
-from simulator.analysis.critical_path import critical_path, parts, worth
-from simulator.analysis.waits import QueueWait, waits
+from simulator.analysis.critical_path import QueueWait, critical_path, parts, waits, worth
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule

@@ -9,8 +9,7 @@ from folded import groups, machines
 from law_cases import a_sixth, tries
 from simulator.analysis import memory
 from simulator.analysis.contention import waited
-from simulator.analysis.critical_path import critical_path, parts, worth
-from simulator.analysis.waits import waits
+from simulator.analysis.critical_path import critical_path, parts, waits, worth
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.cost_models.fabric import observe
 from simulator.engines import simulate

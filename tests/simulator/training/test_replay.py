@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ddp_steps import MODEL, quiet, star
 from law_cases import tries
-from simulator.analysis.critical_path import critical_path, parts
-from simulator.analysis.waits import waits
+from simulator.analysis.critical_path import critical_path, parts, waits
 from simulator.collectives import find as find_algorithm
 from simulator.kernels.repeats import Parts
 from simulator.schedules.schedule import Schedule

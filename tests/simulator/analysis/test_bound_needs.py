@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import pytest
 
+from simulator.analysis.bound_needs import flow_between_halves, routes_between_halves
 from simulator.analysis.bounds import limits
-from simulator.analysis.machine_limits import flow_between_halves, routes_between_halves
 from simulator.collectives.collective import ALL_REDUCE
 from topologies.clusters import cluster
 from topologies.machines import MACHINES
@@ -30,7 +30,7 @@ def test_machines_without_nodes_are_not_routed() -> None:
 def test_no_flow_is_sought_where_routes_carry_enough() -> None:
     """A node of 8 must pass all data through its port, half of the nodes only as much."""
     topology = nodes(1024, bandwidth=1e9, per_node=8)
-    with patch("simulator.analysis.machine_limits.max_flow") as flow:
+    with patch("simulator.analysis.bound_needs.max_flow") as flow:
         highest = max(limit.per_byte for limit in limits(ALL_REDUCE, topology, 1024))
     assert not flow.called
     assert 1 / flow_between_halves(topology, 1024, back=False) <= highest
