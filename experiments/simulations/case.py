@@ -104,7 +104,8 @@ class Case:
             workload.check_schedule(point, self.rules.force)
 
     def _need(self, share: float) -> Need:
-        return workload.need(self.algorithm, self.ranks, self.rules, share, self._rings)
+        machine = workload.MachineShare(share, self._rings)
+        return workload.need(self.algorithm, self.ranks, self.rules, machine)
 
     @cached_property
     def _rings(self) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from simulator.engines import Engine, Routed, run, simulate
 from simulator.schedules.schedule import Schedule
@@ -35,13 +35,9 @@ class Rules(NamedTuple):
     @property
     def unassumed(self) -> str:
         """The rule that no formula assumes, or nothing."""
-        return (
-            "fair sharing"
-            if self.sharing == "fair"
-            else "store-and-forward"
-            if self.store_and_forward
-            else ""
-        )
+        if self.sharing == "fair":
+            return "fair sharing"
+        return "store-and-forward" if self.store_and_forward else ""
 
     def training(self, machine: Callable[[Topology], Topology] | None = None) -> TrainingRules:
         """The same for training, on a machine that changes as `machine` says. Such a run is not
@@ -58,24 +54,16 @@ class Rules(NamedTuple):
 
     def run(self, routed: Routed) -> Timeline:
         """Simulate a schedule whose routes are known."""
-        return run(
-            routed,
-            self.engine,
-            sharing=self.sharing,
-            store_and_forward=self.store_and_forward,
-            fair_tolerance=self.fair_tolerance,
-        )
+        return run(routed, **self._options)
 
     def simulate(self, schedule: Schedule, topology: Topology) -> Timeline:
         """Simulate by these rules."""
-        return simulate(
-            schedule,
-            topology,
-            self.engine,
-            sharing=self.sharing,
-            store_and_forward=self.store_and_forward,
-            fair_tolerance=self.fair_tolerance,
-        )
+        return simulate(schedule, topology, **self._options)
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        names = "engine", "sharing", "store_and_forward", "fair_tolerance"
+        return {name: getattr(self, name) for name in names}
 
 
 DEFAULT = Rules()

@@ -12,7 +12,7 @@ from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
 from simulator.collectives.operation_counts import Counts, counts, estimate
 from simulator.collectives.symmetry import fold
-from simulator.schedules import folded_routes
+from simulator.schedules.folded_routes import COMPARED_ROUTES
 from simulator.schedules.schedule import LIMIT
 from topologies.errors import InputError
 from topologies.resources import Need, check
@@ -24,23 +24,18 @@ if TYPE_CHECKING:
 MachineBuilder = Callable[[int, int], Topology]
 """From the numbers of workers and of servers to the machine."""
 
+COSTS = {
+    "process": Need(0.4, 60e6),  # with its imports and compiled code
+    "point": Need(1e-3, 0.0),
+    "rank": Need(4e-6, 900.0),  # a device and its links, and what is told of them
+    "pair": Need(1.7e-6, 250.0),  # a route
+    "operation": Need(0.4e-6, 115.0),  # written, proven, simulated and judged by compiled code
+    "reference": Need(20e-6, 1200.0),  # an operation in the reference engine
+    "wait": Need(0.1e-6, 12.0),  # a predecessor of an operation
+    "touch": Need(0.2e-6, 25.0),  # a slot that an operation reads or writes
+}
 SMALL_RANKS = 128
 """Ranks up to which any schedule is small."""
-START = Need(0.4, 60e6)
-"""A process with its imports and compiled code."""
-POINT = Need(1e-3, 0.0)
-RANK = Need(4e-6, 900.0)
-"""A device and its links, and what is told of them."""
-PAIR = Need(1.7e-6, 250.0)
-"""A route."""
-OPERATION = Need(0.4e-6, 115.0)
-"""To write, prove, simulate and judge an operation, compiled, without the following."""
-REFERENCE = Need(20e-6, 1200.0)
-"""The same in the reference engine."""
-WAIT = Need(0.1e-6, 12.0)
-"""A predecessor of an operation."""
-TOUCH = Need(0.2e-6, 25.0)
-"""A slot that an operation reads or writes."""
 TRIAL_SECONDS = 8.0
 """Seconds for which ranks that stand for all are looked for where all ranks are too many."""
 PROBE = 64
@@ -50,6 +45,7 @@ SAMPLED_POINTS = 1000
 ANNOUNCED = Need(30.0, 4e9)
 """From so much time or memory on a command says what it takes. An estimate is within a factor of
 two."""
+FEWER = "take fewer ranks, or an algorithm with fewer transfers"
 
 
 class PointEstimate(NamedTuple):
@@ -78,88 +74,31 @@ def need(
     algorithm: Algorithm,
     ranks: int,
     rules: Rules,
-    share: float = 1.0,
-    rings: float = 1.0,
+    machine: MachineShare | None = None,
     runs: int = 1,
+    limit: float = LIMIT,
 ) -> Need:
-    """What a schedule takes that is simulated `runs` times, on a machine of which a `share` of the
-    ranks stands for all, and where there are `rings` times as many operations: nothing if the
-    algorithm does not exist for these ranks, and all if no schedule is so large."""
+    """What a schedule takes that is simulated `runs` times on a machine: nothing if the algorithm
+    does not exist for these ranks, and all if it has more operations than the limit."""
     if not algorithm.defined(ranks):
         return Need()
-    if estimate(algorithm, ranks) * share * rings > LIMIT:
+    share, rings, _ = machine or MachineShare()
+    operations = estimate(algorithm, ranks)
+    if operations * share * rings > limit:
         return Need(inf, inf)
-    return _need(algorithm, ranks, rules, share, rings, runs)
-
-
-def _need(
-    algorithm: Algorithm,
-    ranks: int,
-    rules: Rules,
-    share: float = 1.0,
-    rings: float = 1.0,
-    runs: int = 1,
-) -> Need:
+    size = Counts(operations, 2 * operations, operations, operations)
     if ranks > SMALL_RANKS:
         size = counts(algorithm, ranks)
-    else:
-        operations = estimate(algorithm, ranks)
-        size = Counts(operations, 2 * operations, operations, operations)
-    operation = REFERENCE if rules.engine == "reference" else OPERATION
-    parts = zip(size, (operation, WAIT, TOUCH, PAIR), (share, share, share, 1.0), strict=True)
-    used = [(number * rings * kept, rate) for number, rate, kept in parts]
-    seconds = sum(number * rate.seconds for number, rate in used)
-    nbytes = sum(number * rate.nbytes for number, rate in used)
+    operation = "reference" if rules.engine == "reference" else "operation"
+    amounts = [number * rings * share for number in size[:3]] + [size.pairs * rings]
+    costs = [COSTS[name] for name in (operation, "wait", "touch", "pair")]
+    parts = list(zip(amounts, costs, strict=True))
+    # A further size takes a quarter of the time of the first.
+    seconds = sum(number * cost.seconds for number, cost in parts) * (1 + 0.25 * (runs - 1))
     return Need(
-        # A further size takes a quarter of the time of the first.
-        ranks * RANK.seconds + seconds * (1 + 0.25 * (runs - 1)) + runs * POINT.seconds,
-        ranks * RANK.nbytes + nbytes,
+        ranks * COSTS["rank"].seconds + seconds + runs * COSTS["point"].seconds,
+        ranks * COSTS["rank"].nbytes + sum(number * cost.nbytes for number, cost in parts),
     )
-
-
-def likely(algorithm: Algorithm, ranks: int, few: MachineShare) -> MachineShare:
-    """What a machine makes of an algorithm, if it does so of fewer ranks."""
-    if few.share == 1.0 or not _may_fold(algorithm, ranks):
-        return few._replace(share=1.0)
-    if counts(algorithm, ranks).pairs * few.rings > folded_routes.COMPARED_ROUTES:
-        return few._replace(share=1.0)
-    return few._replace(share=few.share * few.ranks / ranks)
-
-
-def probe(
-    algorithm: Algorithm, machine: MachineBuilder, rules: Rules, *, merges: bool = False
-) -> MachineShare:
-    """What a machine of few ranks makes of an algorithm: all that is possible, where there is no
-    such machine. With `merges`, reductions take time."""
-    # Where ranks cannot stand for others, all of them are counted, so fewer are tried.
-    ranks = PROBE if _may_fold(algorithm, PROBE) else 16
-    try:
-        topology = machine(ranks, algorithm.servers)
-        while PROBE <= ranks <= (node := _first_node(topology)) <= SMALL_RANKS:
-            ranks = 2 * node  # one node does not tell what a machine makes of several
-            topology = machine(ranks, algorithm.servers)
-        folded = None
-        if rules.symmetry == "auto":
-            fair = rules.sharing == "fair"
-            folded = fold(algorithm, topology, ranks, merges=merges, fair=fair)
-        fitted = algorithm.on(topology, ranks, 1.0) if folded is None else folded.fitted
-    except InputError:
-        return MachineShare(1 / PROBE)
-    members = fitted.schedule.members
-    rings = len(fitted.schedule) * members / estimate(algorithm, ranks)
-    return MachineShare(1 / members, rings, ranks)
-
-
-def _first_node(topology: Topology) -> int:
-    """How many GPUs are in the node of the first rank; 0 if it is in none."""
-    home = topology.node[topology.placement[0]]
-    inside = topology.device_kinds.are("gpu") & (topology.node == home)
-    return 0 if home < 0 else int(inside.sum())
-
-
-def _may_fold(algorithm: Algorithm, ranks: int) -> bool:
-    """Whether a rank may stand for others on some machine."""
-    return algorithm.shifts_on is not None or algorithm.shifts(ranks) is not None
 
 
 @dataclass(frozen=True)
@@ -176,16 +115,53 @@ class Estimates:
     def point(self, algorithm: Algorithm, p: int) -> PointEstimate:
         """What all sizes are likely to take at a number of ranks."""
         runs = self.sizes * (len(self.profile.protocols) if self.profile else 1)
-        if p <= SMALL_RANKS:
-            return PointEstimate(algorithm, p, need(algorithm, p, self.rules, runs=runs))
+        machine = None if p <= SMALL_RANKS else self._machine_share(algorithm, p)
+        return PointEstimate(algorithm, p, need(algorithm, p, self.rules, machine, runs))
+
+    def _machine_share(self, algorithm: Algorithm, ranks: int) -> MachineShare:
+        """What the machine makes of an algorithm, as it does so of fewer ranks."""
         if algorithm.name not in self._probes:
-            merges = self.profile is not None
-            told = probe(algorithm, self.machine, self.rules, merges=merges)
-            self._probes[algorithm.name] = told
-        machine = likely(algorithm, p, self._probes[algorithm.name])
-        return PointEstimate(
-            algorithm, p, need(algorithm, p, self.rules, machine.share, machine.rings, runs)
+            self._probes[algorithm.name] = self._probe(algorithm)
+        few = self._probes[algorithm.name]
+        folds = (
+            few.share < 1.0
+            and _may_fold(algorithm, ranks)
+            and counts(algorithm, ranks).pairs * few.rings <= COMPARED_ROUTES
         )
+        return few._replace(share=few.share * few.ranks / ranks if folds else 1.0)
+
+    def _probe(self, algorithm: Algorithm) -> MachineShare:
+        """What a machine of few ranks makes of an algorithm: all that is possible, where there is
+        no such machine."""
+        # Where ranks cannot stand for others, all of them are counted, so fewer are tried.
+        ranks = PROBE if _may_fold(algorithm, PROBE) else 16
+        try:
+            topology = self.machine(ranks, algorithm.servers)
+            while PROBE <= ranks <= (node := _first_node(topology)) <= SMALL_RANKS:
+                ranks = 2 * node  # one node does not tell what a machine makes of several
+                topology = self.machine(ranks, algorithm.servers)
+            folded = None
+            if self.rules.symmetry == "auto":
+                merges, fair = self.profile is not None, self.rules.sharing == "fair"
+                folded = fold(algorithm, topology, ranks, merges=merges, fair=fair)
+            fitted = algorithm.on(topology, ranks, 1.0) if folded is None else folded.fitted
+        except InputError:
+            return MachineShare(1 / PROBE)
+        members = fitted.schedule.members
+        rings = len(fitted.schedule) * members / estimate(algorithm, ranks)
+        return MachineShare(1 / members, rings, ranks)
+
+
+def _first_node(topology: Topology) -> int:
+    """How many GPUs are in the node of the first rank; 0 if it is in none."""
+    home = topology.node[topology.placement[0]]
+    inside = topology.device_kinds.are("gpu") & (topology.node == home)
+    return 0 if home < 0 else int(inside.sum())
+
+
+def _may_fold(algorithm: Algorithm, ranks: int) -> bool:
+    """Whether a rank may stand for others on some machine."""
+    return algorithm.shifts_on is not None or algorithm.shifts(ranks) is not None
 
 
 def total(points: Sequence[PointEstimate], jobs: int) -> Need:
@@ -193,7 +169,8 @@ def total(points: Sequence[PointEstimate], jobs: int) -> Need:
     points = [point for point in points if point.need.seconds < inf]
     seconds = sum(point.need.seconds for point in points) / min(jobs, max(len(points), 1))
     largest = sorted(point.need.nbytes for point in points)[-jobs:]
-    return Need(START.seconds + seconds, sum(nbytes + START.nbytes for nbytes in largest))
+    process = COSTS["process"]
+    return Need(process.seconds + seconds, sum(nbytes + process.nbytes for nbytes in largest))
 
 
 def check_points(points: Sequence[PointEstimate], number: int, jobs: int, each: int = 1) -> None:
@@ -202,7 +179,7 @@ def check_points(points: Sequence[PointEstimate], number: int, jobs: int, each: 
     largest = max(points, key=lambda point: point.need.nbytes)
     if each == 1 and min(point.need.nbytes for point in points) == inf:
         check_schedule(largest)
-    subject, advice = str(largest), "take fewer ranks, or an algorithm with fewer transfers"
+    subject, advice = str(largest), FEWER
     if number > 1:
         subject = f"{number} points with {largest}"
         advice = "take fewer ranks or sizes, like --p 2..1024:x2"
@@ -223,21 +200,17 @@ def check_schedule(point: PointEstimate, force: bool = False) -> None:
     schedule may have, or needs more than there is."""
     if point.need.nbytes == inf:
         count = estimate(point.algorithm, point.ranks)
-        whole = _need(point.algorithm, point.ranks, DEFAULT)
+        whole = need(point.algorithm, point.ranks, DEFAULT, limit=inf)
         raise InputError(
-            f"{point} has about {in_words(count)} operations, more than {in_words(LIMIT)}, and "
-            f"takes about {whole}: take fewer ranks, or an algorithm with fewer transfers"
+            f"{point} has about {_in_words(count)} operations, more than {_in_words(LIMIT)}, and "
+            f"takes about {whole}: {FEWER}"
         )
     if not force:
-        check(str(point), point.need, "take fewer ranks, or an algorithm with fewer transfers")
+        check(str(point), point.need, FEWER)
 
 
-def in_words(number: float) -> str:
-    """A number to two digits.
-
-    >>> in_words(6.7e14), in_words(45_600_000.0), in_words(12.0)
-    ('670 trillion', '46 million', '12')
-    """
+def _in_words(number: float) -> str:
+    """A number to two digits: 670 trillion, 46 million, 12."""
     for unit, name in {1e12: "trillion", 1e9: "billion", 1e6: "million", 1e3: "thousand"}.items():
         if number >= unit:
             return f"{float(f'{number / unit:.2g}'):g} {name}"
