@@ -36,24 +36,30 @@ class Journal:
         """The results of the earlier run by the number of their point."""
         self._synced = monotonic()
         with self._refusing():
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+            self._file = self.path.open("a+b", buffering=0)
         try:
             self._begin(_plain(facts), resume)
         except BaseException:
-            os.close(self._file)
+            self._file.close()
             raise
 
     def _begin(self, facts: Facts, resume: bool) -> None:
         self._lock()
-        text = self._text()
+        # Opening the file a second time would end the lock.
+        self._file.seek(0)
+        text = self._file.readall()
         earlier, *entries = [*_checked(text)] or [None]
         self.results = dict(filter(_is_entry, entries))
         self._has_results = bool(self.results)
         if text and not isinstance(earlier, dict):
             raise InputError(f"{self.path} is no journal of simctl, or damaged: remove it")
         if not self.results:
-            os.ftruncate(self._file, 0)
-            self._write_first(facts)
+            self._file.truncate(0)
+            try:
+                self._write(_line(facts))
+            except InputError:
+                self.remove()  # without its first line a journal is none
+                raise
         elif not resume:
             points = output.counted(len(self.results), "point")
             raise InputError(
@@ -87,7 +93,7 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        os.close(self._file)
+        self._file.close()
         if not self._has_results:
             self.remove()
         elif kind is KeyboardInterrupt and self.path.exists():
@@ -96,22 +102,7 @@ class Journal:
     def _write(self, line: bytes) -> None:
         with self._refusing():
             while line:
-                line = line[os.write(self._file, line) :]
-
-    def _write_first(self, facts: Facts) -> None:
-        """The line without which a journal is none: whole, or the file is removed."""
-        try:
-            self._write(_line(facts))
-        except InputError:
-            self.remove()
-            raise
-
-    def _text(self) -> bytes:
-        """What the file holds. Opening it a second time would end the lock."""
-        parts = []
-        while part := os.read(self._file, 2**24):
-            parts.append(part)
-        return b"".join(parts)
+                line = line[os.write(self._file.fileno(), line) :]
 
     def _lock(self) -> None:
         """A lock of this process alone, which forked workers do not inherit."""
