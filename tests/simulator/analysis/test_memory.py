@@ -1,11 +1,16 @@
 """Memory over time: bytes resident, and how many of them needlessly."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from grouped_cases import each_case
 from memory_steps import at, memory, steps
+from simulator.analysis.memory import trace
 from simulator.collectives import find
+from simulator.engines import simulate
+from simulator.kernels.cells import mix
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies import shapes
@@ -199,3 +204,23 @@ def test_a_computed_value_is_no_sum_of_others() -> None:
 def test_memory_of_a_run_of_no_time_is_one_step() -> None:
     usage = memory(find("ring").build(4, 4.0), shapes.ring(4, bandwidth=float("inf")))
     assert steps(usage) == [(0, 16, 12)]
+
+
+def test_a_computation_on_zero_writes_a_new_value() -> None:
+    """Rank 1 is a switch, which begins with zeros; rank 0 computes on the zero that it gets, into
+    its other slot."""
+    builder = ScheduleBuilder(1, 2.0, slots=2, switches=1)
+    got = builder.copy(1, 0, slot=0)
+    builder.compute(0, 1.0, reads=0, writes=1, after=got)
+    schedule = builder.build()
+    machine = shapes.star(2, bandwidth=1.0)
+    machine = replace(machine, in_network=np.ones_like(machine.in_network))
+    usage = trace(schedule, simulate(schedule, machine))
+    assert usage.resident[-1] == 2
+    assert usage.redundant[-1] == 0
+
+
+def test_values_of_computations_differ_from_all_that_they_read() -> None:
+    numbers = [0, 1, 2, 2**61, 2**62 - 1]
+    assert len({*numbers, *map(mix, numbers)}) == 2 * len(numbers)
+    assert all(0 <= mix(number) < 2**62 for number in numbers)
