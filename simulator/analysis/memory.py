@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels.cells import CellLayout, Contents, Longs, Moments, Values, fill
+from simulator.kernels.cells import CellLayout, Contents, Moments, fill
 from simulator.kernels.copies import Events, MemoryLevels, ValueCopies, follow
 from simulator.schedules.followed import follow_slots
 from simulator.schedules.schedule import COMPUTE, Schedule
@@ -115,12 +115,10 @@ def _trace(
     order, operations = _by_time(course.finish), schedule.operations
     moments = Moments(order, course.start, course.finish, ROUNDING * course.makespan)
     inputs = form(moments), form(operations), form(layout)
-    contents, values = _blank(schedule, layout)
-    contents, values = form(contents), form(values)
-    (compiled(fill) if is_compiled else fill)(*inputs, contents, values)
-    contents = form(_united(contents, np.array(values.number[: values.known[0] - layout.cells])))
-    copies = form(ValueCopies.none(values.known[0], len(contents.value)))
-    del values
+    contents = form(_blank(schedule, layout))
+    (compiled(fill) if is_compiled else fill)(*inputs, contents)
+    contents = form(_united(contents))
+    copies = form(ValueCopies.none(contents.values[0], len(contents.value)))
     scratch = _scratch(moments, layout, contents)
     events = _events(course, layout, joined(scratch[0], holdings), live)
     most = len(order) + len(events.arrivals) + len(events.times) + 1
@@ -179,21 +177,24 @@ def _by_time(times: Floats) -> Ints:
     return np.argsort(times, kind="stable").astype(np.int32)
 
 
-def _blank(schedule: Schedule, layout: CellLayout) -> tuple[Contents, Values]:
+def _blank(schedule: Schedule, layout: CellLayout) -> Contents:
     """What cells hold at first, with room for all that operations write."""
     writes = schedule.target >= 0
     fresh = writes & ((schedule.reduces == 1) | (schedule.kind == COMPUTE))
-    written, known = (int(schedule.count[chosen].sum()) for chosen in (writes, fresh))
-    contents = Contents.blank(layout, layout.cells + written, layout.cells + known)
-    return contents, Values.blank(layout, known)
+    written, values = (int(schedule.count[chosen].sum()) for chosen in (writes, fresh))
+    return Contents.blank(layout, layout.cells + written, layout.cells + values)
 
 
-def _united(contents: Contents, number: Longs) -> Contents:
-    """The same, where sums and results of equal `number` are one value."""
+def _united(contents: Contents) -> Contents:
+    """The same, where sums and results of equal number are one value. The numbers, which take much
+    memory, are left out."""
+    cells = len(contents.version)
+    number = np.asarray(contents.number[: contents.values[0] - cells], np.int64)
+    contents = contents._replace(number=np.zeros(0, np.int64))
     ordered = np.sort(number)
     if bool(np.all(ordered[1:] != ordered[:-1])):
         return contents
-    cells, order = len(contents.version), np.argsort(number)
+    order = np.argsort(number)
     starts = np.append(True, np.diff(number[order]) != 0)
     same = np.arange(cells + len(number), dtype=np.int32)
     same[cells + order] = cells + order[starts][np.cumsum(starts) - 1]

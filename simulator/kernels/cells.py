@@ -60,11 +60,17 @@ class Contents(NamedTuple):
     """Of each cell of scratch in memory the time of its first use, or inf."""
     last_use: Ints
     """Of each cell of scratch in memory the place of its last use, or -1."""
+    number: Longs
+    """A number for each sum and result, the same for equal ones. A sum has the sum of the numbers,
+    modulo 2^62."""
+    values: Ints
+    """How many values there are, shape (1,): those of the cells at first, then sums and results of
+    computations."""
 
     @classmethod
     def blank(cls, layout: CellLayout, versions: int, values: int) -> Contents:
         """Every cell holds a value of its own, and those of switches hold one together; nothing is
-        read."""
+        read. There is room for so many versions and values."""
         spare = layout.memory - layout.workers * layout.buffer
         value = np.empty(versions, np.int32)
         value[: layout.cells] = np.arange(layout.cells, dtype=np.int32)
@@ -76,27 +82,12 @@ class Contents(NamedTuple):
             np.full(values, -1, np.int32),
             np.full(spare, np.inf),
             np.full(spare, -1, np.int32),
+            np.empty(values - layout.cells, np.int64),
+            np.array([layout.cells], np.int32),
         )
 
 
-class Values(NamedTuple):
-    """Values: those of the cells at first, then sums and results of computations."""
-
-    number: Longs
-    """A number for each sum and result, the same for equal ones. A sum has the sum of the numbers,
-    modulo 2^62."""
-    known: Ints
-    """How many values there are, shape (1,)."""
-
-    @classmethod
-    def blank(cls, layout: CellLayout, more: int) -> Values:
-        """Those of the cells, and room for some more."""
-        return cls(np.empty(more, np.int64), np.array([layout.cells], np.int32))
-
-
-def fill(
-    moments: Moments, operations: Operations, layout: CellLayout, contents: Contents, values: Values
-) -> None:
+def fill(moments: Moments, operations: Operations, layout: CellLayout, contents: Contents) -> None:
     """Find the value of every version, and the last read of every value.
 
     What a computation writes is a new value, the same for the same value read, and no sum of
@@ -134,12 +125,12 @@ def fill(
                 if present < 0 and not reduces[i]:
                     value[~present] = -1
                 if kind[i] == COMPUTE:
-                    read = written + 1 if content < 0 else _number(content, layout, values)
-                    content = _new(mix(read), layout, values)
+                    read = written + 1 if content < 0 else _number(content, layout, contents)
+                    content = _new(mix(read), layout, contents)
                 elif content < 0:
                     content = before
                 elif reduces[i]:
-                    content = _sum(content, before, layout, values)
+                    content = _sum(content, before, layout, contents)
                 version[cell], value[written] = ~written, content
                 written += 1
                 if peer >= workers or target + j >= buffer:
@@ -157,10 +148,10 @@ def _use(
         contents.last_use[spare] = place
 
 
-def _number(value: Index, layout: CellLayout, values: Values) -> Index:
+def _number(value: Index, layout: CellLayout, contents: Contents) -> Index:
     """The number of a value: random for each cell, and 0 for all of switches."""
     if value >= layout.cells:
-        return int(values.number[value - layout.cells])
+        return int(contents.number[value - layout.cells])
     return 0 if value >= layout.memory else mix(value + 1)
 
 
@@ -171,17 +162,17 @@ def mix(number: Index) -> Index:
     return mixed ^ (mixed >> 27)
 
 
-def _sum(value: Index, other: Index, layout: CellLayout, values: Values) -> Index:
+def _sum(value: Index, other: Index, layout: CellLayout, contents: Contents) -> Index:
     """The sum of two values; that of one and 0 is the same one."""
-    number, addend = _number(value, layout, values), _number(other, layout, values)
+    number, addend = _number(value, layout, contents), _number(other, layout, contents)
     if number == 0:
         return other
-    return value if addend == 0 else _new((number + addend) & _MASK, layout, values)
+    return value if addend == 0 else _new((number + addend) & _MASK, layout, contents)
 
 
-def _new(number: Index, layout: CellLayout, values: Values) -> Index:
+def _new(number: Index, layout: CellLayout, contents: Contents) -> Index:
     """One value more, with this number."""
-    known = values.known[0]
-    values.number[known - layout.cells] = number
-    values.known[0] = known + 1
-    return known
+    value = contents.values[0]
+    contents.number[value - layout.cells] = number
+    contents.values[0] = value + 1
+    return value

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels import dependencies
+from simulator.kernels.records import Operations
 from simulator.schedules.followed import follow_slots
 from simulator.schedules.schedule import TRANSFER, Schedule
 from topologies.jit import kernel
@@ -36,7 +37,9 @@ class SlotSelection(NamedTuple):
 
 Chosen = SlotSelection | None
 """Some slots, or all."""
-Promise = tuple[npt.NDArray[np.bool_], Data]
+Places = npt.NDArray[np.bool_]
+"""Whether each slot of each worker is meant, shape (workers, slots)."""
+Promise = tuple[Places, Data]
 """Which slots a collective promises, and their values; both of shape (workers, slots)."""
 
 
@@ -70,11 +73,14 @@ def inputs(schedule: Schedule, seed: int = 0) -> Data:
 def run(schedule: Schedule, data: Data, order: Ints | None = None) -> Data:
     """The slots after all transfers. `order` is any topological order; the default is that of the
     schedule."""
-    result = data.copy()
-    if order is None:
-        order = np.arange(len(schedule), dtype=np.int32)
+    return _executed(schedule.operations, data, order)
+
+
+def _executed(operations: Operations, data: Data, order: Ints | None = None) -> Data:
+    result, count = data.copy(), len(operations.kind)
+    order = np.arange(count, dtype=np.int32) if order is None else order
     with np.errstate(over="ignore"):
-        kernel(dependencies.execute, len(schedule))(order, schedule.operations, result)
+        kernel(dependencies.execute, count)(order, operations, result)
     return result
 
 
@@ -93,14 +99,7 @@ def check(
                     f"{collective.name}: rank {rank} may leave before rank {missing[0]} has entered"
                 )
         return
-    if schedule.fold is not None:
-        before, after, chosen = _followed(schedule, seed)
-    else:
-        data = inputs(schedule, seed)
-        after = run(schedule, data, order)[: schedule.workers, : schedule.buffer]
-        before, chosen = data[: schedule.workers, : schedule.buffer], None
-    promised, expected = collective.postcondition(before, chosen)
-    wrong = promised & (after != expected)
+    promised, wrong, chosen = _results(schedule, collective, seed, order)
     if wrong.any():
         rank, slot = np.argwhere(wrong)[0]
         slot = slot if chosen is None else chosen.number[slot]
@@ -110,18 +109,25 @@ def check(
         )
 
 
-def _followed(schedule: Schedule, seed: int) -> tuple[Data, Data, SlotSelection]:
-    """What the followed slots of the buffers hold before and after a folded schedule."""
-    followed = follow_slots(schedule)
-    rng = np.random.default_rng(seed)
-    shape = schedule.ranks, len(followed.slots)
-    before = rng.integers(0, 2**64, size=shape, dtype=np.uint64)
-    after, order = before.copy(), np.arange(len(followed.operation), dtype=np.int32)
-    with np.errstate(over="ignore"):
-        kernel(dependencies.execute, len(order))(order, followed.operations, after)
-    buffer = followed.slots < schedule.buffer
-    slots = SlotSelection(followed.slots[buffer], schedule.buffer)
-    return before[:, buffer], after[:, buffer], slots
+def _results(
+    schedule: Schedule, collective: Contract, seed: int = 0, order: Ints | None = None
+) -> tuple[Places, Places, Chosen]:
+    """Which slots of the workers are promised, which of them are wrong, and which slots these
+    are."""
+    if schedule.fold is None:
+        data, chosen = inputs(schedule, seed), None
+        after = run(schedule, data, order)
+        buffer: slice | Places = slice(schedule.buffer)
+    else:
+        followed = follow_slots(schedule)
+        shape = schedule.ranks, len(followed.slots)
+        data = np.random.default_rng(seed).integers(0, 2**64, size=shape, dtype=np.uint64)
+        after = _executed(followed.operations, data)
+        buffer = followed.slots < schedule.buffer
+        chosen = SlotSelection(followed.slots[buffer], schedule.buffer)
+    workers = slice(schedule.workers)
+    promised, expected = collective.postcondition(data[workers, buffer], chosen)
+    return promised, promised & (after[workers, buffer] != expected), chosen
 
 
 def absent(schedule: Schedule, order: Ints | None = None) -> list[Ints]:
@@ -168,16 +174,9 @@ Contributions = Counter[RankSlot]
 """How often the input of each cell is in a value."""
 
 
-Places = npt.NDArray[np.bool_]
-"""Some slots of the workers, shape (workers, slots)."""
-
-
 def wrong_results(schedule: Schedule, collective: Contract) -> tuple[Places, Places]:
     """Which slots of the workers are promised, and which of them are wrong."""
-    data = inputs(schedule)
-    after = run(schedule, data)[: schedule.workers, : schedule.buffer]
-    promised, expected = collective.postcondition(data[: schedule.workers, : schedule.buffer], None)
-    return promised, promised & (after != expected)
+    return _results(schedule, collective)[:2]
 
 
 def explanation(schedule: Schedule, collective: Contract, cell: RankSlot) -> str:
