@@ -157,61 +157,12 @@ def test_a_rank_that_takes_part_in_nothing_more_drains() -> None:
     assert rows(shares) == [[0, 0, 0, 4], [4, 0, 0, 0], [4, 0, 0, 0]]
 
 
-def test_a_slow_rank_makes_the_others_wait_for_a_peer() -> None:
-    """Rank 3 takes twice as long.
-
-    what                        rank 0   rank 1   rank 2   rank 3     because forward 1, 2
-    0-2      0-2      0-2      0-4 backward 2                    2-4      2-4      2-4      4-8
-    backward 1                    4-6      4-6      4-6      8-12 push 2, into the server       4-5
-    5-6      6-7    13-14      rank 3's is ready at 8, behind three push 1 push 1, into the server
-    7-9     9-11    11-13    14-16      ready at 6, rank 3's at 12 update 2, on the server
-    14-15 pull 2, out of the server   15-16    16-17    17-18    18-19 update 1, on the server
-    16-18 pull 1, out of the server   19-21    21-23    23-25    25-27      ready at 18 next forward
-    1              21-22    23-24    25-26    27-29 next forward 2              22-23    24-25
-    26-27    29-31
-
-    Back from rank 0's next forward 1 to 6: pull 1 on the wire 2, behind the server's pull 2 1;
-    update 1 2; rank 3's push 1 on the wire 2, behind its own push 2 1, behind rank 2 1; its
-    backward 1 4, its backward 2 since 6 another 2. The server waits 0-14: rank 3's push 2 on the
-    wire 1, behind other ranks 5; its computations 8; 15-16 for its push 1 on the wire; and from 18
-    until 27 for its own pulls.
-    """
-    timeline = simulate(step((1, 1, 1, 2)), star())
-    assert spans(timeline, BACKWARD_2) == [(2, 4), (2, 4), (2, 4), (4, 8)]
-    assert spans(timeline, BACKWARD_1) == [(4, 6), (4, 6), (4, 6), (8, 12)]
-    assert arrivals(timeline, PUSH_2) == [(4, 5), (5, 6), (6, 7), (13, 14)]
-    assert arrivals(timeline, PUSH_1) == [(7, 9), (9, 11), (11, 13), (14, 16)]
-    assert (timeline.start[UPDATE_2], timeline.finish[UPDATE_2]) == (14, 15)
-    assert spans(timeline, PULL_2) == [(15, 16), (16, 17), (17, 18), (18, 19)]
-    assert (timeline.start[UPDATE_1], timeline.finish[UPDATE_1]) == (16, 18)
-    assert spans(timeline, PULL_1) == [(19, 21), (21, 23), (23, 25), (25, 27)]
-    assert spans(timeline, NEXT_1) == [(21, 22), (23, 24), (25, 26), (27, 29)]
-    assert spans(timeline, NEXT_2) == [(22, 23), (24, 25), (26, 27), (29, 31)]
-    shares = bubbles(timeline)
-    assert rows(shares) == [
-        [4 + 1 + 1, 1, 2 + 4 + 2, 8],
-        [4 + 3 + 1, 1, 2 + 4 + 2, 6],
-        [4 + 5 + 1, 1, 2 + 4 + 2, 4],
-        [4 + 7 + 1, 1, 2, 0],
-        [1 + 1 + 9, 5, 8, 4],
-    ]
-    assert shares.total.tolist() == [31 - 8, 31 - 8, 31 - 8, 31 - 16, 31 - 3]
-
-
 def test_on_a_machine_without_limits_ranks_wait_for_the_server_alone() -> None:
     # Pushes arrive at 4 and 6; the server updates layer 2 from 4 to 5 and layer 1 from 6 to 8;
     # forward from 8 to 10.
     timeline = simulate(step(), star(float("inf")))
     assert timeline.makespan == 10
     assert rows(bubbles(timeline)) == [[0, 0, 2, 0]] * 4 + [[0, 0, 4 + 1, 2]]
-
-
-def test_twice_the_bandwidth_halves_what_the_network_costs_in_this_step() -> None:
-    # Push 2: 4-4.5 .. 5.5-6; push 1, ready at 6: 6-7 .. 9-10; update 1: 10-12; pull 1: 12-13 ..
-    # 15-16.
-    shares = bubbles(simulate(step(), star(2.0)))
-    assert rows(shares)[0] == [2, 3, 2, 18 - 15]
-    assert rows(shares)[3] == [2 + 3, 3, 2, 0]
 
 
 def test_latency_is_time_on_the_wire() -> None:
@@ -237,10 +188,6 @@ def test_without_computations_there_is_no_bubble(name: str) -> None:
     shares = bubbles(simulate(algorithm.build(4, 64.0), shapes.star(5, bandwidth=1.0)))
     assert not shares.seconds.any()
     assert shares.seconds.shape == (4 + algorithm.servers, 4)
-
-
-def test_an_empty_schedule_has_no_bubble() -> None:
-    assert not bubbles(simulate(ScheduleBuilder(2, 1.0).build(), star())).seconds.any()
 
 
 def test_a_rank_that_never_computes_has_no_bubble() -> None:
@@ -275,31 +222,6 @@ def test_the_walk_ends_where_the_gap_begins() -> None:
         0,
         0,
     ]
-
-
-def test_the_walk_follows_the_predecessor_that_finished_last() -> None:
-    # Rank 0 waits for rank 1's message (on the wire 0-2) and rank 2's computation of 5 s and its
-    # empty message.
-    schedule = ScheduleBuilder(3, 2.0)
-    first = schedule.copy(1, 0, slot=0)
-    second = schedule.signal(2, 0, after=schedule.compute(2, 5.0))
-    schedule.compute(0, 1.0, after=np.concatenate((first, second)))
-    shares = bubbles(simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, latency=0.5)))
-    assert rows(shares)[0] == [0.5, 0, 5, 0]
-
-
-def test_a_chain_through_other_ranks_is_walked_to_its_beginning() -> None:
-    # Rank 2 computes 3 s; 4 s on the wire to rank 1, which computes 5 s; 4 s on the wire to rank 0,
-    # which has been idle since 1.
-    schedule = ScheduleBuilder(3, 4.0)
-    computation = schedule.compute(0, 1.0)
-    schedule.compute(2, 3.0, writes=0)
-    schedule.copy(2, 1, slot=0)
-    schedule.compute(1, 5.0, reads=0, writes=0)
-    schedule.copy(1, 0, slot=0)
-    schedule.compute(0, 1.0, reads=0, after=computation)
-    shares = bubbles(simulate(schedule.build(), shapes.line(3, bandwidth=1.0)))
-    assert rows(shares) == [[8, 0, 7, 0], [4 + 4, 0, 3, 1], [4, 0, 0, 10]]
 
 
 def test_waiting_for_the_senders_port_behind_its_own_message_is_transfer() -> None:

@@ -81,22 +81,6 @@ def test_naive_over_time() -> None:
     assert usage.peaks.tolist() == [6] * 3, "pV"
 
 
-def test_naive_merges_one_inbox_after_the_other() -> None:
-    # As above with 0.5 s a byte: inbox 1 is merged from 4 to 5, inbox 2 from 5 to 6. At 5 an inbox
-    # is given up, and three partial sums of two live beside the three originals that the second
-    # inboxes hold; at 6 one sum is left.
-    usage = memory(find("naive").build(3, 2.0), shapes.star(3, bandwidth=1.0, reduction=0.5))
-    assert steps(usage) == [(0, 12, 6), (2, 18, 12), (5, 12, 0), (6, 6, 4)]
-
-
-def test_a_parameter_server_over_time() -> None:
-    # p = 3, V = 2 at 1 B/s: pushes arrive at 2 and at 4, both on their way from 0. At 2 one value
-    # has been merged, at 4 two; pulls bring nothing new.
-    usage = memory(find("parameter_server").build(3, 2.0), shapes.star(3, bandwidth=1.0))
-    assert steps(usage) == [(0, 6 + 4, 4), (2, 6 + 2, 4), (4, 6, 4)]
-    assert usage.peaks.tolist() == [6, 2, 2]
-
-
 def test_a_server_apart_over_time() -> None:
     # p = 2, V = 2 at 1 B/s. The server's slot and its inbox are used from 0; the second push
     # arrives at 4, is merged at once and its inbox given up; then rank 1's value is dead, rank 0's
@@ -118,14 +102,6 @@ def test_scratch_is_held_from_its_first_use_to_its_last() -> None:
     assert usage.peaks.tolist() == [4, 8]
 
 
-def test_an_inbox_is_held_until_it_is_merged() -> None:
-    # On the wire 0-4 and through the switch until 5, merged until 7.
-    schedule = ScheduleBuilder(2, 4.0)
-    schedule.reduce(0, 1, slot=0)
-    usage = memory(schedule.build(), shapes.star(2, bandwidth=1.0, latency=0.5, reduction=0.5))
-    assert steps(usage) == [(0, 12, 4), (7, 8, 4)]
-
-
 def test_what_a_switch_holds_is_in_no_memory() -> None:
     # Two ranks have two slots of 2 bytes. A switch adds up slot 0 by 4 and slot 1 by 8. Both have
     # the sum of slot 0 at 8, and rank 1 has the sum of slot 1 in its scratch at 12. The switch
@@ -145,31 +121,6 @@ def test_what_a_switch_holds_is_in_no_memory() -> None:
     assert usage.peaks.tolist() == [4, 6, 0]
 
 
-def test_a_copy_of_a_value_is_redundant_until_one_of_them_changes() -> None:
-    # Copied by 4; rank 2 adds to rank 1's by 8: rank 0's is alone again, rank 2's is merged.
-    schedule = ScheduleBuilder(3, 4.0)
-    schedule.copy(0, 1, slot=0)
-    schedule.reduce(2, 1, slot=0)
-    usage = memory(schedule.build(), shapes.full_mesh(3, bandwidth=1.0))
-    assert steps(usage) == [(0, 12, 4), (4, 16, 4 + 4), (8, 12, 4)]
-
-
-def test_nothing_is_redundant_while_nothing_happens() -> None:
-    usage = memory(ScheduleBuilder(3, 4.0).build(), shapes.line(3, bandwidth=1.0))
-    assert steps(usage) == [(0, 12, 0)]
-    assert usage.peaks.tolist() == [4, 4, 4]
-
-
-def test_a_scratch_value_that_nobody_reads_is_given_up_with_its_slot() -> None:
-    # Rank 0's value arrives in rank 1's scratch at 4, its only use, and is overwritten at home at
-    # 8.
-    schedule = ScheduleBuilder(2, 4.0, scratch=1)
-    schedule.copy(0, 1, slot=0, target=1)
-    schedule.copy(1, 0, slot=0, target=0)
-    usage = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
-    assert steps(usage) == [(0, 12, 4), (4, 8, 0), (8, 8, 4)]
-
-
 def test_what_a_computation_writes_is_a_new_value_on_every_rank() -> None:
     # Rank 1 holds a copy of rank 0's from 4 on; at 9 both have computed gradients of their own into
     # it.
@@ -179,26 +130,6 @@ def test_what_a_computation_writes_is_a_new_value_on_every_rank() -> None:
     usage = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
     assert at(usage, 4.0) == (8, 4)
     assert at(usage, 9.0) == (8, 0)
-
-
-def test_what_is_computed_from_equal_values_is_equal() -> None:
-    # An optimiser's step on the same gradient, on both ranks: their weights are equal again.
-    schedule = ScheduleBuilder(2, 4.0, scratch=1)
-    schedule.copy(0, 1, slot=0)
-    schedule.compute([0, 1], 1.0, reads=0, writes=1)
-    schedule.copy([0, 1], [0, 1], slot=1, target=0)
-    usage = memory(schedule.build(), shapes.line(2, bandwidth=1.0))
-    assert at(usage, 5.0) == (8, 4)
-
-
-def test_a_computed_value_is_no_sum_of_others() -> None:
-    # Three ranks compute gradients by 1; rank 1 adds rank 0's to its own by 5: rank 0's is merged,
-    # two others live.
-    schedule = ScheduleBuilder(3, 4.0)
-    schedule.compute([0, 1, 2], 1.0, writes=0)
-    schedule.reduce(0, 1, slot=0)
-    usage = memory(schedule.build(), shapes.line(3, bandwidth=1.0))
-    assert at(usage, 5.0) == (12, 4)
 
 
 def test_memory_of_a_run_of_no_time_is_one_step() -> None:

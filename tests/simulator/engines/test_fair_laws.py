@@ -19,8 +19,7 @@ from simulator.engines import Engine, simulate
 from simulator.engines.fair import max_min_rates
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from small_machines import route_of
-from small_schedules import between, messages
+from small_schedules import between
 from topologies import shapes
 from topologies.link import Link
 from topologies.topology import Topology
@@ -208,30 +207,6 @@ def test_a_flow_starts_after_the_greatest_gap_and_arrives_after_all_latencies(
 wires = st.lists(
     st.builds(Link, st.floats(0.1, 10), st.floats(0, 3), st.floats(0, 3)), min_size=1, max_size=5
 )
-
-
-@given(wires, st.floats(0, 64))
-def test_alone_a_message_takes_all_latencies_the_greatest_gap_and_its_slowest_wire(
-    route: list[Link], size: float
-) -> None:
-    expected = (
-        sum(w.latency for w in route)
-        + max(w.gap for w in route)
-        + size / min(w.bandwidth for w in route)
-    )
-    assert fair(messages(size), route_of(*route)).makespan == pytest.approx(expected, rel=1e-9)
-    assert fair(messages(size), route_of(*route), "compiled").makespan == pytest.approx(
-        expected, rel=1e-9
-    )
-
-
-@given(st.lists(st.floats(0.01, 10), min_size=1, max_size=12), st.floats(0.1, 10))
-def test_one_wire_is_busy_until_all_is_sent_whoever_goes_first(
-    sizes: list[float], bandwidth: float
-) -> None:
-    timeline = fair(messages(*sizes), route_of(Link(bandwidth)), "compiled")
-    assert timeline.makespan == pytest.approx(sum(sizes) / bandwidth, rel=1e-9)
-    assert np.all(np.diff(timeline.finish[np.argsort(sizes, kind="stable")]) >= 0)
 
 
 @tries(6, 20)

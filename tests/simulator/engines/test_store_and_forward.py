@@ -80,23 +80,6 @@ def test_the_ring_of_another_simulator(engine: Engine) -> None:
 # Together.
 
 
-def test_messages_follow_each_other_from_store_to_store(engine: Engine) -> None:
-    # 4 s on the first wire and 1 s of latency, 2 s on the second: the second is never busy when the
-    # next one comes.
-    timeline = stored(messages(8.0, 8.0, 8.0), route_of(Link(2, 1), Link(4, 1)), engine)
-    assert [starts(timeline, i) for i in range(3)] == [[0, 5], [4, 9], [8, 13]]
-    assert timeline.finish.tolist() == [8, 12, 16]
-    assert timeline.node_cause.tolist() == [-1, -1, 0, -1, 2, -1]
-
-
-def test_messages_queue_before_a_slow_wire(engine: Engine) -> None:
-    # At the slow wire at 3 and 5, and 8 s each through it.
-    timeline = stored(messages(8.0, 8.0), route_of(Link(4, 1), Link(1, 1)), engine)
-    assert [starts(timeline, i) for i in range(2)] == [[0, 3], [2, 11]]
-    assert timeline.finish.tolist() == [12, 20]
-    assert timeline.node_cause.tolist() == [-1, -1, 0, 1]
-
-
 def test_a_switch_serves_who_is_there_in_full_first(engine: Engine) -> None:
     # Both heads would be at the switch at 0; the short message is there in full at 2, the long one
     # at 8.

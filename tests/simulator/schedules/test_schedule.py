@@ -205,17 +205,6 @@ def test_messages_without_slots_keep_their_size() -> None:
     assert schedule.volume == 258.0
 
 
-def test_scaling_there_and_back_is_scaling_once() -> None:
-    schedule = ring_all_reduce(7, 1e6)
-    np.testing.assert_allclose(
-        schedule.scaled(3.0).scaled(1e9).nbytes, schedule.scaled(1e9).nbytes, rtol=1e-14
-    )
-
-
-def test_equal_messages_stay_equal_when_scaled() -> None:
-    assert len(set(ring_all_reduce(7, 1e6).scaled(1e6 / 3).nbytes.tolist())) == 1
-
-
 @each_case("nbytes", [0.0, -1.0, float("nan"), float("inf")])
 def test_scaling_to_no_bytes_is_refused_as_building_is(nbytes: float) -> None:
     schedule = ring_all_reduce(3, 1e6)

@@ -359,11 +359,6 @@ def test_a_rank_merges_one_thing_at_a_time(timeline: Timeline) -> None:
 
 
 @given(timelines_under_any_rule)
-def test_a_medium_is_never_busier_than_all_the_time(timeline: Timeline) -> None:
-    assert (timeline.utilisation() <= 1 + 1e-12).all()
-
-
-@given(timelines_under_any_rule)
 def test_a_transfer_occupies_every_medium_of_its_route_until_it_has_arrived(
     timeline: Timeline,
 ) -> None:
