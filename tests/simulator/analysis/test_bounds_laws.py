@@ -1,8 +1,9 @@
-"""Laws of bounds: nothing is overlooked, and no schedule beats one."""
+"""Laws of bounds: no schedule beats them, and no search is left out that finds a higher one."""
 
 from functools import cache
 from itertools import product
 from random import Random
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,17 +14,22 @@ import simulator.analysis.bounds as module
 from best_bounds import COLLECTIVES
 from law_cases import EVERYWHERE, NAMES, a_sixth
 from random_machines import irregular
+from simulator.analysis.bound_needs import flow_between_halves, routes_between_halves
 from simulator.analysis.bounds import bounds, limits, needs
 from simulator.collectives import find
 from simulator.collectives.collective import (
+    ALL_REDUCE,
     Collective,
 )
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from topologies import shapes
 from topologies.capacity import congestion
+from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.link import Link
+from topologies.machines import MACHINES
+from topologies.shapes import nodes, ring
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
 
@@ -169,3 +175,28 @@ def test_no_algorithm_beats_a_bound_on_a_random_machine(name: str, ranks: int, s
         ranks,
         random_machine(Random(seed), schedule.ranks - schedule.switches, schedule.switches),
     )
+
+
+SMALL = [name for name in MACHINES if name != "nvl72"]
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("back", [False, True])
+def test_routes_carry_no_more_than_the_flow(name: str, back: bool) -> None:
+    topology = cluster(name, 2)
+    for ranks in (2, topology.ranks - 1, topology.ranks):
+        flow = flow_between_halves(topology, ranks, back)
+        assert 0 < routes_between_halves(topology, ranks, back) <= flow * (1 + 1e-12)
+
+
+def test_machines_without_nodes_are_not_routed() -> None:
+    assert routes_between_halves(ring(8, bandwidth=1e9), 8, back=False) == 0
+
+
+def test_no_flow_is_sought_where_routes_carry_enough() -> None:
+    """A node of 8 must pass all data through its port, half of the nodes only as much."""
+    topology = nodes(1024, bandwidth=1e9, per_node=8)
+    with patch("simulator.analysis.bound_needs.max_flow") as flow:
+        highest = max(limit.per_byte for limit in limits(ALL_REDUCE, topology, 1024))
+    assert not flow.called
+    assert 1 / flow_between_halves(topology, 1024, back=False) <= highest

@@ -1,6 +1,10 @@
-"""The queues of fair sharing, and what starts and ends flows."""
+"""Flows under fair sharing: their queues, the levels of media, and what starts and ends flows."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from math import fsum
+from random import Random
 
 import numpy as np
 import pytest
@@ -8,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows_in_use import MEDIA, OPERATIONS, Flows, routes_of_flows
-from simulator.kernels import fair_sharing
-from simulator.kernels.flows import Queues, Rates, instant, progress
+from simulator.engines.fair import max_min_rates
+from simulator.kernels import fair_sharing, flow_levels
+from simulator.kernels.flows import Heap, Queues, Rates, instant, progress, sift
 from simulator.kernels.records import Times, Turns
 from simulator.schedules.routed import flow_routes
 from simulator.schedules.routed import route as routed_over
 from small_machines import route_of
 from small_schedules import messages
+from topologies.jit import Kernel, compiled
 from topologies.link import Link
 
 
@@ -114,3 +120,206 @@ def test_media_know_their_routes_and_flows(routes: list[list[int]], data: st.Dat
             crossed = [route for route in waiting for each in routes[route] if each == medium]
             assert flows.users(medium) == [route for route in crossed if waiting[route]]
             assert flows.rates.load[medium] == sum(len(waiting[route]) for route in crossed)
+
+
+bandwidths = st.lists(st.integers(1, 9), min_size=MEDIA, max_size=MEDIA)
+
+
+@pytest.mark.parametrize("chosen", [lambda kernel: kernel, compiled], ids=["plain", "compiled"])
+@given(routes_of_flows, bandwidths, st.data())
+def test_rates_are_the_max_min_rates_after_every_change(
+    chosen: Callable[[Kernel], Kernel],
+    routes: list[list[int]],
+    bandwidth: list[int],
+    data: st.DataObject,
+) -> None:
+    limits = np.array(bandwidth, np.float64)
+    flows, in_use = Flows.on(routes, limits), list[int]()
+    for operation in range(OPERATIONS):
+        route = data.draw(st.integers(0, len(routes) - 1))
+        if route in in_use and data.draw(st.booleans()):
+            flows.take_off(route)
+            in_use.remove(route)
+        else:
+            flows.start(operation, route, 1.0)
+            in_use.append(route)
+        if data.draw(st.booleans()):
+            chosen(flow_levels.solve)(flows.rates, flows.queues, flows.routes, 0.0)
+            expected = max_min_rates([routes[route] for route in in_use], limits)
+            assert [flows.rate(route) for route in in_use] == pytest.approx(expected, rel=1e-12)
+            check_sums(flows, routes, in_use)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 35])
+def test_long_routes_over_many_media_have_the_max_min_rates(seed: int) -> None:
+    """A medium that limits no flow for a moment keeps its level until the next one is found:
+    without that, the levels of the last seed would go round in a circle."""
+    random, media, count, operations = Random(seed), 60, 200, 2000
+    routes = [[random.randrange(media) for _ in range(random.randint(1, 6))] for _ in range(count)]
+    bandwidth = np.array([random.random() + 0.01 for _ in range(media)])
+    flows, in_use, operation = Flows.on(routes, bandwidth, operations), list[int](), 0
+    for _ in range(60):
+        for _ in range(random.choice([1, 1, 2, 5, 50])):
+            if in_use and random.random() < 0.45:
+                flows.take_off(in_use.pop(random.randrange(len(in_use))))
+            else:
+                in_use.append(random.randrange(count))
+                flows.start(operation, in_use[-1], 1.0)
+                operation += 1
+        compiled(flow_levels.solve)(flows.rates, flows.queues, flows.routes, 0.0)
+    expected = max_min_rates([routes[route] for route in in_use], bandwidth)
+    assert [flows.rate(route) for route in in_use] == pytest.approx(expected, rel=1e-11)
+
+
+def check_sums(flows: Flows, routes: list[list[int]], in_use: list[int]) -> None:
+    """Each medium knows what it limits, what others limit, and how fast those are at most."""
+    rates = flows.rates
+    assert rates.marks[0] == 0
+    for medium in range(MEDIA):
+        crossing = [route for route in in_use for each in routes[route] if each == medium]
+        others = [route for route in crossing if rates.limiter[route] != medium]
+        assert flows.limited(medium) == sorted(
+            {route for route in in_use if rates.limiter[route] == medium}
+        )
+        assert rates.limited[medium] == len(crossing) - len(others)
+        taken = sum(flows.rate(route) for route in others)
+        assert rates.taken[medium] == pytest.approx(taken, rel=1e-12, abs=1e-12)
+        fastest = max((flows.rate(route) for route in others), default=0.0)
+        assert fastest <= rates.highest[medium] * (1 + 1e-12)
+        assert fastest <= rates.level[medium] * (1 + 1e-12)
+        assert np.isfinite(rates.level[medium]) == bool(flows.limited(medium))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+@given(routes_of_flows, bandwidths, st.data())
+def test_levels_found_from_nothing_are_the_max_min_rates(
+    steps: int, routes: list[list[int]], bandwidth: list[int], data: st.DataObject
+) -> None:
+    limits = np.array(bandwidth, np.float64)
+    flows, in_use = Flows.on(routes, limits), list[int]()
+    for operation in range(OPERATIONS):
+        in_use.append(data.draw(st.integers(0, len(routes) - 1)))
+        flows.start(operation, in_use[-1], 1.0, now=float(operation))
+        if operation % 3 == 2:
+            flows.take_off(in_use.pop(0), now=float(operation))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(flow_levels, "_STEPS", steps)
+            flows.solve(now=float(operation))
+        expected = max_min_rates([routes[route] for route in in_use], limits)
+        assert [flows.rate(route) for route in in_use] == pytest.approx(expected, rel=1e-12)
+        check_sums(flows, routes, in_use)
+
+
+def test_bytes_sent_stay_when_levels_are_found_from_nothing() -> None:
+    flows = Flows.on([[0, 1], [1], [2]], np.array([1.0, 3.0, 1.0]))
+    for operation in range(3):
+        flows.start(operation, operation, 8.0)
+    flows.solve()
+    flow_levels.mark(flows.rates, 0)
+    flow_levels.fill_levels(flows.rates, flows.queues, flows.routes, 2.0)
+    assert flows.rates.updated.tolist() == [2.0, 2.0, 0.0], "no flow connects the last medium"
+    assert [progress(flows.rates, route, 3.0) for route in range(3)] == [3.0, 6.0, 3.0]
+    assert flows.rates.ends.key.tolist() == [8.0, 4.0, 8.0]
+
+
+def test_sums_stay_exact_over_a_long_run() -> None:
+    """Bandwidths differ by a factor of a million, and the first medium never limits a flow."""
+    random, bandwidth = Random(3), np.array([1e3, 1e-3, 1.0, 1 / 3, 0.1])
+    routes = [[0, 1], [0, 2], [0, 3], [1, 2], [2, 3], [0, 4], [1, 2, 3, 4]]
+    flows, in_use, steps = Flows.on(routes, bandwidth, 6000), list[int](), 6000
+    level = compiled(flow_levels.solve)
+    for operation in range(steps):
+        in_use.append(random.randrange(len(routes)))
+        flows.start(operation, in_use[-1], 1.0)
+        if operation >= 12:
+            flows.take_off(in_use.pop(random.randrange(len(in_use))))
+        level(flows.rates, flows.queues, flows.routes, 0.0)
+        if operation % 100 == 0:
+            for medium, limit in enumerate(bandwidth):
+                taken = fsum(
+                    flows.rate(route) * routes[route].count(medium)
+                    for route in in_use
+                    if flows.rates.limiter[route] != medium
+                )
+                assert abs(flows.rates.taken[medium] - taken) <= 1e-12 * limit
+
+
+def test_a_sum_that_was_rounded_too_often_is_added_up_again() -> None:
+    flows = Flows.on([[0, 1], [1]], np.array([1.0, 3.0]))
+    for operation in range(2):
+        flows.start(operation, operation, 8.0)
+    flows.solve()
+    flows.rates.taken[1], flows.rates.drift[1] = 1 + 1e-9, 1e9
+    flow_levels.mark(flows.rates, 1)
+    flows.solve()
+    assert (flows.rates.taken[1], flows.rates.drift[1], flows.rate(1)) == (1.0, 0.0, 2.0)
+
+
+def test_a_change_reaches_only_media_whose_levels_change() -> None:
+    # Media 0 and 1 have a flow each, and one flow crosses both. Medium 2 has nothing to do with
+    # them. Medium 3 shares a flow with medium 1, which limits it before and after.
+    flows = Flows.on([[0, 1], [0], [1], [2], [1, 3]], np.array([9.0, 3.0, 1.0, 9.0]))
+    for operation, route in enumerate([0, 1, 2, 3, 4]):
+        flows.start(operation, route, 90.0)
+    flows.solve()
+    assert [flows.rate(route) for route in range(5)] == [1.0, 8.0, 1.0, 1.0, 1.0]
+    flows.take_off(1, now=2.0)
+    flows.solve(now=2.0)
+    assert flows.rates.updated.tolist() == [2.0, 0.0, 0.0, 0.0]
+    assert [flows.rate(route) for route in (0, 2, 3, 4)] == [1.0] * 4
+    assert flows.limited(0) == []
+
+
+def test_a_level_that_rises_gives_flows_to_slower_media() -> None:
+    # The first medium limits both flows until its third flow ends. Then the second limits one.
+    flows = Flows.on([[0, 1], [0], [0]], np.array([6.0, 2.5]))
+    for operation, route in enumerate([0, 1, 2]):
+        flows.start(operation, route, 60.0)
+    flows.solve()
+    assert flows.limited(0) == [0, 1, 2]
+    flows.take_off(2, now=1.0)
+    flows.solve(now=1.0)
+    assert (flows.limited(0), flows.limited(1)) == ([1], [0])
+    assert (flows.rate(0), flows.rate(1)) == (2.5, 3.5)
+    assert progress(flows.rates, 0, 2.0) == 2.0 + 2.5
+
+
+def test_equal_levels_are_equal_to_the_bit() -> None:
+    # Each of seven senders sends to each of seven receivers.
+    pairs = [[sender, 7 + receiver] for sender in range(7) for receiver in range(7)]
+    flows = Flows.on(pairs[:OPERATIONS], np.full(14, 0.1))
+    for operation in range(OPERATIONS):
+        flows.start(operation, operation, 1.0)
+    flows.solve()
+    rates = {flows.rate(route) for route in range(OPERATIONS)}
+    expected = set(max_min_rates(pairs[:OPERATIONS], np.full(14, 0.1)))
+    assert sorted(rates) == pytest.approx(sorted(expected))
+    assert len(rates) == len(expected)
+
+
+def test_a_medium_is_marked_once_and_only_if_it_limits_flows() -> None:
+    flows = Flows.on([[0, 2], [2, 3]], np.ones(4))
+    for operation, route in enumerate([0, 1, 0, 1]):
+        flows.start(operation, route, 1.0)
+    assert flows.rates.marks[0] == 2
+    assert sorted(flows.rates.changed.items[:2].tolist()) == [0, 2]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.data())
+def test_a_heap_has_the_lowest_key_first_whatever_changes(
+    keys: list[int], data: st.DataObject
+) -> None:
+    heap = Heap.of(len(keys))
+    for item, key in enumerate(keys):
+        heap.key[item] = key
+        sift(heap, len(keys), heap.slot[item])
+    item = data.draw(st.integers(0, len(keys) - 1))
+    heap.key[item] = data.draw(st.integers(0, 9))
+    sift(heap, len(keys), heap.slot[item])
+    assert heap.items[heap.slot].tolist() == list(range(len(keys)))
+    order = []
+    for size in range(len(keys) - 1, -1, -1):
+        order.append(heap.key[heap.items[0]])
+        heap.items[0] = heap.items[size]
+        sift(heap, size, 0)
+    assert order == sorted(heap.key)

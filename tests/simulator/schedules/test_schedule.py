@@ -1,5 +1,5 @@
-"""What is read off a schedule, and that its kernels give the same as Python and as compiled
-code."""
+"""What is read off a schedule and shown of it, and that its kernels give the same as Python and as
+compiled code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from copy import deepcopy
+from dataclasses import replace
 from importlib import import_module
 from pkgutil import ModuleInfo, iter_modules
 from types import CodeType, FunctionType
@@ -21,11 +22,13 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from law_cases import PLAIN, a_sixth
+from parsed_html import Parsed
 from simulator import kernels as kernel_package
 from simulator.analysis.bubbles import bubbles
 from simulator.analysis.contention import waited
-from simulator.collectives import algorithms
+from simulator.collectives import algorithms, find
 from simulator.collectives.ring import ring_all_reduce
+from simulator.collectives.symmetry import fold
 from simulator.engines import simulate
 from simulator.engines.compiled import used
 from simulator.schedules import semantics
@@ -33,6 +36,7 @@ from simulator.schedules.routed import route
 from simulator.schedules.schedule import TRANSFER, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import rotations
+from small_schedules import equal_messages
 from topologies.errors import InputError
 from topologies.jit import compiled
 from topologies.shapes import star
@@ -350,3 +354,30 @@ def test_pairs_are_numbered_alike_with_and_without_a_table(monkeypatch: pytest.M
     sparse = route(schedule, star(5, bandwidth=1e9))
     for name in ("route", "route_indptr", "route_links", "node_indptr"):
         assert np.array_equal(getattr(dense, name), getattr(sparse, name)), name
+
+
+def test_a_schedule_shows_its_bytes_and_first_transfers() -> None:
+    rows = Parsed(find("ring").build(4, 2.0**20)._repr_html_()).rows
+    assert ["V", "1MiB"] in rows
+    assert ["steps", "6"] in rows
+    assert ["transfers", "24"] in rows
+    assert ["bytes sent by all ranks", "6MiB"] in rows
+    assert ["0", "0", "1", "256KiB", "adds", "reduce-scatter"] in rows
+    assert len(rows) == 6 + 1 + 8
+
+
+def test_a_short_schedule_shows_all_its_transfers() -> None:
+    assert "more" not in equal_messages(2, 8.0)._repr_html_()
+
+
+def test_a_folded_schedule_counts_all_transfers() -> None:
+    folded = fold(find("ring"), star(8, bandwidth=1e9), 8)
+    assert folded is not None
+    html = folded.routed.schedule._repr_html_()
+    assert ["transfers", "112"] in Parsed(html).rows
+    assert "8 transfers" in html
+
+
+def test_the_names_of_phases_are_escaped() -> None:
+    schedule = replace(equal_messages(1, 8.0), phases=("<script>",))
+    assert "script" not in Parsed(schedule._repr_html_()).tags
