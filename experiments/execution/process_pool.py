@@ -75,7 +75,6 @@ class Processes:
             self.close()
 
     def _assign(self, waiting: deque[list[int]], run: Run[T]) -> None:
-        """Give every worker a chunk."""
         while waiting and len(self._busy) < self.jobs:
             worker = self._idle.pop() if self._idle else _started(run)
             chunk = waiting.popleft()

@@ -14,9 +14,6 @@ from topologies.jit import is_loaded
 from topologies.resources import duration
 
 T = TypeVar("T")
-TOLD_SHARE = 0.01
-"""The share of the work from which the time left is told. The first points take longer, since they
-load compiled code."""
 
 
 class Points(Protocol[T]):
@@ -90,7 +87,8 @@ class Countdown:
         if is_loaded() != self._loaded:
             self._start, self._spent, self._loaded = monotonic(), 0.0, is_loaded()
         remark = ""
-        if self._spent > TOLD_SHARE * self._left:
+        # The first points take longer, since they load compiled code: they tell nothing.
+        if self._spent > 0.01 * self._left:
             seconds = (monotonic() - self._start) * self._left / self._spent
             remark = f", {duration(seconds)} left"
         self._progress(self._done, len(self._costs), remark)

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from simulator.profile import Profile
     from simulator.uncertainty.interval import Interval
 
-UNFOLDED_OPERATIONS = 4096
-"""Operations of a schedule that are sooner simulated than folded."""
-
 
 @dataclass
 class Case:
@@ -74,10 +71,8 @@ class Case:
 
     def _folded(self) -> Representatives | None:
         """The schedule of the ranks that stand for all, where that is worth looking for."""
-        if (
-            self.rules.symmetry == "off"
-            or estimate(self.algorithm, self.ranks) < UNFOLDED_OPERATIONS
-        ):
+        # Few operations are sooner simulated than folded.
+        if self.rules.symmetry == "off" or estimate(self.algorithm, self.ranks) < 4096:
             return None
         return fold(
             self.algorithm,
@@ -98,7 +93,6 @@ class Case:
         return affordable(trial) and (short or affordable(whole))
 
     def _check(self) -> None:
-        """Refuse a schedule of all ranks that is too large."""
         if self.ranks > workload.SMALL_RANKS:
             point = workload.PointEstimate(self.algorithm, self.ranks, self._need(1.0))
             workload.check_schedule(point, self.rules.force)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import log2, sqrt
@@ -144,6 +144,11 @@ class Question:
     """Whether the library can run an algorithm on a machine; None: any software may run."""
     algorithms: tuple[Algorithm, ...] = ()
     """The algorithms to choose from, by default all."""
+    _runs: dict[tuple[str, float], ProfileRun] = field(init=False, default_factory=dict, repr=False)
+    """Simulations by algorithm and size, and what is known of their errors."""
+    _errors: dict[tuple[str, float], tuple[Prediction, Interval] | None] = field(
+        init=False, default_factory=dict, repr=False
+    )
 
     @property
     def cases(self) -> list[Case]:
@@ -185,14 +190,6 @@ class Question:
             f"--algo: the library does not run {named} on {self.ranks} ranks of this machine, it "
             f"runs {known}"
         )
-
-    @cached_property
-    def _runs(self) -> dict[tuple[str, float], ProfileRun]:
-        return {}
-
-    @cached_property
-    def _errors(self) -> dict[tuple[str, float], tuple[Prediction, Interval] | None]:
-        return {}
 
     def run(self, case: Case, nbytes: float) -> ProfileRun:
         """A simulation, made once: in the pieces of the profile's library."""
@@ -367,7 +364,6 @@ class Question:
 
 
 def _ends(interval: Interval | None) -> dict[str, Any]:
-    """The fields of an interval."""
     if interval is None:
         return {}
     expected, low, high, _, unsure = interval

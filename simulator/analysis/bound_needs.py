@@ -20,9 +20,6 @@ Shares = Floats | Longs | Flags
 EXACT_WORKERS = 256
 """Up to so many workers, the latency is that of the farthest two. Beyond, a few sweeps look for
 them."""
-SEARCHED_DISTANCES = 2**18
-"""Devices times sources up to which all distances from several ranks are computed. Beyond, the
-latencies of their routes are added up."""
 _ROWS: WeakKeyDictionary[Topology, dict[int, Floats]] = WeakKeyDictionary()
 """The distances from some ranks, as long as their topology is in use."""
 _FLOWS: WeakKeyDictionary[Topology, dict[tuple[int, bool], float]] = WeakKeyDictionary()
@@ -167,7 +164,6 @@ def _diameter(topology: Topology, workers: int) -> float:
 
 
 def _row(topology: Topology, source: int) -> Floats:
-    """The distance from a rank to each rank."""
     rows = _ROWS.setdefault(topology, {})
     if source not in rows:
         rows[source] = distances(topology, np.array([source], dtype=np.int32))[0]
@@ -175,8 +171,8 @@ def _row(topology: Topology, source: int) -> Floats:
 
 
 def _apart(topology: Topology, sources: Ints, targets: Ints) -> float:
-    """The longest distance from a source to its target."""
-    if len(topology.device_names) * len(sources) <= SEARCHED_DISTANCES:
+    # All distances of many devices take long: there the latencies of routes are added up.
+    if len(topology.device_names) * len(sources) <= 2**18:
         return float(distances(topology, sources)[np.arange(len(sources)), targets].max())
     try:
         indptr, links = topology.routes(sources, targets)

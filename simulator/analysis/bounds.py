@@ -43,9 +43,6 @@ HALVED_LINKS = 500_000
 """Links up to which the bytes from one half of the workers to the other are bounded."""
 TIE = 1e-12
 _EXCHANGES = ("all_to_all", "send_recv")
-_ROOTED = ("broadcast", "reduce", "scatter", "gather")
-_PLAIN = (*_EXCHANGES, "all_reduce", "all_gather", "reduce_scatter", *_ROOTED)
-"""Collectives of which plain schedules are known."""
 _TURNED = {
     "all_reduce": (False, True),
     "all_gather": (False,),
@@ -281,20 +278,21 @@ def _plain_schedules(task: PlacedCollective) -> Iterator[tuple[float, tuple[Long
     spreads it.
     """
     ranks, rank, name = task.workers, np.arange(task.workers), task.collective.name
-    if name not in _PLAIN:
+    rooted = "broadcast", "reduce", "scatter", "gather"
+    if name not in (*_EXCHANGES, "all_reduce", "all_gather", "reduce_scatter", *rooted):
         return
-    twice, rooted = 1 + (name == "all_reduce"), name in ("broadcast", "reduce")
+    twice, from_root = 1 + (name == "all_reduce"), name in ("broadcast", "reduce")
     source, target = np.tile(rank, 2), np.concatenate((np.roll(rank, -1), np.roll(rank, 1)))
     if name == "send_recv":
         yield 1.0, (source[:ranks], target[:ranks])
-    elif rooted:
+    elif from_root:
         chosen = (target if name == "broadcast" else source) > 0
         yield 1 / 2, (source[chosen], target[chosen])
     elif name not in ("all_to_all", "scatter", "gather"):
         yield twice * (ranks - 1) / ranks / 2, (source, target)
     if name not in ("send_recv", "scatter", "gather") and ranks <= COUNTED_PAIRS and _near(task):
         yield (
-            twice / max(1, ranks - rooted),
+            twice / max(1, ranks - from_root),
             np.divmod(np.flatnonzero(~np.eye(ranks, dtype=np.bool_)), ranks),
         )
 

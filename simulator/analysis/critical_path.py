@@ -80,17 +80,8 @@ class CriticalPath:
 
     def __iter__(self) -> Iterator[PathSegment]:
         names = (SEGMENT_PARTS[number] for number in self.part.tolist())
-        columns = (
-            self.seconds,
-            self.operation,
-            self.where,
-            self.amount,
-            self.waiter,
-            self.contended,
-            self.rank,
-            self.waiting,
-        )
-        return map(PathSegment, names, *(column.tolist() for column in columns))
+        columns = (getattr(self, field.name).tolist() for field in fields(self)[1:])
+        return map(PathSegment, names, *columns)
 
     @property
     def charged(self) -> Flags:

@@ -65,12 +65,10 @@ def finite_differences(timeline: Timeline, step: float = STEP) -> Sensitivities:
 
 
 def _merged(routed: Routed) -> Floats:
-    """Bytes that each rank reduces."""
     return _bytes_at(routed, routed.schedule.reduces == 1)
 
 
 def _copied(routed: Routed) -> Floats:
-    """Bytes that each rank copies locally."""
     schedule, local = routed.schedule, np.diff(routed.route_indptr)[routed.route] == 0
     return _bytes_at(routed, local & (schedule.kind != COMPUTE) & (schedule.reduces == 0))
 

@@ -148,7 +148,6 @@ def joined(changes: Changes, more: Changes | None) -> Changes:
 
 
 def _arrays(record: Record) -> Record:
-    """The form of a record for compiled code."""
     return record
 
 
@@ -171,7 +170,6 @@ def _layout(schedule: Schedule) -> CellLayout:
 
 
 def _by_time(times: Floats) -> Ints:
-    """The order of times, equal ones as they come."""
     if bool(np.all(times[1:] >= times[:-1])):
         return np.arange(len(times), dtype=np.int32)
     return np.argsort(times, kind="stable").astype(np.int32)
@@ -218,7 +216,6 @@ def _scratch(moments: Moments, layout: CellLayout, contents: Contents) -> tuple[
 
 
 def _inboxes(course: OperationTimes, layout: CellLayout) -> Ints:
-    """Reducing transfers between ranks into memory."""
     schedule = course.schedule
     chosen = schedule.remote & (schedule.reduces == 1)
     chosen &= schedule.peer < layout.memory // max(1, layout.slots)

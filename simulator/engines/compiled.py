@@ -155,7 +155,6 @@ def _blank(work: Work, room: Times | None) -> Times:
 
 
 def _entered(parts: Parts, ready: Floats) -> bool:
-    """Whether operations within parts are not ready before some time."""
     ends = zip(parts.begin.tolist(), parts.end.tolist(), strict=True)
     return any(ready[begin:end].any() for begin, end in ends)
 
@@ -184,7 +183,6 @@ def _places_of(routed: Routed, node: Places) -> Places:
 
 
 def _lane_of(routed: Routed, operation: Places) -> Ints:
-    """The lane of computations, and of the work at the end of transfers."""
     schedule, lanes = routed.schedule, routed.schedule.lanes + 1
     return np.where(
         schedule.kind[operation] == COMPUTE,

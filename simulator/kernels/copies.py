@@ -261,7 +261,6 @@ def _lose(value: Index, count: Index, copies: ValueCopies) -> None:
 
 
 def _change(value: Index, copies: ValueCopies) -> None:
-    """Put a value on the stack of those that changed."""
     copies.changed[copies.height[0]] = value
     copies.height[0] += 1
 

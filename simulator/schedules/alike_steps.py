@@ -10,10 +10,8 @@ from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import TRANSFER
 from simulator.schedules.shifts import spread
 
-FEW = 64
+FEWEST_STEPS = 64
 """Parts with fewer steps are left out."""
-PROBES = 8
-"""So many operations are looked at to tell the width of steps."""
 
 
 def alike_steps(routed: Routed, lanes: npt.NDArray[np.integer]) -> Parts:
@@ -30,13 +28,13 @@ def alike_steps(routed: Routed, lanes: npt.NDArray[np.integer]) -> Parts:
 
 
 def _widths(routed: Routed) -> list[int]:
-    """After how many operations the routes of some operations come again."""
+    """After how many operations the routes of eight operations come again."""
     widths, route = set[int](), routed.route
-    for place in np.linspace(0, len(route), PROBES, endpoint=False).astype(int).tolist():
+    for place in np.linspace(0, len(route), 8, endpoint=False).astype(int).tolist():
         again = np.flatnonzero(route[place + 1 :] == route[place])
         if len(again):
             widths.add(int(again[0]) + 1)
-    return sorted(width for width in widths if width * FEW < len(route))
+    return sorted(width for width in widths if width * FEWEST_STEPS < len(route))
 
 
 def _alike(routed: Routed, width: int) -> list[tuple[int, int, int]]:
@@ -61,6 +59,6 @@ def _alike(routed: Routed, width: int) -> list[tuple[int, int, int]]:
         inside = slice(*np.searchsorted(row, [begin, end - width]).tolist())
         behind = waiting[inside] >= end
         distance = (waiting[inside] - row[inside])[~behind]
-        if end - begin >= FEW * width and moves[inside][~behind].all():
+        if end - begin >= FEWEST_STEPS * width and moves[inside][~behind].all():
             parts.append((begin, end, int(distance.max(initial=0))))
     return parts

@@ -27,8 +27,6 @@ FIRST_SHIFTS = 64
 """Shifts, or routes, that are looked at first."""
 TRIED_SHIFTS = 16
 """Shifts that are looked at first where many groups are tried."""
-COMPARED_LINKS = 2**20
-"""Links that are compared at once."""
 
 
 class FoldedRoutes(NamedTuple):
@@ -126,7 +124,6 @@ def check_few_routes(
 
 
 def _ends(elements: Longs, some: int) -> Longs:
-    """The first and the last few."""
     if len(elements) <= some:
         return elements
     return np.concatenate((elements[: some // 2], elements[-some // 2 :]))
@@ -262,7 +259,7 @@ class Orbits:
         order, route = len(self.shifts.elements), np.repeat(np.arange(len(hops)), hops)
         begin = order * (np.cumsum(hops) - hops)
         hop = np.arange(len(route)) - (np.cumsum(hops) - hops)[route]
-        rows = max(1, COMPARED_LINKS // order)
+        rows = max(1, 2**20 // order)  # a million links at once bound the memory
         parts = []
         for k in range(0, len(route), rows):
             chosen = route[k : k + rows, None]
@@ -311,5 +308,4 @@ class Orbits:
 
 
 def _differs(rows: npt.NDArray[np.generic]) -> bool:
-    """Whether the entries of any row differ."""
     return bool((rows[:, 1:] != rows[:, :-1]).any())

@@ -217,7 +217,6 @@ def _ends(schedule: Schedule, pairs: Pairs) -> tuple[Pairs, Pairs, Pairs]:
 
 
 def _check_switches(schedule: Schedule, topology: Topology) -> None:
-    """Check that ranks that are switches are on devices that reduce and multicast."""
     for rank in range(schedule.ranks - schedule.switches, schedule.ranks):
         device = int(topology.placement[rank])
         if not topology.in_network[device]:

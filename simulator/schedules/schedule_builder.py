@@ -278,7 +278,6 @@ class ScheduleBuilder:
         )
 
     def _derived(self, columns: dict[str, Any], fold: Fold | None) -> Csr:
-        """Who waits for whom."""
         slots = [self.slots.in_order(columns[name]) for name in ("source", "target")]
         owner, ranks = np.arange(self._size, dtype=np.int32), self.ranks
         rows = Accesses(owner, columns["rank"], columns["peer"], *slots, columns["count"])

@@ -152,12 +152,10 @@ class Shifts:
 
     @cached_property
     def _axes(self) -> list[tuple[int, int, int]]:
-        """Extent, stride and step of each axis."""
         return list(zip(self.shape, self.strides, self.steps, strict=True))
 
     @cached_property
     def _moved_axes(self) -> list[tuple[int, tuple[int, int, int]]]:
-        """The axes along which there are shifts."""
         return [(k, axis) for k, axis in enumerate(self._axes) if axis[1] < axis[0]]
 
     def _place(self, rank: Numbers, axis: int) -> Numbers:

@@ -17,8 +17,6 @@ from topologies.topology import Floats, Ints
 
 Sharing = Literal["fifo", "fair"]
 """Whether a medium serves transfers one after the other, or together at max-min fair rates."""
-COMMON_OVERHEADS = ("launch", "copy to merge")
-"""What the library does for a collective, whatever the algorithm."""
 
 
 class Occupancy(NamedTuple):
@@ -150,7 +148,7 @@ class ProfileRun(NamedTuple):
     def common(self) -> float:
         """Seconds of them that every algorithm of the collective takes. They are below any
         bound."""
-        return sum(self.overheads.get(part, 0.0) for part in COMMON_OVERHEADS)
+        return sum(self.overheads.get(part, 0.0) for part in ("launch", "copy to merge"))
 
     @property
     def seconds(self) -> float:
