@@ -29,8 +29,7 @@ if TYPE_CHECKING:
         Crossover,
         Question,
     )
-    from experiments.simulations.tuner_file import Line
-    from experiments.simulations.winners import Winner
+    from experiments.simulations.winners import Line, Winner
 
 USUAL_SIZES = "1KiB..1GiB:x4"
 
@@ -124,7 +123,7 @@ class Recommend(SimulationOptions, ReportOptions):
 
     def run(self) -> int:
         """Print the best algorithms; 0."""
-        from experiments.simulations.tuner_file import check_tuner, write_tuner
+        from experiments.simulations.winners import check_tuner, write_tuner
 
         if self.explain is not None:
             options = {"size": self.size, "plot": self.plot, "nccl-tuner": self.nccl_tuner}
@@ -173,7 +172,7 @@ def _answer(
 
 def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     """The best algorithm of each size."""
-    from experiments.simulations.tuner_file import tuner_lines
+    from experiments.simulations.winners import tuner_lines
 
     question, progress = request.question, output.Progress("sizes")
     [ranks] = request.ranks
@@ -200,8 +199,7 @@ def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
 
 def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     """The best algorithm of each number of ranks and size."""
-    from experiments.simulations.tuner_file import tuner_lines
-    from experiments.simulations.winners import winner
+    from experiments.simulations.winners import tuner_lines, winner
 
     winners: list[Winner] = []
     lines: list[Line] = []

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.simulations.tuner_file import LAST, read_tuner
+from experiments.simulations.winners import LAST
 from simctl_process import Simctl
+from tuner_files import read_tuner
 
 STAR = ("recommend", "--topology", "star", "--p", "4", "--size", "1KiB,1MiB")
 

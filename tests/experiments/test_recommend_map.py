@@ -12,8 +12,8 @@ import pytest
 
 from experiments.commands.recommend import Recommend
 from experiments.options.options import Format
-from experiments.simulations.tuner_file import read_tuner
 from simctl_process import Simctl
+from tuner_files import read_tuner
 
 SIZES = [2.0**10, 2.0**26]
 

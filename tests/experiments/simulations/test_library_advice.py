@@ -12,11 +12,12 @@ from experiments.calibration.library import Library
 from experiments.calibration.library_choices import choices, runs
 from experiments.calibration.population.library_profile import profile_for
 from experiments.simulations.recommendation import Question
-from experiments.simulations.tuner_file import FROM_LINKS, Line, read_tuner, write_tuner
+from experiments.simulations.winners import FROM_LINKS, Line, write_tuner
 from refusals import refusal
 from simctl_process import Simctl
 from simulator.collectives import find
 from topologies.catalogue import find as machine
+from tuner_files import read_tuner
 
 
 def answers(text: str, ranks: int, *names: str, collective: str = "all_reduce") -> Question:
