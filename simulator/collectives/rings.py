@@ -115,7 +115,7 @@ def _check(order: Orders, shifts: Shifts, channels: tuple[SlotMove, ...]) -> Non
         behind[number, ring] = np.roll(ring, -1)
     element, standing = shifts.element(rank), shifts.folded(rank)
     for number, after in enumerate(behind):
-        channel = shifts.slots_back(np.array(number), element, channels)
+        channel = shifts.slots_shifted(np.array(number), element, channels, -1)
         if (shifts.shifted(behind[channel, standing], element) != after).any():
             raise NotSymmetric("rings are laid in another way from node to node")
     if not channels:

@@ -25,10 +25,7 @@ from topologies.topology import Floats, Ints
 
 
 def run(
-    routed: Routed,
-    sharing: Sharing = "fifo",
-    store_and_forward: bool = False,
-    grid: float = 0.0,
+    routed: Routed, sharing: Sharing = "fifo", store_and_forward: bool = False, grid: float = 0.0
 ) -> Timeline:
     """Simulate `routed` with Numba. Flows end at multiples of `grid` seconds, if it is not 0."""
     schedule = routed.schedule
@@ -58,18 +55,9 @@ def run(
         raise RuntimeError(
             f"{len(schedule) - done} of {len(schedule)} operations never became ready"
         )
-    return Timeline(
-        routed,
-        times.ready,
-        times.finish,
-        times.start,
-        times.cause,
-        sharing,
-        store_and_forward,
-        times.sent,
-        grid,
-        error,
-    )
+    ready, finish, start, cause, sent = times
+    columns = routed, ready, finish, start, cause
+    return Timeline(*columns, sharing, store_and_forward, sent, grid, error)
 
 
 # A part of a run: it begins with media and lanes that earlier parts still hold.

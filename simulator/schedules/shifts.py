@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -84,19 +84,12 @@ class Shifts:
     @cached_property
     def representatives(self) -> Longs:
         """The first rank of each orbit, in ascending order."""
-        places = [np.arange(stride) * inner for _, stride, inner in self._axes]
-        sums = np.zeros(1, dtype=np.int64)
-        for place in places:
-            sums = (sums[:, None] + place).ravel()
-        return sums
+        return _sums(np.arange(stride) * inner for _, stride, inner in self._axes)
 
     @cached_property
     def elements(self) -> Longs:
         """All shifts, each as the rank to which it takes rank 0, in ascending order."""
-        sums = np.zeros(1, dtype=np.int64)
-        for extent, stride, inner in self._axes:
-            sums = (sums[:, None] + np.arange(0, extent, stride) * inner).ravel()
-        return sums
+        return _sums(np.arange(0, extent, stride) * inner for extent, stride, inner in self._axes)
 
     def element(self, rank: Numbers) -> Longs:
         """The shift that takes the representative of each rank to it."""
@@ -129,22 +122,6 @@ class Shifts:
     def _places_of_all(self) -> Longs:
         return np.searchsorted(self.representatives, np.arange(self.ranks) - self._elements_of_all)
 
-    def shifted(self, rank: Numbers, element: Numbers) -> Longs:
-        """Each rank after a shift."""
-        return self._combined(rank, element, 1)
-
-    def back(self, rank: Numbers, element: Numbers) -> Longs:
-        """Each rank before a shift."""
-        return self._combined(rank, element, -1)
-
-    def slots_back(self, slot: Numbers, element: Numbers, moves: tuple[SlotMove, ...]) -> Longs:
-        """Each slot before a shift; -1 stays."""
-        return self._moved(slot, element, moves, -1)
-
-    def slots_shifted(self, slot: Numbers, element: Numbers, moves: tuple[SlotMove, ...]) -> Longs:
-        """Each slot after a shift; -1 stays."""
-        return self._moved(slot, element, moves, 1)
-
     @cached_property
     def steps(self) -> list[int]:
         """Ranks from one place along each axis to the next."""
@@ -165,7 +142,12 @@ class Shifts:
         place = rank if step == 1 else rank // step
         return place % extent if step * extent < self.ranks else place
 
-    def _combined(self, rank: Numbers, element: Numbers, sign: int) -> Longs:
+    def back(self, rank: Numbers, element: Numbers) -> Longs:
+        """Each rank before a shift."""
+        return self.shifted(rank, element, -1)
+
+    def shifted(self, rank: Numbers, element: Numbers, sign: int = 1) -> Longs:
+        """Each rank after a shift, or with sign -1 before it."""
         result = np.asarray(rank, dtype=np.int64)
         if max(self.shape, default=0) == 2:
             return result ^ element  # a million ranks have 20 axes: bit by bit takes minutes
@@ -175,9 +157,10 @@ class Shifts:
             result = result + (change if step == 1 else change * step)
         return result
 
-    def _moved(
-        self, slot: Numbers, element: Numbers, moves: tuple[SlotMove, ...], sign: int
+    def slots_shifted(
+        self, slot: Numbers, element: Numbers, moves: tuple[SlotMove, ...], sign: int = 1
     ) -> Longs:
+        """Each slot after a shift, or with sign -1 before it; -1 stays."""
         result = np.asarray(slot, dtype=np.int64)
         if len(moves) > TABLE_MOVES:
             return self._moved_by_table(result, element, moves, sign)
@@ -215,6 +198,13 @@ TABLE_RATIO = 4
 """Ranks that are more than so many times all ranks are looked up in a table."""
 TABLE_MOVES = 8
 """More moves than these are looked up in a table."""
+
+
+def _sums(places: Iterable[Longs]) -> Longs:
+    """All sums of a place on each axis."""
+    return reduce(
+        lambda sums, place: (sums[:, None] + place).ravel(), places, np.zeros(1, np.int64)
+    )
 
 
 def _around(place: Numbers, by: Numbers, extent: int) -> Longs:
@@ -304,7 +294,7 @@ class Fold:
 
     def cells(self, rank: Numbers, slot: Numbers) -> Longs:
         """The slot of the representative of each rank that stands for a slot of it; -1 stays."""
-        back = self.shifts.slots_back(slot, self.shifts.element(rank), self.moves)
+        back = self.shifts.slots_shifted(slot, self.shifts.element(rank), self.moves, -1)
         return np.where(np.asarray(slot) < 0, -1, back)
 
 

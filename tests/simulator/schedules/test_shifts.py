@@ -75,7 +75,7 @@ def test_slots_move_with_ranks_and_others_stay() -> None:
     assert moved[:3].tolist() == [-1, 0, 1]
     assert moved[3:15].tolist() == [*range(5, 14), 2, 3, 4]
     assert moved[15:].tolist() == [14, 15]
-    np.testing.assert_array_equal(group.slots_back(moved, np.array(1), moves), slots)
+    np.testing.assert_array_equal(group.slots_shifted(moved, np.array(1), moves, -1), slots)
 
 
 @given(shifts(), st.data())
