@@ -127,7 +127,7 @@ def fill(timeline: Timeline, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
     by_cause = np.bincount(
         place, np.concatenate((seconds - contention, contention)), timeline.schedule.ranks * causes
     )
-    return by_cause.reshape(-1, causes), stops
+    return np.asarray(by_cause, np.float64).reshape(-1, causes), stops
 
 
 def with_drain(seconds: Floats, computing: Flags, free: Floats, end: float) -> Bubbles:

@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from simulator.kernels import dependencies
 from simulator.kernels.records import COMPUTE as COMPUTE
-from simulator.kernels.records import TRANSFER, Csr, Operations
+from simulator.kernels.records import TRANSFER as TRANSFER
+from simulator.kernels.records import Csr, Operations
 from simulator.kernels.records import Flags as Flags
 from simulator.schedules.shifts import Fold
 from topologies.errors import InputError

@@ -278,9 +278,9 @@ class ScheduleBuilder:
         )
 
     def _derived(self, columns: dict[str, Any], fold: Fold | None) -> Csr:
-        slots = [self.slots.in_order(columns[name]) for name in ("source", "target")]
+        source, target = (self.slots.in_order(columns[name]) for name in ("source", "target"))
         owner, ranks = np.arange(self._size, dtype=np.int32), self.ranks
-        rows = Accesses(owner, columns["rank"], columns["peer"], *slots, columns["count"])
+        rows = Accesses(owner, columns["rank"], columns["peer"], source, target, columns["count"])
         if fold is not None:
             rows, ranks = accesses(fold, rows), ranks // fold.order
         return self._calls.derive(rows, columns, ranks, len(self.slots))

@@ -164,7 +164,8 @@ class Calls:
             Csr(none, none),
         )
         if self.waits:
-            more = Csr.of(*map(np.concatenate, zip(*self.waits, strict=True)), operations)
+            waiting, awaited = map(np.concatenate, zip(*self.waits, strict=True))
+            more = Csr.of(waiting, awaited, operations)
         room, needed = -1, 2 * operations
         while needed > room:
             room = needed

@@ -142,7 +142,7 @@ def expected(
 def added(changes: Changes, time: float, ranks: int) -> Floats:
     """What has appeared at each rank until a time."""
     past = changes.times <= time
-    return np.bincount(changes.rank[past], changes.nbytes[past], ranks)
+    return np.bincount(changes.rank[past], changes.nbytes[past], ranks).astype(np.float64)
 
 
 def check(timeline: Timeline, holdings: Changes | None = None, live: Changes | None = None) -> None:
