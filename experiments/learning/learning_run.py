@@ -1,4 +1,5 @@
-"""A learning run: its curve of loss and accuracy over simulated seconds, and its row in a table."""
+"""Learning along a run: the weights that it reaches, its curve of loss and accuracy over simulated
+seconds, and its row in a table."""
 
 from __future__ import annotations
 
@@ -8,18 +9,33 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.learning.task import LearningTask
-from experiments.learning.versions import Learner, Version, pipeline_versions
+from experiments.learning.task import LearningTask, Sampler
 from experiments.training.job import Job
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import StepMeasures
 from simulator.parallel.step_measures import measure as measure_step
+from simulator.schedules.timeline import Timeline
+from simulator.training import Strategy
 from simulator.training.conditions import Conditions
-from simulator.training.measures import measure
+from simulator.training.local_sgd import LocalSGD
+from simulator.training.measures import measure, window
+from simulator.training.plan import Plan
 from simulator.training.plan_simulation import train
+from topologies.errors import InputError
+from topologies.topology import Floats
 
 CURVE_POINTS = 200
 """A curve has about so many points at the most."""
+
+
+class Version(NamedTuple):
+    """Weights that a run has reached."""
+
+    seconds: float
+    """The simulated time since the start."""
+    updates: int
+    """Gradients of a worker that they contain."""
+    weights: Floats
 
 
 class LearningPoint(NamedTuple):
@@ -69,9 +85,103 @@ class LearningRun(NamedTuple):
     curve: list[LearningPoint]
 
 
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """A task, and the simulated run along which it is learnt. The run has the times, the order of
+    updates, and the versions that each worker has read."""
+
+    task: LearningTask
+    strategy: Strategy
+    plan: Plan
+    timeline: Timeline
+
+    def __post_init__(self) -> None:
+        if getattr(self.strategy, "startup", False):
+            raise InputError("--learn: startup=yes is of a first step alone, leave it out")
+
+    def versions(self) -> Iterator[Version]:
+        """The versions of the weights, in the order of their times."""
+        if self.plan.updates is not None:
+            return self._served()
+        ends = self.timeline.finish[self.plan.ends].max(axis=1)
+        # What a failure undoes is not learnt.
+        useful = np.flatnonzero(self.plan.useful)
+        steps = zip(self.plan.numbers[useful].tolist(), ends[useful].tolist(), strict=True)
+        if isinstance(self.strategy, LocalSGD):
+            return self._averaged(self.strategy, steps)
+        sampler = self.task.sampler(self.plan.workers)
+        samples = self.plan.model.batch * self.plan.workers
+        return summed(self.task, sampler, steps, batches=int(self.plan.samples.max()) // samples)
+
+    def _averaged(
+        self, strategy: LocalSGD, steps: Iterable[tuple[int, float]]
+    ) -> Iterator[Version]:
+        """Each worker subtracts its gradient. The weights are averaged where the strategy does
+        so."""
+        task, workers = self.task, self.plan.workers
+        last, sampler = int(self.plan.numbers.max()), task.sampler(workers)
+        weights = np.tile(task.initial, (workers, 1))
+        for done, (step, seconds) in enumerate(steps, 1):
+            for each, rows in zip(weights, sampler.rows(step), strict=True):
+                each -= task.rate * task.model.gradient(each, task.samples.of(rows))
+            if strategy.averages(step, last + 1):
+                weights[:] = weights.mean(axis=0)
+            if strategy.averages(step, last + 1) or workers == 1:
+                yield Version(seconds, done * workers, weights[0].copy())
+
+    def _served(self) -> Iterator[Version]:
+        """A gradient belongs to the weights that its worker has read, and is subtracted when the
+        server applies it. It counts 1 / p, so that p updates move as far as a step of all."""
+        updates, task, workers = self.plan.updates, self.task, self.plan.workers
+        assert updates is not None
+        read = np.where(updates.pulled < 0, -1.0, self.timeline.start[updates.pulled])
+        served = self.timeline.finish[updates.served]
+        end = window(self.plan, self.timeline).end
+        number = np.concatenate((updates.served, updates.pulled))
+        order = np.lexsort((number, np.concatenate((served, read)))).tolist()
+        sampler = task.sampler(workers)
+        weights, copies, cycles = task.initial.copy(), {}, [0] * workers
+        for event in order:
+            update, reads = event % len(served), event >= len(served)
+            if reads:
+                copies[update] = weights.copy()
+                continue
+            if served[update] > end:
+                return
+            worker = int(updates.worker[update])
+            samples = task.samples.of(sampler.rows(cycles[worker])[worker])
+            gradient = task.model.gradient(copies.pop(update), samples)
+            weights = weights - task.rate / workers * gradient
+            cycles[worker] += 1
+            yield Version(float(served[update]), sum(cycles), weights)
+
+
+def summed(
+    task: LearningTask,
+    sampler: Sampler,
+    steps: Iterable[tuple[int, float]],
+    *,
+    batches: int = 1,
+    workers: int = 1,
+) -> Iterator[Version]:
+    """The versions of steps, each with its number and its end, that subtract the mean of all
+    gradients: the weights of one device that sees the samples of all.
+
+    A step has so many `batches` of each rank of the sampler, which is so many `workers`.
+    """
+    weights = task.initial
+    for done, (step, seconds) in enumerate(steps, 1):
+        numbers = range(step * batches, (step + 1) * batches)
+        gradients = [
+            task.model.gradient(weights, task.samples.of(sampler.rows(number).ravel()))
+            for number in numbers
+        ]
+        weights = weights - task.rate * np.mean(gradients, axis=0)
+        yield Version(seconds, done * sampler.ranks * workers * batches, weights)
+
+
 def learner_of(task: LearningTask, job: Job, ranks: int) -> Learner:
-    """Simulate `job` on `ranks` workers, with all transfers of all ranks."""
-    job = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
+    """Simulate `job` on `ranks` workers."""
     plan = job.plan(ranks)
     return Learner(task, job.strategy, plan, train(plan, job.rules.training()))
 
@@ -110,20 +220,13 @@ def learn_steps(
     as many GPUs learn the same, and differ in time. Tensor, context and expert parallelism split
     layers and sequences, and not the samples.
     """
-    work, degrees = step.work, step.work.times.degrees
+    degrees = step.work.times.degrees
     measures = measures or measure_step(step)
     ranks, workers = degrees.ranks, degrees.ranks // degrees.dp
     sampler = replace(task.sampler(degrees.dp), batch=task.batch * workers)
     steps = steps or task.epochs * sampler.batches
-    versions = pipeline_versions(
-        task,
-        sampler,
-        work.pipeline,
-        workers=workers,
-        sharded=work.sharding.zero > 0,
-        steps=steps,
-        seconds=measures.step,
-    )
+    ends = ((number, (number + 1) * measures.step) for number in range(steps))
+    versions = summed(task, sampler, ends, workers=workers)
     run = run_of(task, versions, plan, ranks, ranks * max(1, steps // CURVE_POINTS))
     computing = float((measures.computing + measures.optimizer).mean())
     return run._replace(row=replace(run.row, idle=1 - computing / (measures.step or 1.0)))

@@ -59,14 +59,14 @@ class LocalSGD(Strategy):
                 continue
             trainer.compute(Label(BACKWARD), model.backward_of(workers) * trainer.factor)
             trainer.optimize()
-            if self._averages(attempt.step, setting.steps):
+            if self.averages(attempt.step, setting.steps):
                 averaged = trainer.average("parameters", model.parameters, trainer.tail)
                 averages += 1
             trainer.end(averaged)
         words = f"{averages} average{'' if averages == 1 else 's'} of the parameters"
         return trainer.plan(words=(words, *communicator.words))
 
-    def _averages(self, step: int, steps: int) -> bool:
+    def averages(self, step: int, steps: int) -> bool:
         """Whether all average after `step`, counted from 0."""
         return (step + 1) % self.every == 0 or step == steps - 1
 

@@ -115,7 +115,7 @@ def test_mistakes_are_explained(learned: Simctl, options: list[str], message: st
 def test_without_scikit_learn_a_line_says_what_to_install(
     learned: Simctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from experiments.learning.digits import digits
+    from experiments.learning.task import digits
 
     digits.cache_clear()
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
