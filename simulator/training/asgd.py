@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 
-from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
 from simulator.steps.kinds import Label
@@ -91,28 +89,8 @@ class SSP(ASGD):
         return _Cycles(self, model, setting, self.bound).plan()
 
 
-class _Cycle(NamedTuple):
-    """One cycle of some `workers` as a separate schedule, and numbers of its operations."""
-
-    workers: Ints
-    schedule: Schedule
-    pulled: Ints
-    """The pulls, one for each share."""
-    trained: Ints
-    """The operation with which each worker has trained."""
-    asked: Ints
-    """The requests for the next pulls, one for each share."""
-    pushed: Ints
-    """The pushes, one for each share."""
-    applied: Ints
-    """The updates, one for each share."""
-
-
 class _Cycles:
     """The cycles of one run, one after the other, with a server for each share of the parameters.
-
-    A cycle is made once for the workers that take part. Each step adds it with the factors of the
-    step.
 
     A worker has slots for the shares of its gradient and of its copy of the parameters. A server
     has a slot for the gradients of each worker, and slots for its share of the parameters.
@@ -131,77 +109,79 @@ class _Cycles:
             np.arange(ranks, dtype=np.int32) + np.arange(self.shares, dtype=np.int32)[:, None]
         ) % self.shares
         self.first = ranks * options.servers(ranks)
+        share = model.parameters / model.gradients / self.shares
+        self.builder = ScheduleBuilder(
+            ranks,
+            model.gradients,
+            slots=self.shares,
+            scratch=[share] * self.shares + [1 / self.shares] * ranks + [share],
+            unordered=1,
+            servers=options.servers(ranks),
+        )
         # A failure repeats no steps of others.
         conditions = replace(setting.conditions, failure=None)
-        setting, builder = replace(setting, conditions=conditions), self._builder()
-        self.trainer = ServerTrainer(model, setting, builder, LANES, together=False)
-        self.builder, self.cycles = self.trainer.builder, dict[bytes, _Cycle]()
-        worker = np.tile(np.arange(ranks, dtype=np.int32), self.shares)
-        asked = self._ask(self.builder, worker, self.share.ravel())
-        self.asked = asked.reshape(self.share.shape)
-        self.applied = np.full_like(self.asked, -1)
+        setting = replace(setting, conditions=conditions)
+        self.trainer = ServerTrainer(model, setting, self.builder, LANES, together=False)
+        self.asked = np.full(self.share.shape, -1, dtype=np.int32)
+        self.applied = self.asked.copy()
+        """The latest request of each worker to the server of each share, and its latest update
+        there."""
+        self._ask(np.arange(ranks, dtype=np.int32))
         self.ends: list[Ints] = []
         self.updates: list[Updates] = [Updates(*np.zeros((3, 0), dtype=np.int32))]
 
-    def _builder(self) -> ScheduleBuilder:
-        """A builder for the whole run, or for a cycle."""
-        share = self.model.parameters / self.model.gradients / self.shares
-        return ScheduleBuilder(
-            self.setting.ranks,
-            self.model.gradients,
-            slots=self.shares,
-            scratch=[share] * self.shares + [1 / self.shares] * self.setting.ranks + [share],
-            unordered=1,
-            servers=self.options.servers(self.setting.ranks),
-        )
-
-    def _cycle(self, workers: Ints, failure: Failure | None = None) -> _Cycle:
+    def _cycle(self, workers: Ints, failure: Failure | None = None) -> None:
         """Pull, forward, backward, push and update. In a failure the workers are away after their
-        forward."""
-        builder, empty = self._builder(), np.zeros(0, dtype=np.int32)
+        forward.
+
+        A worker that has asked gets the parameters when they include its own update and the clock
+        allows it.
+        """
+        builder, phase, factor = self.builder, self.trainer.phase, self.trainer.factor[workers]
         worker, share = np.tile(workers, self.shares), self.share[:, workers].ravel()
-        server = self.first + share
-        name = self.trainer.phase
-        name(Label(kinds.PULL), builder)
-        pulled = builder.copy(server, worker, slot=self.weights, target=self.copy + share)
-        name(Label(kinds.FORWARD), builder)
-        forward = builder.compute(
-            workers, self._forward[workers], reads=self.copy, count=self.shares
+        asked, applied = self.asked[:, workers].ravel(), self.applied[:, workers].ravel()
+        server, clock = self.first + share, np.full(len(worker), self._clock())
+        phase(Label(kinds.PULL))
+        pulled = builder.copy(
+            server,
+            worker,
+            slot=self.weights,
+            target=self.copy + share,
+            after=columns(asked, applied, clock),
         )
+        self.trainer.note(worker, asked, pulled)
+        phase(Label(kinds.FORWARD))
+        copies = {"reads": self.copy, "count": self.shares}
+        forward = builder.compute(workers, self._forward[workers] * factor, **copies)
         if failure:
-            name(Label(kinds.RESTART), builder)
-            back = builder.compute(
-                workers, failure.timeout + failure.restart, after=columns(forward)
-            )
-            requests = self._ask(builder, worker, share, np.tile(back, self.shares))
-            return _Cycle(workers, builder.build(), pulled, forward, requests, empty, empty)
-        name(Label(kinds.BACKWARD), builder)
-        backward = builder.compute(
-            workers,
-            self._backward[workers],
-            reads=self.copy,
-            writes=0,
-            count=self.shares,
-            after=columns(forward),
-        )
-        requests = self._ask(builder, worker, share, np.tile(backward, self.shares))
-        name(Label(kinds.PUSH), builder)
+            phase(Label(kinds.RESTART))
+            away = failure.timeout + failure.restart
+            self._ask(workers, builder.compute(workers, away, after=columns(forward)))
+            return
+        phase(Label(kinds.BACKWARD))
+        seconds, after = self._backward[workers] * factor, columns(forward)
+        backward = builder.compute(workers, seconds, writes=0, after=after, **copies)
+        self._ask(workers, backward)
+        phase(Label(kinds.PUSH))
         inbox = self.inbox + worker
         pushed = builder.copy(worker, server, slot=share, target=inbox)
-        name(Label(kinds.UPDATE), builder)
+        self.trainer.note(worker, pushed, pushed)
+        phase(Label(kinds.UPDATE))
         updated = builder.compute(server, self.seconds, lane=SERVER_LANE, reads=inbox)
-        applied = builder.reduce(
+        self.applied[:, workers] = builder.reduce(
             server, server, slot=inbox, target=self.weights, after=columns(updated)
-        )
-        trained = np.concatenate((forward, backward))
-        return _Cycle(workers, builder.build(), pulled, trained, requests, pushed, applied)
+        ).reshape(self.shares, -1)
+        of_share_0 = np.argmin(self.share[:, workers], axis=0)
+        pulls = pulled.reshape(self.shares, -1)[of_share_0, np.arange(len(workers))]
+        self.updates.append(Updates(workers, pulls, self.applied[of_share_0, workers]))
 
-    def _ask(
-        self, builder: ScheduleBuilder, worker: Ints, share: Ints, after: Ints | None = None
-    ) -> Ints:
+    def _ask(self, workers: Ints, after: Ints | None = None) -> None:
         """Workers ask the servers of shares for the next pull."""
-        self.trainer.phase(Label(kinds.PULL), builder)
-        return builder.signal(worker, self.first + share, after=columns(after))
+        self.trainer.phase(Label(kinds.PULL))
+        worker, share = np.tile(workers, self.shares), self.share[:, workers]
+        waits = None if after is None else np.tile(after, self.shares)
+        asked = self.builder.signal(worker, self.first + share.ravel(), after=columns(waits))
+        self.asked[:, workers] = asked.reshape(share.shape)
 
     def _holdings(self) -> Holdings:
         """Memory outside of slots: the buffers of workers, and the optimizer state at the
@@ -237,43 +217,11 @@ class _Cycles:
         conditions, failure = self.setting.conditions, self.setting.conditions.failure
         workers = np.flatnonzero(conditions.has_input(step, self.setting.ranks)).astype(np.int32)
         if failure and failure.step == step and failure.rank in workers:
-            self._add(self._cycle(np.array([failure.rank], dtype=np.int32), failure))
+            self._cycle(np.array([failure.rank], dtype=np.int32), failure)
         if len(workers):
-            key = workers.tobytes()
-            if key not in self.cycles:
-                self.cycles[key] = self._cycle(workers)
-            self._update(self.cycles[key], self._add(self.cycles[key]))
+            self._cycle(workers)
         self.ends.append(self._ended())
         self.trainer.end(self.ends[-1])
-
-    def _add(self, cycle: _Cycle) -> int:
-        """Add the operations of a cycle. Returns the number of the first.
-
-        A worker that has asked gets the parameters when they include its own update and the clock
-        allows it.
-        """
-        child, workers = cycle.schedule, cycle.workers
-        requests, applied = self.asked[:, workers], self.applied[:, workers]
-        after = np.full((len(child), 3), -1, dtype=np.int32)
-        after[cycle.pulled, 0] = requests.ravel()
-        after[cycle.pulled, 1] = applied.ravel()
-        after[cycle.pulled, 2] = self._clock()
-        seconds = child.seconds.copy()
-        seconds[cycle.trained] *= self.trainer.factor[child.rank[cycle.trained]]
-        first = int(self.builder.inline(replace(child, seconds=seconds), after=after)[0])
-        self._note(workers, requests, first + cycle.pulled)
-        self.asked[:, workers] = (first + cycle.asked).reshape(requests.shape)
-        return first
-
-    def _update(self, cycle: _Cycle, first: int) -> None:
-        """Note which parameters the updates of a cycle started from, and when they were applied."""
-        workers, share = cycle.workers, self.share[:, cycle.workers]
-        pulled = first + cycle.pulled.reshape(share.shape)
-        applied = first + cycle.applied.reshape(share.shape)
-        share_0 = np.argmin(share, axis=0), np.arange(len(workers))
-        self.updates.append(Updates(workers, pulled[share_0], applied[share_0]))
-        self.applied[:, workers] = applied
-        self._note(workers, first + cycle.pushed, first + cycle.pushed)
 
     def _clock(self) -> int:
         """The operation at which all workers have finished the cycle that must precede the next, or
@@ -294,10 +242,6 @@ class _Cycles:
         return self.builder.compute(
             np.arange(self.setting.ranks), 0.0, lane=CLOCK_LANE, after=last.T
         )
-
-    def _note(self, workers: Ints, first: Ints, last: Ints) -> None:
-        """Note a message of each worker with each server."""
-        self.trainer.note(np.tile(workers, self.shares), first.ravel(), last.ravel())
 
 
 STRATEGIES = {"asgd": ASGD, "ssp": SSP}

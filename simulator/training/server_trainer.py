@@ -44,11 +44,10 @@ class ServerTrainer(Trainer):
         self._messages = [np.zeros((3, 0), dtype=np.int32)]
         """Rank, first and last operation of messages. The phase of the first one names them."""
 
-    def phase(self, label: Label, builder: ScheduleBuilder | None = None) -> None:
-        """Say what the operations that follow are, here or in a part with a `builder` of its
-        own."""
+    def phase(self, label: Label) -> None:
+        """Say what the operations that follow are."""
         self._labels[label.text] = label
-        (self.builder if builder is None else builder).phase(label.text)
+        self.builder.phase(label.text)
 
     def note(self, rank: npt.NDArray[np.integer], first: Ints, last: Ints) -> None:
         """Note that messages of each `rank` are on their way from `first` to `last`."""
