@@ -24,7 +24,6 @@ from simulator.training.plan import (
     Updates,
 )
 from simulator.training.server_trainer import ServerTrainer
-from simulator.training.size import Size
 from simulator.training.strategy import WHERE, Served, option
 from simulator.training.trainer import columns
 from topologies.errors import InputError
@@ -60,12 +59,6 @@ class ASGD(Served):
         """The updates of `setting` as a schedule. Each worker makes as many as there are steps."""
         return _Cycles(self, model, setting, None).plan()
 
-    def size(self, setting: Setting) -> Size:
-        """Operations of a run: each worker pulls, asks, pushes, and has an update and its result at
-        every server."""
-        ranks, shares = setting.ranks, setting.ranks if self.server == "sharded" else 1
-        return Size(ranks * (5 * shares + 2 + (shares > 1)), ranks * (shares + (shares == 1)))
-
 
 @dataclass(frozen=True)
 class SSP(ASGD):
@@ -97,10 +90,12 @@ class _Cycles:
     """
 
     def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
-        setting.check_size(options.size(setting), repeats=False)
         self.options, self.model, self.setting, self.bound = options, model, setting, bound
         ranks = setting.ranks
-        self.shares = ranks if options.server == "sharded" else 1
+        self.shares = shares = ranks if options.server == "sharded" else 1
+        # Each worker pulls, asks, pushes, and has an update and its result at every server.
+        step, once = ranks * (5 * shares + 2 + (shares > 1)), ranks * (shares + (shares == 1))
+        setting.check_size(step, once, repeats=False)
         self._forward, self._backward = model.forward_of(ranks), model.backward_of(ranks)
         self.copy, self.inbox, self.weights = self.shares, 2 * self.shares, 2 * self.shares + ranks
         self.seconds = options.updating(model) / self.shares

@@ -16,7 +16,7 @@ from simulator.collectives.symmetry import fold
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts
-from simulator.training.size import Size, check_collective
+from simulator.training.size import check_collective, check_size
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -124,7 +124,7 @@ def _check(setting: Setting, operations: float) -> None:
     if setting.force:
         return
     if setting.outline_beyond == inf:
-        setting.check_size(Size(operations), exact=False)
+        check_size(operations, 1)
     else:
         check_collective(operations)
 

@@ -21,7 +21,7 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Conditions
 from simulator.training.model import Model
-from simulator.training.size import Size, check_size
+from simulator.training.size import check_size
 from simulator.training.step_lowering import BUCKETS, TaskRows
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
@@ -62,16 +62,16 @@ class Setting:
         """Whether one rank may stand for others, and nothing makes them differ."""
         return self.symmetric and self.conditions.alike and not model.ranks
 
-    def check_size(self, size: Size, *, exact: bool = True, repeats: bool = True) -> None:
-        """Raise InputError if the steps have more operations than a run may have.
+    def check_size(
+        self, step: float, once: float = 0.0, *, every: int = 1, repeats: bool = True
+    ) -> None:
+        """As :func:`simulator.training.size.check_size`, for the steps of the run.
 
-        A `size` that is not `exact` is a lower bound: then only a single step is checked. A
-        strategy that `repeats` runs the steps since the checkpoint again after a failure.
+        A strategy that `repeats` runs the steps since the checkpoint again after a failure.
         """
-        if self.force:
-            return
-        repeated = self.conditions.repeated(self.steps) if repeats else 0
-        check_size(size, *(self.steps, repeated) if exact else (1,))
+        if not self.force:
+            repeated = self.conditions.repeated(self.steps) if repeats else 0
+            check_size(step, self.steps, once=once, every=every, repeated=repeated)
 
 
 class Holdings(NamedTuple):

@@ -16,7 +16,6 @@ from simulator.steps.kinds import Label
 from simulator.steps.step_graph import MESSAGE, Call, step_graph
 from simulator.training.model import Model
 from simulator.training.plan import COMMUNICATION, Setting
-from simulator.training.size import Size
 from simulator.training.step_lowering import Memory
 from simulator.training.trainer import Trainer
 from topologies.topology import Floats, Ints
@@ -66,7 +65,7 @@ class ServerTrainer(Trainer):
         self.phase(label)
         return self.builder.compute(ranks, seconds, lane=lane, after=after)
 
-    def _check(self, size: Size) -> None:
+    def _check(self) -> None:
         """Strategies know the size of a run before they write it."""
 
     def _written(self) -> dict[str, Any]:

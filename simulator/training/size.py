@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from simulator.schedules.schedule import LIMIT
 from topologies.resources import LONG, Need, check, free_memory, refuse
 
@@ -18,35 +16,30 @@ QUICK = 2**24
 """Up to this many operations, a run is simulated again under changes of the machine."""
 
 
-class Size(NamedTuple):
-    """How many operations a run has."""
-
-    step: float
-    """Operations of a step, on average."""
-    once: float = 0.0
-    """Operations that do not depend on the number of steps."""
-    every: int = 1
-    """The average holds for numbers of steps that this divides; others have no more."""
-
-
 def most_operations() -> int:
     """The operations for which the free memory suffices, and the time that a command may take."""
     return int(min(free_memory() / OPERATION.nbytes, LONG / OPERATION.seconds, LIMIT))
 
 
-def check_size(size: Size, steps: int, repeated: int = 0) -> None:
+def check_size(
+    step: float, steps: int, *, once: float = 0.0, every: int = 1, repeated: int = 0
+) -> None:
     """Raise InputError if `steps` steps, and `repeated` attempts that a failure adds, have more
-    operations than a run may. What it advises changes no time of a step."""
-    total, most = size.once + size.step * (steps + repeated), most_operations()
+    operations than a run may.
+
+    Steps have `step` operations on average, if `every` divides their number; else no more. `once`
+    do not depend on that number. What the message advises changes no time of a step.
+    """
+    total, most = once + step * (steps + repeated), most_operations()
     if total <= most:
         return
-    fewer = int((most - size.once) // size.step) - repeated
-    fewer -= fewer % size.every
+    fewer = int((most - once) // step) - repeated
+    fewer -= fewer % every
     if 1 <= fewer < steps:
         subject = f"{steps} steps have {total:.3g} operations"
         advice = f"take {fewer} step{'s' * (fewer > 1)}"
     else:
-        subject = f"a step has {size.once + size.step:.3g} operations"
+        subject = f"a step has {once + step:.3g} operations"
         advice = (
             "take fewer ranks; other buckets or another algorithm may have fewer operations, but "
             "their times are others"

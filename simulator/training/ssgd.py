@@ -20,7 +20,6 @@ from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting
 from simulator.training.server_trainer import ServerTrainer
-from simulator.training.size import Size
 from simulator.training.strategy import Served, option
 from simulator.training.trainer import columns
 from topologies.topology import Floats, Ints
@@ -99,19 +98,18 @@ class SSGD(Served):
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
         units = units_of(model, self.pipelined)
-        setting.check_size(self.size(model, setting, len(units)))
+        setting.check_size(self._operations(model, setting.ranks, len(units)))
         return _ServedSteps(self, model, setting, units).plan()
 
-    def size(self, model: Model, setting: Setting, units: int) -> Size:
-        """Operations of a run with `units` units."""
-        ranks, separate = setting.ranks, bool(self.server_kind)
+    def _operations(self, model: Model, ranks: int, units: int) -> int:
+        """Operations of a step."""
+        separate = bool(self.server_kind)
         hosts = ranks if self.server == "sharded" else 1
         pairs = hosts * (ranks if separate else ranks - 1)
         unit = 4 * pairs + ranks + hosts * (1 if separate else 3)
         scatter = (ranks if separate else ranks - 1) * (self.scatter and model.inputs > 0)
-        return Size(
-            2 * ranks * len(model.layers) + units * unit + ranks + scatter + (not self.pipelined)
-        )
+        layers = 2 * ranks * len(model.layers)
+        return layers + units * unit + ranks + scatter + (not self.pipelined)
 
     def adding(self, model: Model) -> float:
         """Seconds in which a server adds a worker's gradients to the sum."""

@@ -30,7 +30,6 @@ from simulator.training.plan import (
     Plan,
     Setting,
 )
-from simulator.training.size import Size
 from simulator.training.step_lowering import Memory, TaskRows, lower
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
@@ -67,7 +66,7 @@ class Trainer:
         standing = np.arange(setting.ranks) if communicator is None else communicator.standing
         self.ranks = np.asarray(standing, dtype=np.int64)
         # Before lists of all steps are made: each has a forward, a backward and an optimizer.
-        self._check(Size(3.0 * len(self.ranks)))
+        self.setting.check_size(3.0 * len(self.ranks))
         self.attempts = [Attempt(0)] * startup + setting.conditions.attempts(setting.steps)
         self._startup, self._every = startup, every
         self._factors = setting.conditions.factors(len(self.attempts), setting.ranks)
@@ -210,7 +209,7 @@ class Trainer:
         if not steps:
             self._once = self._operations
         if steps == self._every and self.setting.outline_beyond == inf:
-            self._check(self._run_size)
+            self._check()
 
     def plan(self, **details: Any) -> Plan:
         """The finished plan, with what else a strategy says of it. Raises InputError if it has too
@@ -256,22 +255,17 @@ class Trainer:
         self._of_all += 1 if is_message else count * self.setting.ranks // len(self.ranks)
         return np.arange(begin, self._size, dtype=np.int32)
 
-    def _check(self, size: Size) -> None:
-        """Raise InputError if all steps have more operations than a run may have."""
-        self.setting.check_size(size)
-
-    @property
-    def _run_size(self) -> Size:
-        """The operations of the run, as the steps so far tell."""
-        steps = len(self._ends) - self._startup
-        return Size((self._operations - self._once) / steps, self._once, self._every)
+    def _check(self) -> None:
+        """Raise InputError if the run has too many operations, as the steps so far tell."""
+        step = (self._operations - self._once) / (len(self._ends) - self._startup)
+        self.setting.check_size(step, self._once, every=self._every)
 
     def _written(self) -> dict[str, Any]:
         """What a plan has of the graph, of its schedule, and of the ends of steps."""
         graph = self._graph()
         outline = self.communicator is not None and self._of_all > self.setting.outline_beyond
         if not outline:
-            self._check(self._run_size)
+            self._check()
         written = lower(graph, self._parts, self.communicator, outline=outline)
         return written | {"graph": graph, "ends": written["last"][np.array(self._ends)]}
 

@@ -14,8 +14,8 @@ from simulator.training.data_parallel import DataParallel
 from simulator.training.ddp import DDP
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan import Plan, Setting
-from simulator.training.size import OPERATION, Size, check_size, most_operations
+from simulator.training.plan import Setting
+from simulator.training.size import OPERATION, check_size, most_operations
 from simulator.training.ssgd import SSGD
 from simulator.training.strategy import Strategy
 from topologies.catalogue import find as machine
@@ -30,16 +30,19 @@ LAYERS = tuple(
 MODEL = Model("model", 8, LAYERS, optimizer=0.125, inputs=512.0, outputs=256.0)
 
 
-def planned(strategy: Strategy, ranks: int, steps: int, model: Model = MODEL) -> tuple[Plan, Size]:
-    """A plan, and the size with which it was checked last."""
-    checked: list[Size] = []
+def planned(strategy: Strategy, ranks: int, steps: int, model: Model = MODEL) -> tuple[int, float]:
+    """The operations of a plan, and the most for which it was checked."""
+    checked: list[float] = []
 
     class Checked(Setting):
-        def check_size(self, size: Size, *, exact: bool = True, repeats: bool = True) -> None:
-            checked.append(size)
+        def check_size(
+            self, step: float, once: float = 0.0, *, every: int = 1, repeats: bool = True
+        ) -> None:
+            checked.append(once + step * self.steps)
 
     topology = machine("star").with_links(1e9, 0.0).build(max(ranks, 2), strategy.servers(ranks))
-    return strategy.plan(model, Checked(topology, ranks, steps)), checked[-1]
+    plan = strategy.plan(model, Checked(topology, ranks, steps))
+    return len(plan.schedule), max(checked)
 
 
 STRATEGIES = (
@@ -67,22 +70,22 @@ def test_the_size_of_a_run_is_known_before_it_is_built(
     strategy: Strategy, job: tuple[int, int]
 ) -> None:
     ranks, steps = job
-    plan, size = planned(strategy, ranks, steps)
-    assert size.once + size.step * steps == pytest.approx(len(plan.schedule), rel=0.02, abs=2)
+    operations, checked = planned(strategy, ranks, steps)
+    assert checked == pytest.approx(operations, rel=0.02, abs=2)
 
 
 @pytest.mark.parametrize(
     "strategy", [DDP(), DDP(prepare=0.1), DDP(prepare=0.1, find_unused=True)], ids=repr
 )
 def test_the_size_of_a_step_that_prepares_data_is_exact(strategy: Strategy) -> None:
-    plan, size = planned(strategy, 4, 3)
-    assert size.once + size.step * 3 == len(plan.schedule)
+    operations, checked = planned(strategy, 4, 3)
+    assert checked == operations
 
 
 @pytest.mark.parametrize(("scatter", "inputs"), [(True, 0.0), (True, 512.0), (False, 512.0)])
 def test_batches_that_are_not_scattered_are_not_counted(scatter: bool, inputs: float) -> None:
-    plan, size = planned(SSGD(scatter=scatter), 4, 2, replace(MODEL, inputs=inputs))
-    assert size.once + size.step * 2 == len(plan.schedule)
+    operations, checked = planned(SSGD(scatter=scatter), 4, 2, replace(MODEL, inputs=inputs))
+    assert checked == operations
 
 
 @pytest.fixture
@@ -95,27 +98,27 @@ def free_for_most(free: Free) -> None:
 @pytest.mark.usefixtures("free_for_most")
 def test_what_does_not_fit_is_refused_with_steps_that_fit() -> None:
     with pytest.raises(InputError) as error:
-        check_size(Size(2e5), 100)
+        check_size(2e5, 100)
     assert str(error.value) == (
         "100 steps have 2e+07 operations: this takes about 80 s and 6GB of memory, and 5GB are "
         "free: take 83 steps, or go on with --force"
     )
     with pytest.raises(InputError, match="take 80 steps"):
-        check_size(Size(2e5, 1e5), 100, repeated=3)
+        check_size(2e5, 100, once=1e5, repeated=3)
     with pytest.raises(InputError, match=r"^a step has 2e\+07 operations: .*: take fewer ranks"):
-        check_size(Size(2e7), 1)
+        check_size(2e7, 1)
     with pytest.raises(InputError, match=r"take 1 step,"):
-        check_size(Size(1e7), 2)
-    check_size(Size(MOST / 4), 4)
+        check_size(1e7, 2)
+    check_size(MOST / 4, 4)
     with pytest.raises(InputError, match="take 160 steps"):
-        check_size(Size(1e5, 5e4, every=10), 1000)
+        check_size(1e5, 1000, once=5e4, every=10)
 
 
 def test_what_takes_hours_is_refused(free: Free) -> None:
     free(1e15)
-    check_size(Size(1e9), 1)
+    check_size(1e9, 1)
     with pytest.raises(InputError, match=r"^a step has .*: this takes about 4 h and 1.2TB of"):
-        check_size(Size(4e9), 1)
+        check_size(4e9, 1)
 
 
 @pytest.mark.usefixtures("free_for_most")
@@ -141,10 +144,10 @@ def test_the_steps_that_local_sgd_is_advised_fit(monkeypatch: pytest.MonkeyPatch
 def test_a_strategy_that_repeats_no_step_is_not_refused_for_repeating() -> None:
     conditions = Conditions(failure=Failure(rank=0, step=9, restart=1.0, timeout=1.0, checkpoint=2))
     setting = Setting(machine("star").with_links(1e9, 0.0).build(2), 2, 10, conditions)
-    setting.check_size(Size(MOST / 10), repeats=False)
+    setting.check_size(MOST / 10, repeats=False)
     with pytest.raises(InputError, match=r"10 steps have .*: take 7 steps"):
-        setting.check_size(Size(MOST / 10))
-    replace(setting, force=True).check_size(Size(MOST / 10))
+        setting.check_size(MOST / 10)
+    replace(setting, force=True).check_size(MOST / 10)
 
 
 @pytest.mark.usefixtures("free_for_most")
