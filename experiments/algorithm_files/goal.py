@@ -24,7 +24,7 @@ from simulator.cost_models.cost_model import NO_FORMULA
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.sequences import sequence
-from simulator.steps.turns import topological_order
+from simulator.steps.group_meetings import topological_order
 from topologies.errors import InputError
 from topologies.readers.file_checks import check_text
 from topologies.units import parse_bytes, parse_seconds

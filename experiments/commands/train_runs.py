@@ -20,12 +20,17 @@ from experiments.pictures.timelines.timeline_file import (
     write_timeline,
 )
 from experiments.simulations import workload
-from experiments.training.changes import run_seconds, simulates_again, what_if
 from experiments.training.job import Job, TrainingRun
-from experiments.training.scaling import comparison_text, scaling_text
-from experiments.training.training_grid import TrainingGrid, failure_of, in_common
+from experiments.training.training_grid import (
+    TrainingGrid,
+    failure_of,
+    in_common,
+    run_seconds,
+    simulates_again,
+    what_if,
+)
 from experiments.training.training_report import report, text
-from experiments.training.training_table import table
+from experiments.training.training_table import comparison_text, scaling_text, table
 from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.resources import duration

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from experiments.option_text import parse_pairs
 from simulator.profile import Profile
-from simulator.training.conditions import Conditions, Failure
-from simulator.training.epochs import Epochs
+from simulator.training.conditions import Conditions, Epochs, Failure
 from topologies.errors import InputError
 from topologies.readers.contents import contents
 from topologies.units import parse_number, parse_seconds, parse_whole

@@ -31,8 +31,7 @@ from simulator.parallel.plan_memory import PARTS, State, StepMemory, stages_of_z
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import StepMeasures, length_of, measure
 from simulator.steps.kinds import GATHER, KINDS, REDUCE
-from simulator.training.conditions import Attempt, Conditions
-from simulator.training.epochs import Epochs
+from simulator.training.conditions import Attempt, Conditions, Epochs
 from simulator.uncertainty.interval import Interval
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from simulator.parallel.step_measures import length_of
 from simulator.parallel.step_work import Work
 from simulator.profile import Profile
 from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
-from simulator.training import bucket_costs
+from simulator.training.buckets import BucketRules
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
 from topologies.degraded import slowed
@@ -213,11 +213,11 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
     )
 
 
-def _ddp(times: DeviceTimes, plan: Plan) -> bucket_costs.BucketRules:
+def _ddp(times: DeviceTimes, plan: Plan) -> BucketRules:
     """What the buckets of DDP cost. Copies have the bandwidth of the data sheet, as in the
     strategy."""
     bandwidth = accelerator(times.device).bandwidth / times.scale
-    return bucket_costs.BucketRules(bandwidth, views=plan.ddp == "view")
+    return BucketRules(bandwidth, views=plan.ddp == "view")
 
 
 def state_of(training: Training, plan: Plan) -> State:

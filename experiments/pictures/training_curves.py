@@ -15,8 +15,7 @@ from experiments.output import Record
 from experiments.pictures import plot_style as style
 from experiments.pictures.timelines.palette import FILLS, Fill
 from experiments.templates import written
-from experiments.training.scaling import scaling, series
-from experiments.training.training_table import COLUMNS
+from experiments.training.training_table import COLUMNS, scaling, series
 from simulator.analysis.bubbles import CAUSES
 from topologies.units import format_seconds
 

@@ -13,8 +13,8 @@ from experiments.models.model_catalogue import find as find_model
 from experiments.studies.measured_rows import aligned, rows_of
 from experiments.studies.training_runs import MIB, step
 from simulator.collectives import find
+from simulator.training.conditions import Epochs
 from simulator.training.ddp import DDP
-from simulator.training.epochs import Epochs
 from simulator.training.model import Model
 from topologies.shapes import star
 from topologies.units import format_bytes, format_seconds

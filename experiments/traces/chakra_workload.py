@@ -22,10 +22,10 @@ from experiments.traces.chakra_folder import Folder, read_folder
 from experiments.traces.chakra_nodes import COLLECTIVE, COMPUTE, LOAD, SEND, STORE, ChakraNode
 from experiments.traces.chakra_nodes import RECEIVE as RECEIVED
 from simulator.collectives.collective import Algorithm
+from simulator.steps.group_meetings import topological_order
 from simulator.steps.kinds import CALL, COMPUTATION, RECEIVE, TRANSFER
 from simulator.steps.kinds import CPU as ON_CPU
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
-from simulator.steps.turns import topological_order
 from topologies.errors import InputError, shown
 from topologies.topology import Ints
 

@@ -28,8 +28,7 @@ from simulator.schedules import semantics
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import KINDS
 from simulator.training import Strategy
-from simulator.training.conditions import Conditions
-from simulator.training.epochs import Epochs
+from simulator.training.conditions import Conditions, Epochs
 from simulator.training.explanation import explanation_of
 from simulator.training.footprint import footprint, kept
 from simulator.training.measures import Measures, measure

@@ -15,8 +15,8 @@ from experiments.profiles.interval_levels import EXPECTED
 from experiments.templates import Lines, fill, lines_of, table_of
 from experiments.terms import footnote
 from experiments.text_lines import bytes_cell, share_cells
-from experiments.training.changes import WhatIf
 from experiments.training.job import CAUSE_KEYS, TrainingRun
+from experiments.training.training_grid import WhatIf
 from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bubbles import CAUSES
 from simulator.analysis.critical_path import parts

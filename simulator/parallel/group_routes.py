@@ -21,7 +21,7 @@ from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Longs
-from simulator.steps.side_by_side import side_by_side
+from simulator.steps.buffers import side_by_side
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Ints, Topology
 

@@ -31,8 +31,7 @@ from simulator.steps.kinds import (
     WEIGHTS,
 )
 from simulator.steps.step_graph import Call
-from simulator.training.bucket_costs import BucketRules
-from simulator.training.buckets import Bucket
+from simulator.training.buckets import Bucket, BucketRules
 
 
 @dataclass(eq=False, kw_only=True)

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from simulator.parallel.blocks import Block
 from simulator.steps.step_graph import Call
-from simulator.training.bucket_costs import BucketRules
-from simulator.training.buckets import Bucket, cut
+from simulator.training.buckets import Bucket, BucketRules, cut
 from topologies.errors import InputError
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.steps.turns import topological_order
+from simulator.steps.group_meetings import topological_order
 from topologies.errors import InputError
 from topologies.topology import Ints
 

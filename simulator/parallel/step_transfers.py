@@ -14,10 +14,9 @@ from simulator.parallel.step import Step
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
-from simulator.steps.expansion import expand
 from simulator.steps.group_meetings import meetings
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS
-from simulator.steps.place_splits import in_order
+from simulator.steps.place_splits import expand, in_order
 from simulator.steps.step_graph import StepGraph
 from simulator.steps.written import Written, write
 from topologies.errors import InputError

@@ -13,11 +13,9 @@ from simulator.schedules import semantics
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import WrongResult, absent
-from simulator.steps.buffers import Placed, place_buffers, slot_sizes
-from simulator.steps.group_meetings import Meeting, meetings
-from simulator.steps.side_by_side import side_by_side
+from simulator.steps.buffers import Placed, place_buffers, side_by_side, slot_sizes
+from simulator.steps.group_meetings import Meeting, meetings, partners, turns
 from simulator.steps.step_graph import Names, Numbers, StepGraph, padded
-from simulator.steps.turns import partners, turns
 from topologies.resources import Need, check
 from topologies.topology import Floats, Ints, Topology
 

@@ -23,9 +23,8 @@ from simulator.training.plan import (
     Setting,
     Updates,
 )
-from simulator.training.server_trainer import ServerTrainer
 from simulator.training.strategy import WHERE, Served, option
-from simulator.training.trainer import columns
+from simulator.training.trainer import ServerTrainer, columns
 from topologies.errors import InputError
 from topologies.topology import Ints
 from topologies.units import format_bandwidth, format_seconds

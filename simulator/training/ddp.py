@@ -14,8 +14,19 @@ from simulator.collectives.collective import ALL_REDUCE
 from simulator.schedules.schedule import Schedule
 from simulator.steps import kinds
 from simulator.steps.kinds import Label
-from simulator.training.bucket_costs import HOOK, PASSES, BucketRules, Costs, costs, interference_of
-from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
+from simulator.training.buckets import (
+    DEFAULT,
+    HOOK,
+    PASSES,
+    Bucket,
+    BucketRules,
+    Costs,
+    costs,
+    initial,
+    interference_of,
+    rebuilt,
+    whole,
+)
 from simulator.training.communicator import Communicator, find_all_reduce
 from simulator.training.model import Layer, Model
 from simulator.training.plan import COMMUNICATION, Holdings, Plan, Setting
@@ -44,7 +55,7 @@ class DDP(Strategy):
     The all-reduce of a bucket starts on one of `streams` communication streams when the gradients
     of this bucket and of all earlier buckets are complete.
 
-    A step of two or more workers also takes what :mod:`simulator.training.bucket_costs` describes.
+    A step of two or more workers also takes what :mod:`simulator.training.buckets` describes.
     `copies`, `hooks` and `interference` turn each part off or give it another value.
 
     With `find_unused` each worker walks autograd's graph after the forward whose backward is

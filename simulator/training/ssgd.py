@@ -19,9 +19,8 @@ from simulator.steps.kinds import Label
 from simulator.training.conditions import Attempt
 from simulator.training.model import Model
 from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting
-from simulator.training.server_trainer import ServerTrainer
 from simulator.training.strategy import Served, option
-from simulator.training.trainer import columns
+from simulator.training.trainer import ServerTrainer, columns
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
 

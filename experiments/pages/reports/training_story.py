@@ -20,10 +20,9 @@ from experiments.pages.reports.report_tables import (
 from experiments.pages.reports.result import Result, Story
 from experiments.pages.reports.result_scenes import scenes
 from experiments.templates import fill, share, times
-from experiments.training.scaling import comparison_text, scaling, series
 from experiments.training.training_report import CHANGED, change_rows
 from experiments.training.training_report import figures as training_figures
-from experiments.training.training_table import shown_runs
+from experiments.training.training_table import comparison_text, scaling, series, shown_runs
 from topologies.units import format_bytes, format_seconds
 
 BUBBLES = {

@@ -22,8 +22,7 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.sharding import buckets
 from simulator.parallel.step import write
 from simulator.parallel.step_measures import measure
-from simulator.training.bucket_costs import BucketRules, costs
-from simulator.training.buckets import rebuilt
+from simulator.training.buckets import BucketRules, costs, rebuilt
 from simulator.training.ddp import DDP
 from simulator.training.model import Model
 from topologies.catalogue import find

@@ -23,7 +23,7 @@ from experiments.studies.training_runs import (
 )
 from simulator.collectives import find
 from simulator.engines import simulate
-from simulator.training.bucket_costs import KERNEL
+from simulator.training.buckets import KERNEL
 from topologies.shapes import star
 
 MEASURED = Path(__file__).parents[4] / "shared" / "measured"

@@ -12,7 +12,7 @@ from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
 from experiments.simulations import workload
-from experiments.training import changes
+from experiments.training import training_grid
 from topologies.resources import Need
 
 MODEL = """\
@@ -28,7 +28,7 @@ NOTE = "note: what would help: to first order alone, simulated with --force"
 def test_they_say_how_long_they_take_and_are_simulated_once(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(changes, "QUICK", 0)
+    monkeypatch.setattr(training_grid, "QUICK", 0)
     monkeypatch.setattr(workload, "ANNOUNCED", Need())
     model = tmp_path / "small.yaml"
     model.write_text(MODEL)

@@ -15,8 +15,8 @@ import pytest
 
 from experiments.profiles import find
 from experiments.simulations.rules import Rules
-from experiments.training.changes import what_if
 from experiments.training.job import Job
+from experiments.training.training_grid import what_if
 from experiments.training.training_report import text
 from simulator.collectives import find as algorithm_called
 from simulator.predictions import interval_of, prediction

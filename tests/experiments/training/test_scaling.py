@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from experiments.output import Record
-from experiments.training.scaling import Scaling, comparison_text, scaling, scaling_text
+from experiments.training.training_table import Scaling, comparison_text, scaling, scaling_text
 from grouped_cases import each_case
 
 

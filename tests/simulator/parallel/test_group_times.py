@@ -22,8 +22,8 @@ from simulator.predictions import Prediction, interval_of
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
+from simulator.steps.buffers import side_by_side
 from simulator.steps.group_calls import GroupCall, graph_of
-from simulator.steps.side_by_side import side_by_side
 from simulator.steps.written import write
 from simulator.uncertainty.interval import Interval
 from sure_profile import SURE

@@ -20,7 +20,7 @@ from simulator.parallel.pipelines import find
 from simulator.parallel.plan_memory import State, memory, stages_of_zero
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
-from simulator.training.bucket_costs import BucketRules
+from simulator.training.buckets import BucketRules
 from topologies.errors import InputError
 from topologies.shapes import star
 

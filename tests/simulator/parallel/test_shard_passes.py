@@ -28,7 +28,7 @@ from simulator.parallel.step_transfers import simulate, write_transfers
 from simulator.parallel.step_work import Work
 from simulator.steps.kinds import COPY
 from simulator.steps.written import prove
-from simulator.training.bucket_costs import KERNEL, BucketRules
+from simulator.training.buckets import KERNEL, BucketRules
 from topologies.errors import InputError
 from topologies.shapes import star
 

@@ -6,9 +6,9 @@ import numpy as np
 
 from simulator.collectives import find
 from simulator.collectives.collective import Algorithm
-from simulator.steps.expansion import expand
 from simulator.steps.group_meetings import meetings
 from simulator.steps.kinds import RECEIVE, TRANSFER
+from simulator.steps.place_splits import expand
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
 
 PLACES = np.array([0, 0, 1, 1])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ddp_steps import GRADIENTS, MODEL, ONE_BUCKET, planned, quiet, ran, star, step
 from simulator.collectives import find
-from simulator.training.bucket_costs import (
+from simulator.training.buckets import (
     FEWEST,
     HOOK,
     HOOKS_OF_BUCKET,

@@ -15,7 +15,7 @@ from experiments.commands import train_runs as train
 from experiments.options.machine_options import MachineOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
-from simulator.training.epochs import Epochs
+from simulator.training.conditions import Epochs
 
 MODEL = """
 name: two
