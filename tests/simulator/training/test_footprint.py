@@ -99,14 +99,6 @@ def test_gradients_are_held_twice_unless_they_are_views_of_buckets() -> None:
     assert usages[0].redundant.max() - usages[1].redundant.max() == 4 * GRADIENTS
 
 
-def test_compressed_gradients_may_be_held_twice_as_well() -> None:
-    topology = find("star").with_links(bandwidth=1e18, latency=0.0).build(2)
-    plan = DDP(algo="tree", bucket=1e9, compress=True).plan(MODEL, Setting(topology, 2))
-    assert footprint(plan, simulate(plan.schedule, plan.topology)).resident[0] == 2 * (
-        REPLICA + 2.5 * GRADIENTS
-    )
-
-
 @each_case("server", SERVERS)
 def test_workers_hold_buffers_and_servers_the_optimizer_state(server: str) -> None:
     model = replace(

@@ -78,15 +78,6 @@ def test_an_average_is_an_all_reduce(algo: str, ranks: int) -> None:
     semantics.check(planned(LocalSGD(every=4, algo=algo), ranks, 4).schedule, ALL_REDUCE)
 
 
-def test_without_a_last_average_workers_would_differ() -> None:
-    """What the proof is worth: local steps alone leave every worker with its own."""
-    plan = planned(LocalSGD(), 3, 1)
-    begin = np.flatnonzero(plan.schedule.remote)[0]
-    data = semantics.inputs(plan.schedule)
-    half_way = semantics.run(plan.schedule, data, np.arange(begin, dtype=np.int32))
-    assert np.array_equal(half_way, data)
-
-
 def test_local_steps_average_out_noise() -> None:
     """The slowest of 8 workers is waited for every 10 steps instead of in each. Where messages take
     no time, that is the sum over rounds of the slowest sum of a round."""

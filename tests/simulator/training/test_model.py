@@ -43,6 +43,8 @@ def test_gradients_travel_in_their_own_type() -> None:
         ({"optimizer": -1.0}, "optimizer = -1.0"),
         ({"memory_bandwidth": 0.0}, "memory bandwidth of 0.0"),
         ({"registration": (1, 1)}, "each of them once"),
+        ({"layers": (replace(LAYER, arrival=(0,)),)}, "each parameter once"),
+        ({"layers": (replace(LAYER, arrival=(0, 2)),)}, "each parameter once"),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, object], message: str) -> None:

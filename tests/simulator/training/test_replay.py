@@ -116,12 +116,6 @@ def test_each_is_entered_with_the_skew_that_the_one_before_left(algo: str, strea
     compared(strategy, 16, nodes(), steps=2)
 
 
-@pytest.mark.parametrize("streams", [1, 3])
-def test_a_straggler_and_noise(streams: int) -> None:
-    strategy = quiet(bucket=0.0, algo="naive", streams=streams)
-    compared(strategy, 8, star(8, bandwidth=9000.0), steps=2, slower={2: 1.7}, sigma=0.1)
-
-
 @given(
     strategy=st.builds(
         DDP,
@@ -239,9 +233,3 @@ def test_where_several_operations_finish_last_the_path_begins_with_the_same() ->
 
 def test_the_path_leads_through_collectives_that_take_no_time() -> None:
     compared(DDP(), 1, star(1))
-
-
-def test_an_outline_has_no_transfers() -> None:
-    full, outline = outlined(quiet(bucket=0.0), 4, star(4))
-    assert outline.schedule.volume == 0.0 < full.schedule.volume
-    assert len(outline.collectives) == 4

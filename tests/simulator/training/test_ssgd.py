@@ -1,20 +1,19 @@
 """Synchronous SGD with a parameter server: steps by hand, closed forms on a star, and its
 options."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from math import inf
 
 import numpy as np
 import pytest
 
 from grouped_cases import each_case
-from simulator.training import find
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.plan import Setting
 from simulator.training.ssgd import SSGD, units_of
 from simulator.training.strategy import SERVERS
-from synchronous_servers import CALM, COMPUTE, MODEL, planned, run, serial
+from synchronous_servers import CALM, COMPUTE, MODEL, planned, run
 from topologies import shapes
 from topologies.errors import InputError
 
@@ -141,44 +140,6 @@ def test_an_update_is_ready_when_the_last_gradient_is_added(
 # Closed forms.
 
 
-@pytest.mark.parametrize("server", SERVERS)
-@pytest.mark.parametrize(
-    "ranks", [1, 2, 5, 8, *(pytest.param(p, marks=pytest.mark.exhaustive) for p in (3, 4, 6, 7, 9))]
-)
-@pytest.mark.parametrize("latency", [0.0, 0.125])
-def test_serial_steps_equal_the_closed_form(server: str, ranks: int, latency: float) -> None:
-    for ssgd in (
-        SSGD(server, update=1.0, server_memory=inf),
-        SSGD(server, server_memory=1.0),
-        SSGD(server, scatter=False, server_memory=100.0),
-    ):
-        plan = planned(ssgd, ranks, steps=3, latency=latency)
-        assert measure(plan, run(plan)).steps == pytest.approx(
-            [serial(ssgd, ranks, 2.0, latency)] * 3
-        )
-
-
-@pytest.mark.parametrize(("server", "ports"), [("gpu", 4), ("worker", 3), ("sharded", 3 / 4)])
-def test_what_goes_through_the_ports_of_a_server(server: str, ports: float) -> None:
-    ssgd = SSGD(server, scatter=False, server_memory=inf)
-    each = 16 / 2.0
-    assert run(planned(ssgd, 4)).makespan == pytest.approx(COMPUTE + 2 * ports * each)
-
-
-def test_sums_are_as_slow_as_a_port_or_as_memory() -> None:
-    # Three pushes of 8 s; adding one takes 48 B / M. At 48 B/s all but the last second is hidden,
-    # at 4 B/s the port is.
-    base = run(planned(SSGD("gpu", scatter=False, update=1.0, server_memory=inf), 3)).makespan
-    assert (
-        run(planned(SSGD("gpu", scatter=False, update=1.0, server_memory=48.0), 3)).makespan
-        == base + 1
-    )
-    assert (
-        run(planned(SSGD("gpu", scatter=False, update=1.0, server_memory=4.0), 3)).makespan
-        == base - 16 + 3 * 12
-    )
-
-
 @pytest.mark.parametrize("pipelined", [False, True])
 @pytest.mark.parametrize("server", SERVERS)
 def test_on_an_infinite_network_only_computing_is_left(server: str, pipelined: bool) -> None:
@@ -238,22 +199,6 @@ def test_gradients_and_parameters_have_their_own_widths(server: str, pipelined: 
 
 
 # As a strategy.
-
-
-def test_it_is_found_by_name_and_explains_its_options() -> None:
-    assert find("ssgd") is SSGD
-    assert {field.name for field in fields(SSGD) if field.metadata["help"]} == {
-        "server", "pipelined", "scatter", "update", "server_memory",
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("server", "kind", "count"), [("worker", None, 0), ("gpu", "gpu", 1), ("cpu", "cpu", 1)]
-)
-def test_where_the_servers_go(server: str, kind: str | None, count: int) -> None:
-    assert SSGD(server).server_kind == kind
-    assert SSGD(server).servers(8) == count
-    assert planned(SSGD(server), 3).schedule.ranks == 3 + count
 
 
 def test_units_are_layers_with_parameters_or_the_model() -> None:

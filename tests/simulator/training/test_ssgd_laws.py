@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
@@ -164,19 +163,3 @@ def test_every_transfer_is_needed(server: str, pipelined: bool) -> None:
         order = np.delete(np.arange(len(schedule), dtype=np.int32), dropped)
         with pytest.raises(semantics.WrongResult, match="all_reduce"):
             semantics.check(schedule, ALL_REDUCE, order=order)
-
-
-@pytest.mark.parametrize("pipelined", [False, True])
-@pytest.mark.parametrize("server", SERVERS)
-def test_both_engines_agree_to_the_bit(server: str, pipelined: bool) -> None:
-    plan = planned(
-        SSGD(server, pipelined=pipelined, server_memory=8.0),
-        5,
-        steps=3,
-        conditions=Conditions(sigma=0.5),
-    )
-    times = [
-        simulate(plan.schedule, plan.topology, engine).finish.tolist()
-        for engine in ("reference", "compiled")
-    ]
-    assert times[0] == times[1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,13 +12,19 @@ from pathlib import Path
 
 import pytest
 
+from experiments.commands import train_runs as train
 from experiments.models import model_catalogue
+from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.training_options import TrainingOptions
+from experiments.output import RunFiles
+from experiments.simulations import workload
 from experiments.training import job as jobs
-from experiments.training import strategy_options
+from experiments.training import strategy_options, training_grid
 from experiments.training.job import Job
 from grouped_cases import each_case
 from simulator.training.footprint import kept
 from topologies.catalogue import find
+from topologies.resources import Need
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 LARGE = "train", "--model", "resnet50:batch=1024", "--topology", "dgx1", "--gpus"
@@ -96,3 +103,40 @@ def test_a_replayed_run_knows_its_memory_but_for_messages(
     assert replayed.held <= whole.held <= 1.001 * replayed.held
     assert replayed.row["peak_B"] == replayed.held
     assert replayed.row["redundant_B"] is None
+
+
+MODEL = """\
+name: small
+batch: 8
+source: made up
+layers:
+  - {name: fc, forward: 1ms, backward: 2ms, activation: 1MB, parameters: {weight: 1MB}}
+"""
+NOTE = "note: what would help: to first order alone, simulated with --force"
+
+
+def test_they_say_how_long_they_take_and_are_simulated_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_grid, "QUICK", 0)
+    monkeypatch.setattr(workload, "ANNOUNCED", Need())
+    model = tmp_path / "small.yaml"
+    model.write_text(MODEL)
+    star = MachineOptions("star", bandwidth="1GB/s", latency="0us")
+
+    def shown(how: str, force: bool = False) -> tuple[str, str]:
+        request = TrainingOptions(str(model), p="4").request(star, RuleOptions(force=force))
+        assert train.run(request, RunFiles(), how) == 0
+        printed = capsys.readouterr()
+        return " ".join(printed.out.split()), printed.err
+
+    text, notes = shown("table")
+    assert "note: ddp: this takes about 0.0" in notes
+    assert NOTE in notes
+    assert "twice the compute 33.3% 3ms" in text
+    what_if = json.loads(shown("json")[0])["what_if_s"]
+    assert what_if["twice the compute"] == {"first_order": pytest.approx(0.003), "simulated": None}
+    assert NOTE not in shown("csv")[1]
+    text, notes = shown("table", force=True)
+    assert NOTE not in notes
+    assert "twice the compute 3ms 33.3% 3ms" in text

@@ -1,15 +1,18 @@
 """The memory of outlines: that of all transfers, or an upper bound."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from ddp_steps import MODEL, quiet, star
+from ddp_steps import GRADIENTS, MODEL, ONE_BUCKET, quiet, ran, star
 from grouped_cases import each_case
 from simulator.training import find as find_strategy
 from simulator.training.conditions import Conditions
 from simulator.training.footprint import footprint
+from simulator.training.model import Layer
 from simulator.training.plan import Setting
 from simulator.training.plan_simulation import train
 from topologies.catalogue import find
@@ -63,3 +66,27 @@ def test_shared_and_used_buffers_count(name: str) -> None:
     assert np.all(outline.peaks >= written.peaks * (1 - 1e-9))
     assert outline.peaks == pytest.approx(written.peaks, rel=0.1)
     assert 1 <= outline.peak_redundant / written.peak_redundant * (1 + 1e-9) < 1.25
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_every_rank_holds_parameters_state_and_buffers_and_all_but_the_first_needlessly(
+    compress: bool,
+) -> None:
+    plain, more = (
+        footprint(*ran(quiet(compress=compress), 3, model=model)[:2])
+        for model in (replace(MODEL, layers=bare(), state=0.0), replace(MODEL, state=2.0))
+    )
+    extra = 4 * 16.0 + 2 * GRADIENTS
+    assert more.resident[0] - plain.resident[0] == pytest.approx(3 * extra)
+    assert more.redundant[0] - plain.redundant[0] == pytest.approx(2 * extra)
+
+
+def bare() -> tuple[Layer, ...]:
+    """The layers without running statistics."""
+    return tuple(replace(layer, buffers=0.0) for layer in MODEL.layers)
+
+
+def test_gradients_that_are_compressed_differ_on_every_rank() -> None:
+    halved = footprint(*ran(quiet(bucket=ONE_BUCKET, compress=True), 3)[:2])
+    whole = footprint(*ran(quiet(bucket=ONE_BUCKET), 3)[:2])
+    assert whole.redundant[-1] - halved.redundant[-1] == pytest.approx(2 * GRADIENTS / 2)
