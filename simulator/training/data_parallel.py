@@ -13,9 +13,9 @@ from math import ceil, inf
 import numpy as np
 import numpy.typing as npt
 
+from simulator.collectives.chain import chain_broadcast, chain_reduce
 from simulator.collectives.collective import REDUCE
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
 from simulator.steps.kinds import Label
 from simulator.training.model import Layer, Model
@@ -33,37 +33,6 @@ INTERPRETER = 2
 """The lane of rank 0 on which the threads of the process run Python, one at a time."""
 CHUNK = 10 * 2.0**20
 """The buffer_size of torch's broadcast_coalesced and reduce_add_coalesced."""
-Numbers = npt.NDArray[np.integer]
-"""Of ranks. Chains have the shape (chains, ranks), each from rank 0 on."""
-
-
-def chain_broadcast(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
-    """The data of rank 0 go down all chains. Each chain carries its share of every chunk.
-
-    It takes (m + p - 2) / m · V/β for m chunks, if the chains together have β and share no link.
-    """
-    builder, slot, chain = _cut(chains, nbytes, chunks)
-    for source, target in zip(chains.T, chains.T[1:], strict=False):
-        builder.copy(source[chain], target[chain], slot=slot, channel=chain)
-    return builder.build()
-
-
-def chain_reduce(chains: Numbers, nbytes: float, chunks: int) -> Schedule:
-    """The data of all ranks are added from the second rank of each chain to its last, and then at
-    rank 0.
-
-    It takes as long as the broadcast.
-    """
-    builder, slot, chain = _cut(chains, nbytes, chunks)
-    for source, target in zip(chains.T[1:], np.roll(chains.T, -1, axis=0)[1:], strict=True):
-        builder.reduce(source[chain], target[chain], slot=slot, channel=chain)
-    return builder.build()
-
-
-def _cut(chains: Numbers, nbytes: float, chunks: int) -> tuple[ScheduleBuilder, Numbers, Numbers]:
-    """A builder, its slots, and the chain of each slot."""
-    slot = np.arange(chunks * len(chains))
-    return ScheduleBuilder(chains.shape[1], nbytes, slots=len(slot)), slot, slot % len(chains)
 
 
 @dataclass(frozen=True)
@@ -120,26 +89,33 @@ class DataParallel(Strategy):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The steps of `setting` as a schedule."""
-        chains, replica = _chains(setting), model.parameters + model.buffers
-        replicate = chain_broadcast(chains, replica, self._chunks(replica, chains))
-        reduce = chain_reduce(chains, model.gradients, self._chunks(model.gradients, chains))
+        ranks, replica = setting.ranks, model.parameters + model.buffers
+        orders = np.zeros((1, 1), dtype=np.int32)
+        if ranks > 1:
+            orders = find_rings(setting.topology, ranks).orders
+        segments = self._segments(replica, orders)
+        replicate = chain_broadcast(ranks, replica, orders, segments=segments)
+        segments = self._segments(model.gradients, orders)
+        # Sums go on round the rings.
+        reduce = chain_reduce(ranks, model.gradients, orders[:, ::-1], segments=segments)
         steps = _ReplicaSteps(self, Trainer(model, setting, LANES), replicate, reduce)
         for _ in steps.trainer.attempts:
             steps.step()
         state = model.parameters * model.state
         holdings = Holdings(
-            np.where(np.arange(setting.ranks) == 0, replica + state, replica), replica + state
+            np.where(np.arange(ranks) == 0, replica + state, replica), replica + state
         )
-        words = _described(replicate, len(chains))
+        words = _described(replicate, len(orders))
         return steps.trainer.plan(holdings=holdings, stored=steps.stored(), words=words)
 
-    def _chunks(self, nbytes: float, chains: Numbers) -> int:
-        most = most_operations() // chains.size
+    def _segments(self, nbytes: float, orders: Ints) -> int:
+        """The chunks, each cut for all chains."""
+        most = most_operations() // orders.size
         if nbytes > self.chunk * most:
             raise InputError(
                 f"dp: chunk={self.chunk:g} cuts {format_bytes(nbytes)} into more than {most} chunks"
             )
-        return max(1, ceil(nbytes / self.chunk))
+        return max(1, ceil(nbytes / self.chunk)) * len(orders)
 
 
 class _ReplicaSteps:
@@ -246,14 +222,6 @@ class _ReplicaSteps:
         )
         self.start = np.repeat(updated, len(self.workers))
         self.trainer.tail = np.append(updated, reduced[1:])
-
-
-def _chains(setting: Setting) -> Numbers:
-    """The machine's rings, from rank 0 on."""
-    if setting.ranks == 1:
-        return np.zeros((1, 1), dtype=np.int32)
-    orders = find_rings(setting.topology, setting.ranks).orders
-    return np.array([np.roll(order, -int(np.argmin(order))) for order in orders])
 
 
 def _described(replicate: Schedule, chains: int) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 proofs."""
 
 from dataclasses import replace
-from random import Random
 
 import numpy as np
 import pytest
@@ -10,16 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from law_cases import tries
-from simulator.collectives.collective import BROADCAST, REDUCE
+from simulator.collectives.collective import REDUCE
 from simulator.schedules import semantics
 from simulator.schedules.schedule import TRANSFER
 from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions, Failure
-from simulator.training.data_parallel import (
-    DataParallel,
-    chain_broadcast,
-    chain_reduce,
-)
+from simulator.training.data_parallel import DataParallel
 from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
 from simulator.training.measures import Measures, measure
@@ -205,17 +200,6 @@ def test_every_chain_has_a_channel_and_begins_at_the_first_device() -> None:
     assert chains.tolist() == list(range(8))
     assert plan.words == ("a replica is 20KiB: 1 chunk, down 8 chains",)
     semantics.check(plan.schedule, REDUCE)
-
-
-@given(st.integers(1, 7), st.integers(1, 3), st.integers(1, 4), st.randoms(use_true_random=False))
-@tries(7, 30)
-def test_any_chains_broadcast_and_reduce(
-    ranks: int, chains: int, chunks: int, random: Random
-) -> None:
-    receivers = list(range(1, ranks))
-    orders = np.array([[0, *random.sample(receivers, len(receivers))] for _ in range(chains)])
-    semantics.check(chain_broadcast(orders, 64.0, chunks), BROADCAST)
-    semantics.check(chain_reduce(orders, 64.0, chunks), REDUCE)
 
 
 # Laws.
