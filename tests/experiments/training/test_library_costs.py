@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -119,13 +118,6 @@ def test_a_step_says_in_what_it_is_outside_the_measured_runs() -> None:
 
 def test_a_step_without_a_library_names_what_adds_one(simctl: Simctl) -> None:
     assert "; --profile or --library adds them" in simctl(*TRAIN).stdout
-
-
-def test_a_profile_without_uncertainty_has_the_same_step_and_no_interval() -> None:
-    sure = job(DDP())
-    unsure = replace(sure, profile=replace(profile(), uncertainty=None))
-    assert unsure.run(8).row["step_s"] == sure.run(8).row["step_s"]
-    assert unsure.run(8).row["high_s"] is None
 
 
 def test_twice_the_bandwidth_is_of_the_librarys_links() -> None:

@@ -98,14 +98,6 @@ def times(joined: Written) -> list[tuple[float, float]]:
     return spans(joined, simulate(joined.schedule, joined.topology))
 
 
-def test_groups_without_a_common_link_do_not_notice_each_other() -> None:
-    calls = [GroupCall(RING, (0, 1, 2, 3), 8.0), GroupCall(RING, (4, 5, 6, 7), 16.0)]
-    joined = join(calls, star(8, bandwidth=1.0), 8)
-    prove(joined)
-    assert times(joined) == [(0.0, 12.0), (0.0, 24.0)]
-    assert joined.schedule.slots == 4
-
-
 def test_groups_share_the_links_of_their_ranks() -> None:
     """Both broadcasts leave rank 0 through one port."""
     push = find("chain_broadcast:segments=1")
@@ -138,18 +130,6 @@ def test_a_call_waits_for_calls_on_other_streams() -> None:
     timeline = simulate(joined.schedule, joined.topology)
     assert timeline.start[joined.first[joined.calls[2].meeting.tasks]].tolist() == [8.0, 16.0]
     assert spans(joined, timeline)[2][1] == 24.0
-
-
-def test_a_barrier_on_a_stream_holds_up_what_follows() -> None:
-    barrier = find("central_barrier")
-    calls = [
-        GroupCall(RING, (0, 1), 8.0),
-        GroupCall(barrier, (0, 1, 2), 1.0),
-        GroupCall(RING, (1, 2), 8.0),
-    ]
-    joined = join(calls, full_mesh(3, bandwidth=1.0), 3)
-    prove(joined)
-    assert times(joined) == [(0.0, 8.0), (0.0, 8.0), (8.0, 16.0)]
 
 
 def test_the_first_rank_of_a_group_is_its_root() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ddp_steps import GRADIENTS, MODEL, ONE_BUCKET, planned, quiet, ran, star, step
+from ddp_steps import MODEL, ONE_BUCKET, planned, quiet, ran, star, step
 from simulator.steps.kinds import BARRIER
 from simulator.training.conditions import Failure
 from simulator.training.ddp import DDP
@@ -62,15 +62,6 @@ def test_ranks_ask_each_other_before_every_step_who_has_input() -> None:
     assert "all-reduce join" not in planned(quiet(), 3).schedule.phases
 
 
-def test_a_failure_costs_the_restart_and_the_lost_steps() -> None:
-    failure = Failure(1, 3, restart=40.0, timeout=10.0, checkpoint=2)
-    plan, timeline, measures = ran(quiet(bucket=ONE_BUCKET), 4, steps=5, failure=failure)
-    whole = MODEL.compute + 1.5 * GRADIENTS / 1024
-    assert plan.useful.tolist() == [1, 1, 0, 0, 1, 1, 1]
-    assert timeline.makespan == pytest.approx(6 * whole + MODEL.forward + 50)
-    assert measures.samples_per_s == pytest.approx(5 * 32 / timeline.makespan)
-
-
 def test_a_repeated_step_keeps_its_number() -> None:
     failure = Failure(1, 3, restart=40.0, checkpoint=2)
     assert planned(quiet(), 2, steps=5, failure=failure).numbers.tolist() == [0, 1, 2, 3, 2, 3, 4]
@@ -92,11 +83,6 @@ def test_others_wait_for_the_one_that_fails_and_not_for_a_slow_one() -> None:
     plan, timeline, _ = ran(quiet(bucket=ONE_BUCKET), 3, failure=failure, slower={2: 100.0})
     restarts = [plan.schedule.phases[phase] == "restart" for phase in plan.schedule.phase.tolist()]
     assert timeline.start[restarts].tolist() == [MODEL.forward, MODEL.forward, 100 * MODEL.forward]
-
-
-def test_somebody_has_input_for_every_step() -> None:
-    with pytest.raises(InputError, match="3 steps: nobody has input for all of them"):
-        planned(quiet(), 2, steps=3, batches={0: 1, 1: 2})
 
 
 def test_unused_parameters_are_found_by_a_walk_a_parameter_before_the_backward() -> None:
@@ -173,3 +159,8 @@ def test_a_metric_makes_the_next_step_wait() -> None:
         ran(quiet(metric=metric), 2, topology=wide, steps=3)[1].makespan for metric in (False, True)
     )
     assert waiting - plain == pytest.approx(3 * 4 * alpha)
+
+
+def test_somebody_has_input_for_every_step() -> None:
+    with pytest.raises(InputError, match="3 steps: nobody has input for all of them"):
+        planned(quiet(), 2, steps=3, batches={0: 1, 1: 2})

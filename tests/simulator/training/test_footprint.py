@@ -9,7 +9,6 @@ from grouped_cases import each_case
 from simulator.analysis.memory import MemoryTrace
 from simulator.engines import simulate
 from simulator.training.asgd import ASGD
-from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
 from simulator.training.model import Layer, Model, Tensor
@@ -58,31 +57,6 @@ def test_replicas_are_redundant_and_activations_are_not() -> None:
 def test_an_inbox_counts_while_gradients_are_on_their_way() -> None:
     usage, _ = usage_and_makespan(2, bandwidth=1e3)
     assert usage.peak == REPLICA + max(GRADIENTS + ACTIVATIONS, 2 * GRADIENTS)
-
-
-def test_the_memory_of_each_rank_is_followed_over_time() -> None:
-    usage, makespan = usage_and_makespan(2)
-    for rank in range(2):
-        times, nbytes = usage.of(rank)
-        assert times[0] == 0
-        assert nbytes.max() == usage.peaks[rank]
-        at = [
-            nbytes[np.searchsorted(times, t, side="right") - 1]
-            for t in (0.5, 1.5, 2.5, 3.5, makespan)
-        ]
-        assert np.array(at) - REPLICA - GRADIENTS == pytest.approx([0, 100, 300, 600, 0])
-
-
-def test_a_restart_lets_go_of_the_activations() -> None:
-    topology = find("star").with_links(bandwidth=1e18, latency=0.0).build(2)
-    failing = Conditions(failure=Failure(0, 0, restart=1.0))
-    plan = DDP(algo="tree", bucket=1e9, gradient_as_bucket_view=True).plan(
-        MODEL, Setting(topology, 2, 1, failing)
-    )
-    assert (
-        footprint(plan, simulate(plan.schedule, plan.topology)).peak
-        == usage_and_makespan(2)[0].peak
-    )
 
 
 def test_gradients_are_held_twice_unless_they_are_views_of_buckets() -> None:

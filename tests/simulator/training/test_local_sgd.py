@@ -103,12 +103,6 @@ def test_a_failure_goes_back_to_the_checkpoint() -> None:
     assert timeline.makespan == pytest.approx(4 * MODEL.compute + lost + 2 * ring(3))
 
 
-def test_a_worker_without_input_still_averages() -> None:
-    plan, timeline = ran(LocalSGD(every=2), 2, 4, batches={0: 1})
-    assert timeline.makespan == pytest.approx(4 * MODEL.compute + 2 * ring(2))
-    assert plan.samples.tolist() == [16, 8, 8, 8]
-
-
 def test_mistakes() -> None:
     with pytest.raises(InputError, match="every is 0: it is 1 to 10000"):
         LocalSGD(every=0)

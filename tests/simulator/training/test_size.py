@@ -114,13 +114,6 @@ def test_what_does_not_fit_is_refused_with_steps_that_fit() -> None:
         check_size(1e5, 1000, once=5e4, every=10)
 
 
-def test_what_takes_hours_is_refused(free: Free) -> None:
-    free(1e15)
-    check_size(1e9, 1)
-    with pytest.raises(InputError, match=r"^a step has .*: this takes about 4 h and 1.2TB of"):
-        check_size(4e9, 1)
-
-
 @pytest.mark.usefixtures("free_for_most")
 def test_the_steps_that_local_sgd_is_advised_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     topology = machine("star").with_links(1e9, 0.0).build(1000)
@@ -176,9 +169,3 @@ def test_a_refusal_comes_before_anything_large_is_built(
         assert tracemalloc.get_traced_memory()[1] < 50e6
     finally:
         tracemalloc.stop()
-
-
-def test_a_failure_adds_its_attempts() -> None:
-    failing = Conditions(failure=Failure(0, 5, 1.0, checkpoint=4))
-    assert failing.repeated(8) == len(failing.attempts(8)) - 8 == 2
-    assert failing.repeated(3) == Conditions().repeated(3) == 0

@@ -86,18 +86,6 @@ def test_only_pipelined_workers_start_before_all_have_their_parameters() -> None
     )
 
 
-def test_a_layer_without_parameters_waits_for_none() -> None:
-    model = replace(MODEL, layers=(MODEL.layers[1], MODEL.layers[0], MODEL.layers[2]), inputs=0.0)
-    plan = planned(SSGD("gpu", pipelined=True, server_memory=inf), 1, steps=2, model=model)
-    timeline, schedule = run(plan), plan.schedule
-    forward = np.flatnonzero(schedule.phase == schedule.phases.index("forward relu"))
-    assert timeline.start[forward[1]] == COMPUTE < timeline.finish[plan.ends[0, 0]]
-    forward = np.flatnonzero(schedule.phase == schedule.phases.index("forward in"))
-    assert timeline.start[forward[1]] == timeline.finish[plan.ends[0, 0]], (
-        "but the next waits for its own"
-    )
-
-
 def test_the_first_forward_waits_for_a_batch_that_takes_long() -> None:
     # Sent when the first forward of the first step is done, at 1 s, at 2 B/s; the parameters come
     # behind it.
