@@ -13,9 +13,8 @@ from simulator.kernels.repeats import Parts
 from simulator.schedules.alike_steps import alike_steps
 from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
-from simulator.steps.written import add_collective
 from simulator.training.plan import Plan
-from simulator.training.step_lowering import TaskRows, builder_of, layout
+from simulator.training.step_lowering import TaskRows, add_parts, builder_of, layout
 from topologies.topology import Floats, Ints
 
 
@@ -173,27 +172,12 @@ def _write(segment: Segment) -> SegmentTransfers:
     # All segments share the lanes of the outline.
     builder.compute(np.zeros(0, dtype=np.int32), 0.0, lane=outline.lanes - 1)
     slots = dict(zip(segment.slots, places, strict=True))
-    begin, end = segment.parts[0].tasks.start, segment.parts[-1].tasks.stop
-    first, last = np.full((2, end - begin), -1, dtype=np.int32)
-    between = list[Ints]()
+    moved = []
     for part in segment.parts:
-        tasks = slice(part.tasks.start - begin, part.tasks.stop - begin)
-        before = part.after - begin
-        waits = np.where(before >= 0, last[np.maximum(before, 0)], -1)
-        if part.schedule is None:
-            first[tasks] = last[tasks] = builder.compute(
-                part.place, part.seconds, lane=part.lane, after=waits
-            )
-            continue
-        first[tasks], operations, last[tasks] = add_collective(
-            builder,
-            (part.schedule, *slots[part.slot, part.scratch]),
-            part.place,
-            part.seconds,
-            waits,
-            lane=part.lane,
-        )
-        between.append(operations)
+        slot, scratch = slots.get((part.slot, part.scratch), (-1, -1))
+        moved.append(part._replace(slot=slot, scratch=scratch))
+    first, last, between = add_parts(builder, moved)
+    begin, end = moved[0].begin, moved[-1].tasks.stop
     place = np.zeros(len(segment.lanes), dtype=np.int32)
     place[plan.first[begin:end] - segment.rows.start] = first
     place[plan.last[begin:end] - segment.rows.start] = last
@@ -201,4 +185,4 @@ def _write(segment: Segment) -> SegmentTransfers:
     _ = routed.peer, routed.sender  # Once for all segments that are alike.
     used_places = used(routed)
     steps = alike_steps(routed, used_places[used_places < routed.work.ranks.serials])
-    return SegmentTransfers(routed, used_places, place, tuple(between), steps, {})
+    return SegmentTransfers(routed, used_places, place, between, steps, {})

@@ -13,7 +13,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Folded
 from simulator.steps.kinds import Label
-from simulator.steps.step_graph import StepGraph
+from simulator.steps.step_graph import Call
 from simulator.steps.written import add_collective
 from simulator.training.communicator import Communicator
 from topologies.topology import Floats, Ints
@@ -30,8 +30,8 @@ class TaskRows(NamedTuple):
     """Of a collective also the name of its buffer: those of one size with the same name share
     it."""
     lane: int
-    call: int
-    """A row of the calls of the graph; -1 for none."""
+    call: Call | None
+    """What they call."""
     begin: int
     """The first task."""
     place: Ints
@@ -56,36 +56,48 @@ class TaskRows(NamedTuple):
 
 
 def lower(
-    graph: StepGraph,
-    parts: Sequence[TaskRows],
-    communicator: Communicator | None,
-    *,
-    outline: bool,
+    parts: Sequence[TaskRows], ranks: int, communicator: Communicator | None, *, outline: bool
 ) -> dict[str, Any]:
     """What a plan has of the schedule of a graph: its operations, part by part, those with which
     each task begins and ends, and the parts with their slots. An `outline` leaves out the transfers
     of collectives, of which it has the operations to enter and to leave."""
-    nbytes, sizes, parts = _buffers(parts, graph.ranks)
+    nbytes, sizes, parts = _buffers(parts, ranks)
     if communicator is None:
-        builder = ScheduleBuilder(graph.ranks, nbytes, **sizes)
+        builder = ScheduleBuilder(ranks, nbytes, **sizes)
     elif outline:
         builder = builder_of(replace(communicator.unit, fold=None), nbytes)
     else:
         builder = builder_of(communicator.unit, nbytes, **sizes)
-    first, last = np.full((2, len(graph)), -1, dtype=np.int32)
+    first, last, _ = add_parts(builder, parts, outline=outline)
+    is_outline = outline and any(part.schedule is not None for part in parts)
+    written = {"schedule": builder.build(), "first": first, "last": last, "parts": tuple(parts)}
+    return written | {"is_outline": is_outline}
+
+
+def add_parts(
+    builder: ScheduleBuilder, parts: Sequence[TaskRows], *, outline: bool = False
+) -> tuple[Ints, Ints, tuple[Ints, ...]]:
+    """Add parts that follow one another. Tasks before them are not waited for.
+
+    It returns the operations with which each task begins and ends, and those of each collective but
+    for entering and leaving, which an `outline` leaves out.
+    """
+    begin, between = parts[0].begin, list[Ints]()
+    first, last = np.full((2, parts[-1].tasks.stop - begin), -1, dtype=np.int32)
     for part in parts:
-        rows, place, lane = part.tasks, part.place, part.lane
+        rows = slice(part.begin - begin, part.tasks.stop - begin)
+        place, lane, before = part.place, part.lane, part.after - begin
         builder.phase(part.label.text)
-        waits = np.where(part.after >= 0, last[part.after], -1)
-        if part.schedule is None and part.call >= 0:
-            size = graph.calls[part.call].nbytes
-            first[rows] = last[rows] = builder.signal(*place, nbytes=size, after=waits[0])
+        waits = np.where(before >= 0, last[np.maximum(before, 0)], -1)
+        if part.schedule is None and part.call is not None:
+            nbytes = part.call.nbytes
+            first[rows] = last[rows] = builder.signal(*place, nbytes=nbytes, after=waits[0])
         elif part.schedule is None or outline:
             first[rows] = last[rows] = builder.compute(place, part.seconds, lane=lane, after=waits)
             if part.schedule is not None:
                 last[rows] = builder.compute(place, 0.0, lane=lane, after=first[rows, None])
         else:
-            first[rows], _, last[rows] = add_collective(
+            first[rows], operations, last[rows] = add_collective(
                 builder,
                 (part.schedule, part.slot, part.scratch),
                 place,
@@ -94,9 +106,8 @@ def lower(
                 lane=lane,
                 phase=part.label.text,
             )
-    is_outline = outline and any(part.schedule is not None for part in parts)
-    written = {"schedule": builder.build(), "first": first, "last": last, "parts": tuple(parts)}
-    return written | {"is_outline": is_outline}
+            between.append(operations)
+    return first, last, tuple(between)
 
 
 def builder_of(model: Schedule, nbytes: float, **sizes: Any) -> ScheduleBuilder:

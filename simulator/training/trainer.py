@@ -75,7 +75,6 @@ class Trainer:
         self._factors = setting.conditions.factors(len(self.attempts), setting.ranks)
         self._layers = {layer.name: number for number, layer in enumerate(model.layers)}
         self._streams: dict[int, Ints] = {}
-        self._calls: dict[Call, int] = {}
         self._parts: list[TaskRows] = []
         self._size = self._operations = self._of_all = self._once = 0
         self._ends: list[Ints] = []
@@ -247,11 +246,10 @@ class Trainer:
     ) -> Ints:
         """Tasks of `ranks` behind all others, a row each."""
         count, begin = len(ranks), self._size
-        number = -1 if call is None else self._calls.setdefault(call, len(self._calls))
         waits = np.broadcast_to(after, (count, after.shape[-1]))
         times = np.broadcast_to(np.asarray(seconds, dtype=np.float64), count)
         place = ranks.astype(np.int32)
-        self._parts.append(TaskRows(label, lane, number, begin, place, times, waits, *collective))
+        self._parts.append(TaskRows(label, lane, call, begin, place, times, waits, *collective))
         self._size += count
         is_message = call is not None and call.is_message
         self._operations += 1 if is_message else count
@@ -269,13 +267,18 @@ class Trainer:
         outline = self.communicator is not None and self._of_all > self.setting.outline_beyond
         if not outline:
             self._check()
-        written = lower(graph, self._parts, self.communicator, outline=outline)
+        written = lower(self._parts, graph.ranks, self.communicator, outline=outline)
         return written | {"graph": graph, "ends": written["last"][np.array(self._ends)]}
 
     def _graph(self) -> StepGraph:
         parts, workers = self._parts, np.arange(self.setting.ranks, dtype=np.int32)
         counts = [len(part.place) for part in parts]
-        rows = [(part.lane, part.call, part.label.kind, *part.label[2:]) for part in parts]
+        calls = list(dict.fromkeys(part.call for part in parts if part.call))
+        number: dict[Call | None, int] = {call: row for row, call in enumerate(calls)}
+        rows = [
+            (part.lane, number.get(part.call, -1), part.label.kind, *part.label[2:])
+            for part in parts
+        ]
         labels = np.repeat(np.array(rows, dtype=np.int32), counts, axis=0).T
         of_parts = dict(zip(("lane", "call", "kind", "layer", "bucket"), labels, strict=True))
         texts = np.array([part.label.text for part in parts], dtype=object)
@@ -288,8 +291,8 @@ class Trainer:
                 "seconds": np.concatenate([part.seconds for part in parts]),
             },
             waits_of([part.after for part in parts]),
-            calls=tuple(self._calls),
-            groups={call.group: workers[None] for call in self._calls if call.group},
+            calls=calls,
+            groups={call.group: workers[None] for call in calls if call.group},
             names=np.repeat(texts, counts),
         )
 
