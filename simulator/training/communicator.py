@@ -72,22 +72,14 @@ class Communicator:
 
     def large(self, nbytes: float) -> Schedule:
         """A large collective."""
-        return self._of("", nbytes)
+        return self.of("", nbytes)
 
     def small(self, nbytes: float) -> Schedule:
         """An all-reduce of a few bytes."""
-        return self._of(self._small, nbytes)
+        return self.of(self._small, nbytes)
 
-    def broadcast(self, nbytes: float) -> Schedule:
-        """From rank 0 to all, down a binomial tree."""
-        return self._of("tree_broadcast", nbytes)
-
-    def all_gather(self, nbytes: float) -> Schedule:
-        """`nbytes` in all, round a ring."""
-        return self._of("ring_all_gather", nbytes)
-
-    def _of(self, name: str, nbytes: float) -> Schedule:
-        """A collective, the same for all of the same size."""
+    def of(self, name: str, nbytes: float) -> Schedule:
+        """A collective by the name of its algorithm, the same for all of the same size."""
         if name not in self._units:
             self._units[name] = find(name).build(self.ranks, 1.0)
         if (name, nbytes) not in self._sizes:

@@ -200,7 +200,7 @@ class _BucketSteps:
     def start(self, buckets: list[Bucket]) -> None:
         """Rank 0's model goes to all; the first iteration has `buckets` of its own."""
         model = self.trainer.model
-        replica = self.communicator.broadcast(model.parameters + model.buffers)
+        replica = self.communicator.of("tree_broadcast", model.parameters + model.buffers)
         self.waits.append(self._call(Label(kinds.BROADCAST, "model"), replica))
         self.step(buckets, self.costs(buckets), "used")
 
@@ -253,7 +253,7 @@ class _BucketSteps:
     def _forward(self, *, first: bool) -> None:
         model, trainer = self.trainer.model, self.trainer
         if first and self.options.broadcast_buffers and model.buffers:
-            statistics = self.communicator.broadcast(model.buffers)
+            statistics = self.communicator.of("tree_broadcast", model.buffers)
             label = Label(kinds.BROADCAST, "buffers")
             self.waits.append(self._call(label, statistics, trainer.tail, *self.waits))
         for layer in self.layers:
@@ -261,7 +261,7 @@ class _BucketSteps:
             self.waits = []
             if self._is_normed(layer):
                 nbytes = (2 * layer.channels + 1) * SCALAR * trainer.setting.ranks
-                gathered = self.communicator.all_gather(nbytes)
+                gathered = self.communicator.of("ring_all_gather", nbytes)
                 label = Label(kinds.ALL_GATHER, layer.name)
                 self.waits.append(self._call(label, gathered, trainer.tail))
 

@@ -13,7 +13,7 @@ from simulator.analysis.memory import Changes, MemoryTrace, joined
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, KINDS, RESTART
-from simulator.training.plan import COMPUTE, Holdings, Plan
+from simulator.training.plan import COMPUTE, Plan
 from simulator.training.replay import Replayed
 from simulator.training.step_lowering import BUCKETS
 from topologies.topology import Floats, Ints
@@ -26,15 +26,14 @@ _SIGN[FORWARD], _SIGN[BACKWARD], _SIGN[RESTART] = 1.0, -1.0, -1.0
 def footprint(plan: Plan, timeline: Timeline) -> MemoryTrace:
     """As :func:`simulator.analysis.memory.trace`, with what is in no slot.
 
-    - What `plan.holdings` says, by default parameters, buffers and optimizer state of every worker:
-      distinct once.
+    - What `plan.holdings` says.
     - Activations, from the end of a layer's forward to the end of its backward: all are distinct.
     - What `plan.stored` says.
 
     The buffers of the gradients are held all the time; while they hold no gradient, they count as
     redundant. The peaks of outlines may be upper bounds: see :func:`_collectives`.
     """
-    holdings = plan.holdings or _replicas(plan)
+    holdings = plan.holdings
     copies = Changes(
         np.zeros(len(holdings.ranks)),
         holdings.ranks,
@@ -55,14 +54,8 @@ def footprint(plan: Plan, timeline: Timeline) -> MemoryTrace:
 def kept(plan: Plan) -> float:
     """Bytes that the fullest worker holds behind its forward, known without a simulation: all but
     messages on their way."""
-    holdings, model = plan.holdings or _replicas(plan), plan.model
-    return float(holdings.ranks.max()) + plan.schedule.nbytes_total + model.activations
-
-
-def _replicas(plan: Plan) -> Holdings:
-    """Parameters, buffers and optimizer state of every worker."""
-    replica = plan.model.parameters * (1 + plan.model.state) + plan.model.buffers
-    return Holdings(np.full(plan.workers, replica), replica)
+    held = plan.holdings.ranks.max() + plan.schedule.nbytes_total
+    return float(held + plan.model.activations)
 
 
 def _activations(plan: Plan, timeline: Timeline) -> Changes:

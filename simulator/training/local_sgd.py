@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simulator.collectives import Algorithm, collective
-from simulator.steps.kinds import BACKWARD, FORWARD, Label
+from simulator.steps.kinds import ALL_REDUCE, BACKWARD, FORWARD, Label
 from simulator.training.communicator import Communicator, find_all_reduce
 from simulator.training.model import Model
 from simulator.training.plan import Plan, Setting
@@ -60,7 +60,12 @@ class LocalSGD(Strategy):
             trainer.compute(Label(BACKWARD), model.backward_of(workers) * trainer.factor)
             trainer.optimize()
             if self.averages(attempt.step, setting.steps):
-                averaged = trainer.average("parameters", model.parameters, trainer.tail)
+                averaged = trainer.collective(
+                    Label(ALL_REDUCE, "parameters"),
+                    communicator.large(model.parameters),
+                    trainer.tail,
+                    memory="held",
+                )
                 averages += 1
             trainer.end(averaged)
         words = f"{averages} average{'' if averages == 1 else 's'} of the parameters"

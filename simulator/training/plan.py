@@ -130,10 +130,9 @@ class Plan:
     """Whether each step counts: not if a failure loses its result."""
     samples: Ints
     """Samples of each step, all workers together."""
+    holdings: Holdings
     updates: Updates | None = None
     """The updates, if the strategy applies them in no fixed order."""
-    holdings: Holdings | None = None
-    """None: every worker holds parameters, buffers and optimizer state."""
     stored: HeldBytes | None = None
     words: tuple[str, ...] = ()
     """What the strategy chose, for people."""

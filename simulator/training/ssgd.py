@@ -7,7 +7,6 @@ After Li et al., Scaling Distributed Machine Learning with the Parameter Server,
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +16,7 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
 from simulator.steps.kinds import Label
 from simulator.training.conditions import Attempt
-from simulator.training.model import Model
+from simulator.training.model import Model, Tensor
 from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting
 from simulator.training.strategy import Served, option
 from simulator.training.trainer import ServerTrainer, columns
@@ -29,27 +28,17 @@ Numbers = npt.NDArray[np.integer]
 """Numbers of ranks or slots."""
 
 
-class ServedUnit(NamedTuple):
-    """The parameters that are pushed, updated and pulled together: `parameters` bytes.
+def units_of(model: Model, pipelined: bool) -> dict[int, Tensor]:
+    """The parameters that are pushed, updated and pulled together: those of a layer, or of the
+    whole model.
 
-    Their gradients are complete when the backward of layer number `layer` ends. The forward of that
-    layer is the first to need the parameters.
+    Their key is the number of the layer whose forward is the first to need them. Their gradients
+    are complete when its backward ends.
     """
-
-    name: str
-    parameters: float
-    layer: int
-
-
-def units_of(model: Model, pipelined: bool) -> list[ServedUnit]:
-    """The layers that have parameters, or the model as a whole."""
     if not pipelined:
-        return [ServedUnit("model", model.parameters, 0)]
-    return [
-        ServedUnit(layer.name, layer.nbytes, number)
-        for number, layer in enumerate(model.layers)
-        if layer.nbytes
-    ]
+        return {0: Tensor("model", model.parameters)}
+    layers = enumerate(model.layers)
+    return {number: Tensor(each.name, each.nbytes) for number, each in layers if each.nbytes}
 
 
 @dataclass(frozen=True)
@@ -126,7 +115,7 @@ class _ServedSteps:
     """
 
     def __init__(
-        self, options: SSGD, model: Model, setting: Setting, units: list[ServedUnit]
+        self, options: SSGD, model: Model, setting: Setting, units: dict[int, Tensor]
     ) -> None:
         self.options, self.model, ranks = options, model, setting.ranks
         every = np.arange(ranks)
@@ -137,8 +126,10 @@ class _ServedSteps:
             self.hosts = np.array([ranks if options.server_kind else 0])
             self.worker = every[every != self.hosts[0]]
             self.server = np.full(len(self.worker), self.hosts[0])
-        shares = np.array([unit.parameters for unit in units]) / model.parameters / len(self.hosts)
-        self.units = {unit.layer: (number, unit) for number, unit in enumerate(units)}
+        shares = (
+            np.array([unit.nbytes for unit in units.values()]) / model.parameters / len(self.hosts)
+        )
+        self.units = units
         self.builder = ScheduleBuilder(
             ranks,
             model.gradients,
@@ -196,19 +187,18 @@ class _ServedSteps:
         for number in reversed(range(len(self.model.layers))):
             ready = self.trainer.backward(self.model.layers[number])
             if number in self.units:
-                updated, *both = self._exchange(*self.units[number], ready, slower)
+                updated, *both = self._exchange(number, ready, slower)
                 first, moved = first if moved else updated, moved + both
         return first, moved
 
-    def _exchange(
-        self, number: int, unit: ServedUnit, ready: Ints, slower: Floats
-    ) -> tuple[Ints, Ints, Ints]:
-        """Push, sum, update and pull a unit whose gradients are `ready`. Returns the updates at
-        every server, and the pushes and pulls of every pair."""
+    def _exchange(self, layer: int, ready: Ints, slower: Floats) -> tuple[Ints, Ints, Ints]:
+        """Push, sum, update and pull the unit of a layer, whose gradients are `ready`. Returns the
+        updates at every server, and the pushes and pulls of every pair."""
+        number, unit = list(self.units).index(layer), self.units[layer]
         builder, hosts, trainer = self.builder, self.hosts, self.trainer
         home, host_slots = self._home(number), self._shard(number, hosts)
         slot, inbox = self._shard(number, self.server), self._inbox(number)
-        share = unit.parameters / self.model.parameters / len(hosts)
+        share = unit.nbytes / self.model.parameters / len(hosts)
         trainer.phase(Label(kinds.PUSH, unit.name))
         after = ready[self.worker, None]
         pushed = builder.copy(self.worker, self.server, slot=slot, target=inbox, after=after)
@@ -223,7 +213,7 @@ class _ServedSteps:
         pulled = builder.copy(self.server, self.worker, slot=home, target=slot)
         if not self.options.server_kind:
             builder.copy(hosts, hosts, slot=home, target=host_slots)
-        self.arrivals[unit.layer] = builder.compute(
+        self.arrivals[layer] = builder.compute(
             self.workers, 0.0, lane=COMMUNICATION, reads=host_slots[0], count=len(hosts)
         )
         return updated, pushed, pulled
@@ -283,7 +273,7 @@ class _ServedSteps:
         if not len(self.worker):
             return "one worker, which serves: nothing is pushed"
         width = self.model.gradient_width / len(self.hosts)
-        sizes = sorted(unit.parameters * width for _, unit in self.units.values())
+        sizes = sorted(unit.nbytes * width for unit in self.units.values())
         texts = dict.fromkeys(format_bytes(size) for size in (sizes[0], sizes[-1]))
         return "pushes of " + " to ".join(texts)
 

@@ -14,7 +14,6 @@ from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps.kinds import (
-    ALL_REDUCE,
     BACKWARD,
     CALL,
     FORWARD,
@@ -30,6 +29,7 @@ from simulator.training.model import Layer, Model
 from simulator.training.plan import (
     COMMUNICATION,
     COMPUTE,
+    Holdings,
     Plan,
     Setting,
 )
@@ -169,14 +169,6 @@ class Trainer:
         self._of_all += len(schedule) * schedule.members + self.setting.ranks
         return self._streams[lane]
 
-    def average(self, name: str, nbytes: float, *after: Ints | None) -> Ints | None:
-        """The large all-reduce of the communicator, of `nbytes` bytes in a buffer that is held all
-        the time; nothing for no bytes."""
-        if not nbytes or self.communicator is None:
-            return None
-        schedule = self.communicator.large(nbytes)
-        return self.collective(Label(ALL_REDUCE, name), schedule, *after, memory="held")
-
     def message(self, label: Label, ends: tuple[int, int], nbytes: float, after: Ints) -> Ints:
         """A message from a rank to another, after all of `after`. Returns its task there."""
         call, waits = Call("", MESSAGE, nbytes), np.tile(after, (2, 1))
@@ -213,16 +205,18 @@ class Trainer:
         if steps == self._every and self.setting.outline_beyond == inf:
             self._check()
 
-    def plan(self, **details: Any) -> Plan:
-        """The finished plan, with what else a strategy says of it. Raises InputError if it has too
-        many operations."""
-        written = self._written()
+    def plan(self, holdings: Holdings | None = None, **details: Any) -> Plan:
+        """The finished plan, with what else a strategy says of it. By default every worker holds
+        parameters, buffers and optimizer state. Raises InputError if there are too many
+        operations."""
+        written, model = self._written(), self.model
+        replica = model.parameters * (1 + model.state) + model.buffers
         topology, shifts = self.setting.topology, None
         if self.communicator is not None:
             topology, shifts = self.communicator.topology, self.communicator.shifts
         after = [self._startup + attempt.step for attempt in self.attempts[self._startup :]]
         return Plan(
-            model=self.model,
+            model=model,
             **written,
             topology=topology,
             workers=self.setting.ranks,
@@ -231,6 +225,7 @@ class Trainer:
             useful=np.array([not attempt.lost for attempt in self.attempts], dtype=np.int32),
             samples=np.array(self._samples, dtype=np.int64),
             shifts=shifts,
+            holdings=holdings or Holdings(np.full(self.setting.ranks, replica), replica),
             **details,
         )
 

@@ -10,6 +10,7 @@ import pytest
 from grouped_cases import each_case
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
+from simulator.training.model import Tensor
 from simulator.training.plan import Setting
 from simulator.training.ssgd import SSGD, units_of
 from simulator.training.strategy import SERVERS
@@ -190,13 +191,8 @@ def test_gradients_and_parameters_have_their_own_widths(server: str, pipelined: 
 
 
 def test_units_are_layers_with_parameters_or_the_model() -> None:
-    assert [
-        (unit.name, unit.parameters, unit.layer) for unit in units_of(MODEL, pipelined=True)
-    ] == [
-        ("in", 12, 0),
-        ("out", 4, 2),
-    ]
-    assert [(unit.parameters, unit.layer) for unit in units_of(MODEL, pipelined=False)] == [(16, 0)]
+    assert units_of(MODEL, pipelined=True) == {0: Tensor("in", 12), 2: Tensor("out", 4)}
+    assert units_of(MODEL, pipelined=False) == {0: Tensor("model", 16)}
     assert planned(SSGD("sharded", pipelined=True), 4).words == ("pushes of 1B to 3B",)
 
 
