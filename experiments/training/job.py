@@ -340,7 +340,6 @@ class TrainingRun:
         return calls._replace(expected=expected, low=low, high=high)
 
     def _slower(self, factor: float) -> float:
-        """Seconds of a step whose calls take `factor` times as long."""
 
         def machine(topology: Topology) -> Topology:
             assert self.costs

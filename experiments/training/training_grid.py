@@ -60,7 +60,6 @@ def what_if(run: TrainingRun, *, always: bool = False) -> WhatIf:
 
 
 def _simulated(run: TrainingRun, latency: float, bandwidth: float, compute: float) -> float:
-    """Seconds of a step with these multiples of links and devices."""
 
     def machine(topology: Topology) -> Topology:
         usual = run.costs.machine(topology) if run.costs else topology

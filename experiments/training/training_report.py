@@ -199,7 +199,6 @@ def figures(
 def _simulated(
     number: int, ranks: int, collectives: int, replayed: int, rounds: int
 ) -> tuple[str, str]:
-    """How much is simulated of a run on a `number` of ranks."""
     who = "all ranks" if number == ranks else f"{ranks} of {number} ranks"
     if not collectives:
         return who, "all transfers"

@@ -69,7 +69,6 @@ def shown_runs(
 
 
 def _shown(record: Record, swept: str, names: Mapping[str, str]) -> Record:
-    """A row with the values that the table shows."""
     causes = "transfer_s", "contention_s", "slower_peer_s", "drain_s", "idle_s", "input_s"
     fits, step = record.get("fits"), record.get("step_s")
     values: dict[str, Any] = {**record, "fits": "?" if fits is None else fits}

@@ -114,7 +114,7 @@ class FSDP(Strategy):
         kept, distinct = model.buffers + added, model.buffers + workers * added
         return trainer.plan(
             holdings=Holdings(np.full(workers, share + kept), parameters + state + distinct),
-            stored=_stored(stored, trainer.ranks.astype(np.int32), changes) if changes else None,
+            stored=_stored(stored, len(trainer.ranks), changes) if changes else None,
             words=reduction.words,
         )
 
@@ -158,11 +158,11 @@ def _changes(step: Step) -> list[tuple[int, float, float]]:
 
 
 def _stored(
-    tasks: Sequence[Ints], ranks: Ints, changes: list[tuple[int, float, float]]
+    tasks: Sequence[Ints], ranks: int, changes: list[tuple[int, float, float]]
 ) -> HeldBytes:
     """The changes of all steps, with the tasks of all ranks."""
-    columns = np.array(changes * (len(tasks) // len(changes)))[:, 1:].repeat(len(ranks), axis=0)
-    return HeldBytes(np.concatenate(tasks), np.tile(ranks, len(tasks)), *columns.T)
+    columns = np.array(changes * (len(tasks) // len(changes)))[:, 1:].repeat(ranks, axis=0)
+    return HeldBytes(np.concatenate(tasks), *columns.T)
 
 
 def _write(

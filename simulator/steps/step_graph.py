@@ -256,7 +256,6 @@ def check(graph: StepGraph) -> None:
 
 
 def _check_groups(groups: Ints, ranks: int) -> None:
-    """Raise InputError unless groups of 2 ranks or more share none."""
     flat, unknown = groups.ravel(), np.any((groups < 0) | (groups >= ranks), axis=1)
     if groups.shape[1] < 2 or unknown.any():
         group = groups[unknown.argmax()].tolist()

@@ -35,7 +35,6 @@ def _files() -> list[Path]:
 
 
 def _declared(file: Path) -> dict[str, type[Strategy]]:
-    """The strategies of a file."""
     module = import_module(f"simulator.{file.parent.name}.{file.stem}")
     return getattr(module, "STRATEGIES", {})
 

@@ -170,7 +170,6 @@ class _Cycles:
         self.updates.append(Updates(workers, pulls, self.applied[of_share_0, workers]))
 
     def _ask(self, workers: Ints, after: Ints | None = None) -> None:
-        """Workers ask the servers of shares for the next pull."""
         self.trainer.phase(Label(kinds.PULL))
         worker, share = np.tile(workers, self.shares), self.share[:, workers]
         waits = None if after is None else np.tile(after, self.shares)
@@ -187,7 +186,6 @@ class _Cycles:
         return Holdings(nbytes, state + self.model.buffers)
 
     def _words(self) -> tuple[str, ...]:
-        """How long an update takes and why, and to what staleness refers."""
         text = f"an update takes {format_seconds(self.seconds)}"
         if not self.options.update:
             memory = self.options.memory(self.model)

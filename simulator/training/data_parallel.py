@@ -164,8 +164,7 @@ class _ReplicaSteps:
         """The outputs of the others, which the first device holds."""
         task, nbytes = zip(*self._outputs, strict=True) if self._outputs else ((), ())
         outputs = np.array(nbytes, np.float64)
-        zeros = np.zeros(len(task), np.int32)
-        return HeldBytes(np.array(task, np.int32), zeros, outputs, outputs)
+        return HeldBytes(np.array(task, np.int32), outputs, outputs)
 
     @property
     def _tail(self) -> Ints:
@@ -204,7 +203,6 @@ class _ReplicaSteps:
             self.trainer.forward(layer, replicated, launched)
 
     def _launch(self, layer: Layer, inputs: npt.NDArray[np.bool_], before: Ints) -> Ints:
-        """Every thread takes its turn at the interpreter, after its launch before."""
         threads, seconds = np.zeros_like(self.workers), np.where(inputs, self.options.launch, 0.0)
         label = Label(kinds.LAUNCH, layer.name)
         return self.trainer.compute(label, seconds, before, lane=INTERPRETER, ranks=threads)

@@ -233,15 +233,12 @@ class _BucketSteps:
         self.waits.append(metric)
 
     def _call(self, label: Label, schedule: Schedule, *after: Ints | None) -> Ints:
-        """A collective beside those of the buckets."""
         return self.trainer.collective(label, schedule, *after, seconds=self.options.launch)
 
     def _scalar(self, label: Label, *after: Ints | None) -> Ints:
-        """An all-reduce of a number."""
         return self._call(label, self.communicator.small(SCALAR), *after)
 
     def _prepared(self) -> Ints | None:
-        """Rank 0 prepares data; all wait for it at a barrier."""
         if not self.options.prepare:
             return None
         tail, label = self.trainer.tail, Label(kinds.PREPARE, "data")

@@ -226,7 +226,6 @@ class _Walk:
             self.add(number, Gaps(*(column[group == number] for column in rest)))
 
     def back(self) -> None:
-        """Explain what waits in groups."""
         while self._waiting:
             number = max(self._waiting)
             parts = self._waiting.pop(number)

@@ -42,8 +42,8 @@ def footprint(plan: Plan, timeline: Timeline) -> MemoryTrace:
     once = Changes(np.zeros(1), np.array([holdings.distinct]), np.zeros(1, dtype=np.int32))
     activations, stored, distinct = _activations(plan, timeline), None, None
     if plan.stored is not None:
-        task, rank, nbytes, alone = plan.stored
-        stored, distinct = (_of_all(plan, timeline, task, each, rank) for each in (nbytes, alone))
+        task, nbytes, alone = plan.stored
+        stored, distinct = (_of_all(plan, timeline, task, each) for each in (nbytes, alone))
     resident, live = (joined(activations, each) for each in (stored, distinct))
     if isinstance(timeline, Replayed):
         of_collectives, values = _collectives(plan, timeline)
@@ -66,12 +66,12 @@ def _activations(plan: Plan, timeline: Timeline) -> Changes:
     nbytes = np.append(layers, layers.sum())[graph.layer] * _SIGN[graph.kind]
     computed = (graph.call < 0) & (graph.lane == COMPUTE) & (graph.place < plan.workers)
     chosen = np.flatnonzero(computed & (nbytes != 0)).astype(np.int32)
-    return _of_all(plan, timeline, chosen, nbytes[chosen], graph.place[chosen])
+    return _of_all(plan, timeline, chosen, nbytes[chosen])
 
 
-def _of_all(plan: Plan, timeline: Timeline, task: Ints, nbytes: Floats, rank: Ints) -> Changes:
+def _of_all(plan: Plan, timeline: Timeline, task: Ints, nbytes: Floats) -> Changes:
     """Bytes that appear or vanish with the ends of tasks, at all ranks."""
-    times = timeline.finish[plan.last[task]]
+    times, rank = timeline.finish[plan.last[task]], plan.graph.place[task]
     if plan.shifts is not None:
         elements = plan.shifts.elements
         times, nbytes = (np.repeat(column, len(elements)) for column in (times, nbytes))

@@ -139,7 +139,6 @@ def _idle(plan: Plan, timeline: Timeline, end: float) -> Bubbles:
 
 
 def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:
-    """Seconds that each worker takes to restart."""
     graph = plan.graph
     restart = graph.kind == RESTART
     begin, until = (times[restart].clip(max=end) for times in plan.times(timeline))

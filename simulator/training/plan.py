@@ -87,8 +87,7 @@ class HeldBytes(NamedTuple):
     """Bytes outside of slots that are held for a while, one row a change."""
 
     task: Ints
-    """The task with whose end the bytes appear or vanish."""
-    rank: Ints
+    """The task with whose end the bytes appear or vanish, at its rank."""
     nbytes: Floats
     """Bytes that appear; below 0: that vanish."""
     distinct: Floats

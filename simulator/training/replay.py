@@ -134,7 +134,6 @@ class Replay:
         self._room, self._runs = None, False
 
     def _check_size(self, segment: Segment) -> None:
-        """Refuse a segment that is too large to be simulated."""
         operations = sum(len(schedule) for _, schedule in segment.collectives)
         if operations > most_operations():
             raise InputError(

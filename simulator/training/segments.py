@@ -140,7 +140,6 @@ class Segment:
         return alike(routed, replace(routed, schedule=changed))
 
     def _nbytes(self) -> Floats:
-        """The bytes of all operations that are written."""
         written = self.transfers
         if self.sizes in written.nbytes:
             return written.nbytes[self.sizes]
@@ -164,7 +163,6 @@ def segment_of(plan: Plan, begin: int, end: int) -> Segment:
 
 
 def _write(segment: Segment) -> SegmentTransfers:
-    """Write a segment out."""
     outline, plan = segment.plan.schedule, segment.plan
     nbytes, sizes, places = layout([*segment.slots.values()])
     fold = next((schedule.fold for schedule in segment.slots.values()), None)

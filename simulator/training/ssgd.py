@@ -90,7 +90,6 @@ class SSGD(Served):
         return _ServedSteps(self, model, setting, units).plan()
 
     def _operations(self, model: Model, ranks: int, units: int) -> int:
-        """Operations of a step."""
         separate = bool(self.server_kind)
         hosts = ranks if self.server == "sharded" else 1
         pairs = hosts * (ranks if separate else ranks - 1)
@@ -157,7 +156,6 @@ class _ServedSteps:
         return self.trainer.plan(holdings=self._holdings(), words=(self._described(),))
 
     def _end(self, moved: list[Ints]) -> None:
-        """End the step when all that was `moved`, for every pair, is there."""
         self.trainer.phase(Label(kinds.PULL))
         waits = columns(self.batch, *self.arrivals.values())
         last = self.builder.compute(self.workers, 0.0, lane=COMMUNICATION, after=waits)
@@ -169,7 +167,6 @@ class _ServedSteps:
         self.trainer.end(last)
 
     def _at_all(self, operation: int) -> Ints:
-        """For each worker, the operation to wait for."""
         return np.full(len(self.workers), operation, dtype=np.int32)
 
     def _forward(self, attempt: Attempt) -> None:

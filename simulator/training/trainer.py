@@ -257,7 +257,6 @@ class Trainer:
         self.setting.check_size(step, self._once, every=self._every)
 
     def _written(self) -> dict[str, Any]:
-        """What a plan has of the graph, of its schedule, and of the ends of steps."""
         graph = self._graph()
         outline = self.communicator is not None and self._of_all > self.setting.outline_beyond
         if not outline:
