@@ -14,7 +14,6 @@ from grouped_cases import each_case
 from simulator.schedules import semantics
 from simulator.schedules.schedule import TRANSFER
 from simulator.schedules.timeline import Timeline
-from simulator.training import find
 from simulator.training.asgd import ASGD, SSP
 from simulator.training.conditions import Failure
 from simulator.training.plan import Plan
@@ -197,27 +196,12 @@ def test_an_update_moves_the_gradient_the_parameters_and_the_state() -> None:
     assert planned(ASGD(), 2, 1).words == ("an update takes 500ms at 10B/s",)
 
 
-def test_shares_are_updated_side_by_side() -> None:
-    """Where an update takes 4 s: 4 servers take 1 s each, for each of 4 workers."""
-    for server, update in (("worker", 4.0), ("sharded", 1.0)):
-        plan, timeline, _ = ran(ASGD(server=server, update=4.0), 4, 1)
-        assert timeline.makespan == CYCLE + 4 * update
-        assert plan.schedule.ranks == 4
-
-
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_shares_travel_side_by_side(ranks: int) -> None:
     """All ports send and receive all the time: a pull or a push takes (p-1)/p V/β. Then the last
     share is updated."""
     _, timeline, _ = ran(ASGD(server="sharded", update=0.5), ranks, 1, 1.0)
     assert timeline.makespan == pytest.approx(2 * (ranks - 1) / ranks + CYCLE + 0.5 / ranks)
-
-
-def test_where_the_server_is() -> None:
-    assert find("asgd") is ASGD
-    assert [ASGD(server=server).servers(8) for server in SERVERS] == [0, 1, 1, 0]
-    assert [SSP(server=server).server_kind for server in SERVERS] == [None, "gpu", "cpu", None]
-    assert find("ssp") is SSP
 
 
 @each_case(

@@ -187,13 +187,6 @@ def test_gradients_that_are_views_of_buckets_are_divided_and_not_copied_back() -
     assert step(strategy, 4, model=GPU) == pytest.approx(MODEL.compute + COPY + ring, rel=1e-12)
 
 
-def test_more_passes_over_memory_take_longer() -> None:
-    once, twice = (
-        step(quiet(bucket=ONE_BUCKET, copies=copies), 4, model=GPU) for copies in (4.0, 8.0)
-    )
-    assert twice - once == pytest.approx(4 * GRADIENTS / FAST)
-
-
 def test_hooks_that_the_cpu_has_done_in_time_delay_nothing() -> None:
     in_time, late = quiet(bucket=0.0, hooks=0.1), quiet(bucket=0.0, hooks=0.126)
     assert step(in_time, 4) == step(quiet(bucket=0.0, hooks=0.0), 4)

@@ -74,20 +74,6 @@ def test_the_size_of_a_run_is_known_before_it_is_built(
     assert checked == pytest.approx(operations, rel=0.02, abs=2)
 
 
-@pytest.mark.parametrize(
-    "strategy", [DDP(), DDP(prepare=0.1), DDP(prepare=0.1, find_unused=True)], ids=repr
-)
-def test_the_size_of_a_step_that_prepares_data_is_exact(strategy: Strategy) -> None:
-    operations, checked = planned(strategy, 4, 3)
-    assert checked == operations
-
-
-@pytest.mark.parametrize(("scatter", "inputs"), [(True, 0.0), (True, 512.0), (False, 512.0)])
-def test_batches_that_are_not_scattered_are_not_counted(scatter: bool, inputs: float) -> None:
-    operations, checked = planned(SSGD(scatter=scatter), 4, 2, replace(MODEL, inputs=inputs))
-    assert checked == operations
-
-
 @pytest.fixture
 def free_for_most(free: Free) -> None:
     """As much memory as `MOST` operations take."""
