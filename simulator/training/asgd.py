@@ -56,7 +56,7 @@ class ASGD(Served):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The updates of `setting` as a schedule. Each worker makes as many as there are steps."""
-        return _Cycles(self, model, setting, None).plan()
+        return _Cycles(self, model, setting).plan()
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,6 @@ class SSP(ASGD):
         if self.bound < 0:
             raise InputError(f"bound is {self.bound}: it is 0 or more")
 
-    def plan(self, model: Model, setting: Setting) -> Plan:
-        """The updates of `setting`, as many a worker as there are steps, as a schedule."""
-        return _Cycles(self, model, setting, self.bound).plan()
-
 
 class _Cycles:
     """The cycles of one run, one after the other, with a server for each share of the parameters.
@@ -88,8 +84,9 @@ class _Cycles:
     has a slot for the gradients of each worker, and slots for its share of the parameters.
     """
 
-    def __init__(self, options: ASGD, model: Model, setting: Setting, bound: int | None) -> None:
-        self.options, self.model, self.setting, self.bound = options, model, setting, bound
+    def __init__(self, options: ASGD, model: Model, setting: Setting) -> None:
+        self.options, self.model, self.setting = options, model, setting
+        self.bound = options.bound if isinstance(options, SSP) else None
         ranks = setting.ranks
         self.shares = shares = ranks if options.server == "sharded" else 1
         # Each worker pulls, asks, pushes, and has an update and its result at every server.

@@ -199,7 +199,7 @@ class Plan:
         return route(self.schedule, self.topology)
 
 
-def of_buckets(plan: Plan, promise: Collective) -> Collective:
+def _of_buckets(plan: Plan, promise: Collective) -> Collective:
     """The promise of a step whose buckets each keep `promise`."""
 
     def postcondition(before: Data, chosen: Chosen) -> Promise:
@@ -221,7 +221,7 @@ def prove(plan: Plan, promise: Collective) -> None:
     """Raise :class:`simulator.schedules.semantics.WrongResult` unless each bucket of the step of
     `plan` computes what is promised; without buckets, all of it. Buckets of an outline run once."""
     if not plan.is_outline:
-        semantics.check(plan.schedule, of_buckets(plan, promise))
+        semantics.check(plan.schedule, _of_buckets(plan, promise))
         return
     number = Counter(part.slot for part, _ in plan.collectives)
     for part, _ in plan.buckets:
