@@ -13,7 +13,7 @@ from math import ceil, inf
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.chain import chain_broadcast, chain_reduce
+from simulator.collectives.chains import chain_broadcast, chain_reduce
 from simulator.collectives.collective import REDUCE
 from simulator.schedules.schedule import Schedule
 from simulator.steps import kinds
