@@ -1,9 +1,10 @@
-"""The shortest ways over the links of a topology, by a search from one end: plain Python that Numba
-compiles when there is much to do.
+"""The shortest ways over the links of a topology: plain Python that Numba compiles when there is
+much to do.
 
-A search from the target serves all sources of that target. For few sources of each target,
-:mod:`topologies._pair_kernels` looks at far fewer devices. Measured: routes between all ranks of
-256 GPUs take 5 times as long there, and a ring of 8,192 GPUs takes 200 times as long here.
+A search from a target serves all sources of that target. For a source alone there is a second
+search, from the source, until both have met. Measured: routes between all ranks of 256 GPUs take 5
+times as long source by source, and a ring of 8,192 GPUs takes 200 times as long from the targets
+alone.
 """
 
 from __future__ import annotations
@@ -42,20 +43,23 @@ class Ways(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What the search from a target knows of each device."""
+    """What the searches from a source (row 0) and from the target (row 1) know of each device."""
 
     ticks: Longs
-    """Ticks to the target, as far as is known."""
+    """Ticks between the device and the end, as far as is known."""
     hops: Ints
-    """Links to the target, as far as is known."""
+    """Links between the device and the end, as far as is known."""
     settled: Bytes
     """Whether no shorter way can exist."""
     wanted: Bytes
-    """Whether a route begins at the device."""
+    """Whether a route has its other end at the device."""
     reached: Ints
     """The devices that have ticks, in the order in which they were reached."""
     used: Longs
-    """The number of these devices, shape (1,)."""
+    """The number of these devices, shape (2,)."""
+    best: Longs
+    """Ticks and hops of the shortest way between the ends of both searches, as far as is known,
+    shape (2,)."""
 
 
 def shortest(
@@ -72,39 +76,56 @@ def shortest(
     """
     devices = len(ways.node)
     search = Search(
-        np.full(devices, FAR, np.int64),
-        np.zeros(devices, np.int32),
-        np.zeros(devices, np.int8),
-        np.zeros(devices, np.int8),
-        np.empty(devices, np.int32),
-        np.zeros(1, np.int64),
+        np.full((2, devices), FAR, np.int64),
+        np.zeros((2, devices), np.int32),
+        np.zeros((2, devices), np.int8),
+        np.zeros((2, devices), np.int8),
+        np.empty((2, devices), np.int32),
+        np.zeros(2, np.int64),
+        np.full(2, FAR, np.int64),
     )
-    settled, hops = search.settled, search.hops
-    indptr, links, end = np.zeros(len(sources) + 1, np.int64), np.empty(devices, np.int32), 0
-    heap, salt = [(np.int64(0), np.int32(0), np.int32(0))], np.zeros(3, np.int64)
+    hops, order = search.hops, np.empty(devices + 1, np.int32)
+    indptr, links, end = np.zeros(len(sources) + 1, np.int64), np.empty(64, np.int32), 0
+    forward = [(np.int64(0), np.int32(0), np.int32(0))]
+    backward = [(np.int64(0), np.int32(0), np.int32(0))]
+    salt = np.zeros(3, np.int64)
     for group in range(len(targets)):
         target, first, last = targets[group], groups[group], groups[group + 1]
         missing = want(search, sources, first, last)
-        reach(search, target, np.int64(0), np.int32(0))
-        heap.clear()
-        heappush(heap, (np.int64(0), np.int32(0), np.int32(target)))
-        while len(heap) > 0 and missing > 0:
+        forward.clear()
+        backward.clear()
+        backward.append((np.int64(0), np.int32(0), np.int32(target)))
+        reach(search, 1, target, np.int64(0), np.int32(0))
+        alone, passed = last - first == 1, 0
+        if alone:
+            search.wanted[0, target] = 1
+            forward.append((np.int64(0), np.int32(0), np.int32(sources[first])))
+            reach(search, 0, sources[first], np.int64(0), np.int32(0))
+        while missing > 0 and len(backward) > 0:
+            side = 1
+            if alone:
+                if len(forward) == 0 or has_met(search, forward[0], backward[0]):
+                    break
+                side -= degree(ways, 0, forward[0][2]) <= degree(ways, 1, backward[0][2])
+            heap = backward if side == 1 else forward
             ticks, length, device = heappop(heap)
-            if settled[device]:
+            if search.settled[side, device]:
                 continue
-            settled[device] = 1
-            missing -= search.wanted[device]
-            for k in range(ways.indptr[1, device], ways.indptr[1, device + 1]):
-                before = ways.ends[1, k]
-                total = ticks + ways.ticks[ways.places[1, k]]
-                if is_nearer(ways, search, before, device, total, length + 1):
-                    reach(search, before, total, length + 1)
-                    heappush(heap, (np.int64(total), np.int32(length + 1), np.int32(before)))
+            search.settled[side, device] = 1
+            missing -= side * search.wanted[1, device]
+            order[passed], passed = device, passed + 1 - side
+            for k in range(ways.indptr[side, device], ways.indptr[side, device + 1]):
+                peer = ways.ends[side, k]
+                total = ticks + ways.ticks[ways.places[side, k]]
+                if is_nearer(ways, search, side, peer, device, total, length + 1):
+                    reach(search, side, peer, total, length + 1)
+                    heappush(heap, (np.int64(total), np.int32(length + 1), np.int32(peer)))
+        join(ways, search, order, passed)
         for k in range(first, last):
-            search.wanted[sources[k]] = 0
-            if settled[sources[k]]:
-                if end + hops[sources[k]] > len(links):
-                    longer = np.empty(2 * end + hops[sources[k]], np.int32)
+            search.wanted[1, sources[k]] = 0
+            if search.ticks[1, sources[k]] < FAR:
+                if end + hops[1, sources[k]] > len(links):
+                    longer = np.empty(2 * end + hops[1, sources[k]], np.int32)
                     for place in range(end):
                         longer[place] = links[place]
                     links = longer
@@ -114,8 +135,9 @@ def shortest(
                     crossed = walk(ways, search, sources[k], target, salt, crossed, links, end)
                     for part in range(3):
                         salt[part] = salts[k, part]
-                end += hops[sources[k]]
+                end += hops[1, sources[k]]
             indptr[k + 1] = end
+        search.wanted[0, target] = 0
         forget(search)
     return indptr, links[:end].copy()
 
@@ -124,36 +146,80 @@ def want(search: Search, sources: Ints, first: Index, last: Index) -> int:
     """Routes begin at `sources[first:last]`; returns at how many devices."""
     count = 0
     for k in range(first, last):
-        count += search.wanted[sources[k]] == 0
-        search.wanted[sources[k]] = 1
+        count += search.wanted[1, sources[k]] == 0
+        search.wanted[1, sources[k]] = 1
     return count
 
 
-def is_nearer(
-    ways: Ways, search: Search, before: Index, device: Index, ticks: Index, hops: Index
+def degree(ways: Ways, side: Index, device: Index) -> int:
+    """The number of links out of a device, or into it."""
+    return ways.indptr[side, device + 1] - ways.indptr[side, device]
+
+
+def has_met(
+    search: Search, near: tuple[Index, Index, Index], far: tuple[Index, Index, Index]
 ) -> bool:
-    """Whether a way over `device` is the shortest yet from the device before it, and of use."""
-    first = ways.indptr[1, before]
-    alone = ways.indptr[1, before + 1] - first == 1 and ways.ends[1, first] == device
-    if alone and search.wanted[before] == 0:
-        return False  # nothing leads to the device before but from here
-    known = search.ticks[before]
-    return ticks < known or (ticks == known and hops < search.hops[before])
+    """Whether no way over the next devices of both searches is shorter than the best. Then each
+    device of a shortest way is as near as can be to one end."""
+    ticks, hops = near[0] + far[0], near[1] + far[1]
+    return ticks > search.best[0] or (ticks == search.best[0] and hops >= search.best[1])
 
 
-def reach(search: Search, device: Index, ticks: Index, hops: Index) -> None:
-    """A way from a device is the shortest yet."""
-    if search.ticks[device] == FAR:
-        search.reached[search.used[0]] = device
-        search.used[0] += 1
-    search.ticks[device], search.hops[device] = ticks, hops
+def join(ways: Ways, search: Search, order: Ints, passed: Index) -> None:
+    """Tell the devices of shortest ways that the search from a source has passed, in this order,
+    how far they are from the target."""
+    best = search.best
+    for number in range(passed - 1, -1, -1):
+        device = order[number]
+        ticks, hops = best[0] - search.ticks[0, device], best[1] - search.hops[0, device]
+        for k in range(ways.indptr[0, device], ways.indptr[0, device + 1]):
+            after = ways.ends[0, k]
+            nearer = search.hops[1, after] + 1 == hops
+            if nearer and search.ticks[1, after] + ways.ticks[k] == ticks:
+                reach(search, 1, device, ticks, hops)
+                break
+
+
+def is_nearer(
+    ways: Ways,
+    search: Search,
+    side: Index,
+    peer: Index,
+    device: Index,
+    ticks: Index,
+    hops: Index,
+) -> bool:
+    """Whether a way over `device` is the shortest yet between its peer and the end, and of use."""
+    first = ways.indptr[side, peer]
+    alone = ways.indptr[side, peer + 1] - first == 1 and ways.ends[side, first] == device
+    if alone and search.wanted[side, peer] == 0:
+        return False  # nothing else leads to or from the peer
+    known = search.ticks[side, peer]
+    return ticks < known or (ticks == known and hops < search.hops[side, peer])
+
+
+def reach(search: Search, side: Index, device: Index, ticks: Index, hops: Index) -> None:
+    """A way between a device and the end of a side is the shortest yet; perhaps also the way over
+    it from end to end."""
+    if search.ticks[side, device] == FAR:
+        search.reached[side, search.used[side]] = device
+        search.used[side] += 1
+    search.ticks[side, device], search.hops[side, device] = ticks, hops
+    ticks, hops = ticks + search.ticks[1 - side, device], hops + search.hops[1 - side, device]
+    best = search.best
+    if ticks < best[0] or (ticks == best[0] and hops < best[1]):
+        best[0], best[1] = ticks, hops
 
 
 def forget(search: Search) -> None:
     """Make ready for another target."""
-    for k in range(search.used[0]):
-        search.ticks[search.reached[k]], search.settled[search.reached[k]] = FAR, 0
-    search.used[0] = 0
+    for side in range(2):
+        for k in range(search.used[side]):
+            device = search.reached[side, k]
+            search.ticks[side, device], search.hops[side, device] = FAR, 0
+            search.settled[side, device] = 0
+        search.used[side] = 0
+    search.best[:] = FAR
 
 
 def walk(
@@ -194,8 +260,8 @@ def way(ways: Ways, search: Search, device: Index, number: Index) -> tuple[Index
     count = 0
     for k in range(ways.indptr[0, device], ways.indptr[0, device + 1]):
         after = ways.ends[0, k]
-        nearer = search.settled[after] and search.hops[after] + 1 == search.hops[device]
-        if nearer and search.ticks[after] + ways.ticks[k] == search.ticks[device]:
+        nearer = search.hops[1, after] + 1 == search.hops[1, device]
+        if nearer and search.ticks[1, after] + ways.ticks[k] == search.ticks[1, device]:
             if count == number:
                 chosen = k
             count += 1
@@ -203,26 +269,16 @@ def way(ways: Ways, search: Search, device: Index, number: Index) -> tuple[Index
 
 
 def distances(
-    source: Ints, target: Ints, latency: Floats, starts: Ints, least: Annotated[Floats, 2]
-) -> int:
-    """Write the least latency over links from `source` to
-    `target`, from each of `starts` to every device, into `least`, shape (starts,
-    devices); inf where there is no way. Returns how many devices were looked at.
+    indptr: Longs, ends: Ints, latency: Floats, starts: Ints, least: Annotated[Floats, 2]
+) -> None:
+    """Write the least latency from each of `starts` to every device into `least`, shape (starts,
+    devices); inf where there is no way. The links of device d are those from `indptr[d]` to
+    `indptr[d + 1]`, and lead to `ends`.
 
     The algorithm of Bellman, Ford and Moore: a device that has become nearer waits in a queue. Most
     devices of a regular machine are looked at once.
     """
-    devices, looked = least.shape[1], 0
-    indptr = np.zeros(devices + 1, np.int32)
-    for link in range(len(source)):
-        indptr[source[link] + 1] += 1
-    for device in range(devices):
-        indptr[device + 1] += indptr[device]
-    filled, links = indptr[:-1].copy(), np.empty(len(source), np.int32)
-    for link in range(len(source)):
-        device = source[link]
-        links[filled[device]] = link
-        filled[device] += 1
+    devices = least.shape[1]
     queue, waits = np.empty(devices, np.int32), np.zeros(devices, np.int8)
     for row in range(len(starts)):
         for device in range(devices):
@@ -231,18 +287,16 @@ def distances(
         queue[0], first, count = starts[row], 0, 1
         while count > 0:
             device = queue[first]
-            first, count, looked = (first + 1) % devices, count - 1, looked + 1
+            first, count = (first + 1) % devices, count - 1
             waits[device] = 0
-            for k in range(indptr[device], indptr[device + 1]):
-                after = target[links[k]]
-                total = least[row, device] + latency[links[k]]
+            for link in range(indptr[device], indptr[device + 1]):
+                after, total = ends[link], least[row, device] + latency[link]
                 if total >= least[row, after]:
                     continue
                 least[row, after] = total
                 back = indptr[after]
-                if indptr[after + 1] - back == 1 and target[links[back]] == device:
+                if indptr[after + 1] - back == 1 and ends[back] == device:
                     continue  # nothing lies beyond
                 if waits[after] == 0:
                     queue[(first + count) % devices], waits[after] = after, 1
                     count += 1
-    return looked

@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from topologies import _kernels, _pair_kernels
+from topologies import _kernels
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints, Routes, Topology
@@ -192,12 +192,12 @@ class _Graph:
         order = np.argsort(ends, kind="stable")
         targets, first = np.unique(ends[order], return_index=True)
         if len(begins) <= FEW * len(targets):
-            between = kernel(_pair_kernels.between, OF_A_PAIR * len(begins))
-            pair_ends = begins.astype(np.int32), ends.astype(np.int32)
-            routes: tuple[Longs, Ints] = between(self.ways, *pair_ends, salts)
-            return routes
+            order = first = np.arange(len(begins))
+            targets, operations = ends, OF_A_PAIR * len(begins)
+        else:
+            operations = len(targets) * self.topology.links + len(order)
         groups = np.append(first, len(order)).astype(np.int64)
-        shortest = kernel(_kernels.shortest, len(targets) * self.topology.links + len(order))
+        shortest = kernel(_kernels.shortest, operations)
         to, sources = targets.astype(np.int32), begins[order].astype(np.int32)
         indptr, links = shortest(self.ways, to, groups, sources, salts[order])
         length = np.diff(indptr)
@@ -243,26 +243,18 @@ def _indptr(ends: Ints, devices: int) -> Longs:
 def distances(topology: Topology, sources: Ints | None = None) -> Floats:
     """Least latency in seconds from some ranks (by default all) to all, shape (sources, ranks); inf
     where none."""
-    placed = topology.placement
-    chosen = placed if sources is None else placed[sources]
-    if len(topology.device_names) <= SMALL:
-        return _all_pairs(topology, chosen)[:, placed]
-    return _from_sources(topology, chosen)[:, placed]
-
-
-def _all_pairs(topology: Topology, devices: Ints) -> Floats:
-    """Floyd and Warshall's, a row at a time: at this size quicker than an import."""
-    count = len(topology.device_names)
-    least = np.full((count, count), np.inf)
-    np.fill_diagonal(least, 0.0)
-    np.minimum.at(least, (topology.source, topology.target), topology.latency)
-    for via in range(count):
-        np.minimum(least, least[:, via : via + 1] + least[via], out=least)
-    return np.asarray(least[devices])
-
-
-def _from_sources(topology: Topology, devices: Ints) -> Floats:
-    least = np.empty((len(devices), len(topology.device_names)))
-    search = kernel(_kernels.distances, len(devices) * topology.links)
-    search(topology.source, topology.target, topology.latency, devices.astype(np.int32), least)
-    return least
+    devices = len(topology.device_names)
+    starts = topology.placement if sources is None else topology.placement[sources]
+    if devices <= SMALL:
+        # Floyd and Warshall's, a row at a time: at this size quicker than an import.
+        every = np.full((devices, devices), np.inf)
+        np.fill_diagonal(every, 0.0)
+        np.minimum.at(every, (topology.source, topology.target), topology.latency)
+        for via in range(devices):
+            np.minimum(every, every[:, via : via + 1] + every[via], out=every)
+        return np.asarray(every[starts][:, topology.placement])
+    least, order = np.empty((len(starts), devices)), np.argsort(topology.source, kind="stable")
+    links = _indptr(topology.source, devices), topology.target[order], topology.latency[order]
+    search = kernel(_kernels.distances, len(starts) * topology.links)
+    search(*links, starts.astype(np.int32), least)
+    return least[:, topology.placement]

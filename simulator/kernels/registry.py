@@ -11,7 +11,7 @@ from simulator.kernels import (
     queues,
     rates,
 )
-from topologies import _flow_kernels, _kernels, _pair_kernels
+from topologies import _flow_kernels, _kernels
 from topologies.jit import Kernel
 
 KERNELS: tuple[Kernel, ...] = (
@@ -24,7 +24,6 @@ KERNELS: tuple[Kernel, ...] = (
     rates.simulate,
     cells.fill,
     copies.follow,
-    _pair_kernels.between,
     _kernels.distances,
     path.walk,
     _kernels.shortest,

@@ -7,14 +7,14 @@ from types import FunctionType
 import simulator.kernels as kernel_package
 from grouped_cases import each_case
 from simulator.kernels.registry import KERNELS
-from topologies import _flow_kernels, _kernels, _pair_kernels
+from topologies import _flow_kernels, _kernels
 from topologies.jit import Kernel
 
 
 def test_all_kernels_are_listed() -> None:
     """A function that no other function of these files calls is a kernel."""
     names = (f"simulator.kernels.{module.name}" for module in iter_modules(kernel_package.__path__))
-    lower = _flow_kernels, _kernels, _pair_kernels
+    lower = _flow_kernels, _kernels
     functions, called = set[Kernel](), set[Kernel]()
     for file in (*lower, *map(import_module, names)):
         in_file = [
