@@ -13,11 +13,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from topologies.clusters import cluster, joined
+from topologies.clusters import MACHINES, cluster, joined
 from topologies.columns import distinct
 from topologies.errors import InputError, nearest_name, unknown_option
-from topologies.machines import MACHINES
-from topologies.placement import Placement, placed
 from topologies.resources import Need, check
 from topologies.shapes import SHAPES
 from topologies.topology import Paths, Topology
@@ -30,6 +28,7 @@ from topologies.units import (
     parse_whole,
     parse_yes,
 )
+from topologies.variants import Placement, placed
 
 BANDWIDTH, LATENCY = 50e9, 1e-6
 """β and α of a shape's links, if the user does not say."""

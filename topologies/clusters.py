@@ -1,10 +1,20 @@
-"""Nodes joined by a network. Everything is built as columns, so a hundred thousand GPUs take less
-than a second."""
+"""Machines that exist, one node at a time, and nodes joined by a network.
+
+`machines.csv` describes the nodes. Each figure comes from the table of link kinds, or has its
+source in a note. The devices of kind "nic", in order, are a node's ports to the network. The ranks
+of a node are its GPUs. A hundred thousand GPUs take less than a second, since everything is built
+as columns.
+"""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
 from math import inf
-from typing import Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -17,8 +27,7 @@ from topologies.fabrics import (
     join_rails,
     whole,
 )
-from topologies.link_kinds import LINKS, NETWORKS, SWITCH_LATENCY, link_kind
-from topologies.machines import MACHINES
+from topologies.link import LINKS, NETWORKS, Link, link_kind
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
 
@@ -27,11 +36,111 @@ MOST_DEVICES = 2**24
 MOST_SPINES = 4096
 PORT = "ndr"
 """The default network link of a NIC."""
+SWITCH_LATENCY = 0.15e-6
+"""α between two network switches: about one InfiniBand switch, port to port (130 ns, recalled, of
+NVIDIA Quantum)."""
 HALF = 32
 """Ports of a leaf, and routers of a dragonfly group: half of a 64-port switch."""
 HOSTS = 16
 """Ports of a router, and its links to other groups. Slingshot's 64-port switch has (recalled) 16
 and 17, and 31 within a group. Fewer routers share the 31."""
+CUBE = {
+    1: ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7)),
+    2: ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7)),
+}
+"""Pairs of GPUs of a DGX-1 with V100 by the number of NVLinks between them."""
+
+
+@dataclass(frozen=True)
+class NodeKind:
+    """A kind of node, and how several are joined by default."""
+
+    name: str
+    network: str
+    """How its NICs are joined, a value of `network=`."""
+    port: str
+    """The kind of network link of its NICs."""
+    nvlink: str
+    """The kind of link between GPUs."""
+    joint: Literal["none", "cube", "mesh", "nvswitch", "nvls"]
+    """What joins the GPUs: links between every two, or NVSwitches, which with NVLS reduce and
+    multicast."""
+    links: int
+    """Links of a GPU to each peer, or to all NVSwitches."""
+    gpus: int
+    nics: int
+    sockets: int
+    switches: int
+    """PCIe switches."""
+    pcie: str
+    socket: str
+    """The kind of link between CPUs, or nothing."""
+    host: str
+    """The kind of link between a GPU and its PCIe switch or CPU."""
+    source: str
+    """A note on figures of no link kind."""
+    summary: str
+    """What it is, as a sentence."""
+
+    def node(self, *, nics: int | None = None) -> Topology:
+        """A node with so many NICs, by default as many as the machine has.
+
+        PCIe switches are shared out evenly and in order over the CPUs, and GPUs and NICs over the
+        PCIe switches, or else over the CPUs.
+
+        >>> machine = MACHINES["dgx1"].node()
+        >>> [float(machine.bandwidth[machine.route(0, peer)[0]]) / 1e9 for peer in (1, 3)]
+        [20.0, 40.0]
+        """
+        if nics is not None and (nics % 1 or not 0 <= nics <= 1024):
+            raise InputError(f"nics is {nics}: a node has 0 to 1024 NICs")
+        builder = TopologyBuilder(self.name, paths="rail")
+        above = [builder.device(f"cpu{k}", "cpu", node=0) for k in range(self.sockets)]
+        for pair in combinations(above, 2) if self.socket else ():
+            _connect(builder, *pair, self.socket)
+        for stem, kind, link, count in (
+            ("pcie", "pcie switch", self.pcie, self.switches),
+            ("gpu", "gpu", self.host, self.gpus),
+            ("nic", "nic", self.pcie, self.nics if nics is None else nics),
+        ):
+            below = [builder.device(f"{stem}{k}", kind, node=0) for k in range(count)]
+            for number, name in enumerate(below):
+                _connect(builder, name, above[number * len(above) // count], link)
+            above = below if stem == "pcie" and below else above
+        gpus = [f"gpu{k}" for k in range(self.gpus)]
+        mesh = {self.links: combinations(range(self.gpus), 2)} if self.joint == "mesh" else {}
+        for links, pairs in (CUBE if self.joint == "cube" else mesh).items():
+            for first, second in pairs:
+                _connect(builder, gpus[first], gpus[second], self.nvlink, links)
+        if self.joint in ("nvswitch", "nvls"):
+            # All NVSwitches as one that does not block: every GPU has links to each of them.
+            reduces = self.joint == "nvls"
+            switch = builder.device("nvswitch", "nvswitch", node=0, in_network=reduces)
+            for gpu in gpus:
+                _connect(builder, gpu, switch, self.nvlink, self.links, hops=2)
+        builder.notes += [self.source] * bool(self.source)
+        return builder.build(gpus)
+
+
+def _connect(
+    builder: TopologyBuilder, first: str, second: str, name: str, links: int = 1, hops: int = 1
+) -> None:
+    """`links` links as one; through a switch each of the `hops` takes its part of the latency."""
+    kind = link_kind(name)
+    link = Link(links * kind.link.bandwidth, kind.link.latency / hops)
+    builder.connect(first, second, link, kind=kind.kind)
+    note = f"{name}: {kind.source}"
+    if note not in builder.notes:
+        builder.notes.append(note)
+
+
+_TABLE = Path(__file__).with_name("machines.csv").read_text(encoding="utf-8")
+_ROWS: Iterable[dict[str, Any]] = csv.DictReader(_TABLE.splitlines())
+_WHOLE = ("links", "gpus", "nics", "sockets", "switches")
+MACHINES = {
+    row["name"]: NodeKind(**row | {column: int(row[column]) for column in _WHOLE}) for row in _ROWS
+}
+"""The machines by name, as `--topology` takes them."""
 
 
 def cluster(
@@ -84,7 +193,7 @@ def joined(
 
     `network` is "rails" (NIC i of every node on the leaf of rail i, a leaf for 32 nodes; 0 spines:
     rail-only), "leaf_spine", "fat_tree" or "dragonfly"; `port` the kind of the NICs' network link
-    (a name in :data:`topologies.link_kinds.LINKS`), where None assumes "ndr"; `oversubscription` by
+    (a name in :data:`topologies.link.LINKS`), where None assumes "ndr"; `oversubscription` by
     how much the uplinks of a leaf are slower together than its ports; with `sharp` the network's
     switches reduce and multicast. Several nodes have the paths "rail".
     """
@@ -117,23 +226,11 @@ def joined(
     builder = TopologyBuilder(f"{nodes} x {node.name}", paths="rail")
     first = builder.copies(node, nodes)
     ports = first[:, None] + nics[None, :]
+    uplinks: dict[str, Any] = {"spines": spines, "oversubscription": oversubscription}
     if network == "rails":
-        join_rails(
-            builder,
-            ports,
-            equipment,
-            spines=spines,
-            oversubscription=oversubscription,
-        )
+        join_rails(builder, ports, equipment, **uplinks)
     elif network == "leaf_spine":
-        join_leaf_spine(
-            builder,
-            ports,
-            equipment,
-            ports_per_leaf=HALF,
-            spines=spines,
-            oversubscription=oversubscription,
-        )
+        join_leaf_spine(builder, ports, equipment, ports_per_leaf=HALF, **uplinks)
     elif network == "fat_tree":
         join_fat_tree(builder, ports, equipment)
     else:

@@ -16,7 +16,7 @@ from math import ceil, inf
 import numpy as np
 import numpy.typing as npt
 
-from topologies.device_names import Numbered
+from topologies.columns import Numbered
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Ints

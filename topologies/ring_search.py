@@ -90,8 +90,8 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
     the answer. Where the first ring, shifted in every node, makes rings that load the media alike,
     they are the answer.
 
-    >>> from topologies.machines import dgx1
-    >>> find_rings(dgx1(), 8).bandwidth / 1e9
+    >>> from topologies.clusters import cluster
+    >>> find_rings(cluster("dgx1"), 8).bandwidth / 1e9
     120.0
     """
     if not 2 <= ranks <= topology.ranks:
@@ -120,8 +120,8 @@ def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> R
 def in_rank_order(topology: Topology, ranks: int) -> float:
     """What one ring in rank order passes on from rank to rank, in bytes/s.
 
-    >>> from topologies.machines import dgx1
-    >>> in_rank_order(dgx1(), 2) / 1e9
+    >>> from topologies.clusters import cluster
+    >>> in_rank_order(cluster("dgx1"), 2) / 1e9
     20.0
     """
     return _together(topology, 1, _uses(topology, np.arange(ranks, dtype=np.int32), 0))

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Literal, Protocol
 
 import numpy as np
 
-from topologies.device_names import Numbered
+from topologies.columns import Numbered
 from topologies.errors import InputError
 from topologies.fabrics import Equipment, join_dragonfly, join_fat_tree, join_leaf_spine, whole
 from topologies.link import Link

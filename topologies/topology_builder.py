@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from topologies.columns import Words
-from topologies.device_names import DeviceNames, Numbered
+from topologies.columns import DeviceNames, Numbered, Words
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Floats, Ints, Paths, Topology

@@ -20,7 +20,7 @@ from topologies.units import format_bandwidth
 
 if TYPE_CHECKING:
     from experiments.models.model_entry import Entry
-    from topologies.machines import NodeKind
+    from topologies.clusters import NodeKind
     from topologies.topology import Topology
 
 NOTE = """
@@ -187,7 +187,7 @@ MODEL_CELLS: Columns = {
 
 
 def _machines() -> tuple[Answer, str]:
-    from topologies.machines import MACHINES
+    from topologies.clusters import MACHINES
     from topologies.shapes import SHAPES
 
     shapes = [_shape(name, make) for name, make in SHAPES.items()]

@@ -109,7 +109,7 @@ def pipeline_names() -> list[str]:
 
 
 def machine_names() -> list[str]:
-    from topologies.machines import MACHINES
+    from topologies.clusters import MACHINES
     from topologies.shapes import SHAPES
 
     return [*SHAPES, *MACHINES]
@@ -128,7 +128,7 @@ def machine_options(name: str) -> dict[str, str]:
 
 def placement_orders() -> list[str]:
     """The placements that have a name."""
-    from topologies.placement import ORDERS
+    from topologies.variants import ORDERS
 
     return list(ORDERS)
 

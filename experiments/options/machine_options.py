@@ -107,8 +107,8 @@ class MachineOptions:
     def blueprint(self) -> Blueprint:
         """The machine. Raises InputError for a name or a quantity that has no meaning."""
         from topologies.catalogue import find
-        from topologies.placement import parse_placement
         from topologies.units import parse_bandwidth, parse_seconds
+        from topologies.variants import parse_placement
 
         blueprint = find(DEFAULT_TOPOLOGY if self.topology is None else self.topology)
         for name in LINKS:

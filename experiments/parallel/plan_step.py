@@ -32,8 +32,8 @@ from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from simulator.training.buckets import BucketRules
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
-from topologies.degraded import slowed
 from topologies.errors import InputError
+from topologies.variants import slowed
 
 COMMUNICATOR, CONTEXT, FRAGMENTATION = 300 * 2.0**20, 2.0**30, 1.05
 """Recalled: a communicator of NCCL takes 200 to 400 MiB, the context of CUDA with the workspaces of

@@ -39,8 +39,8 @@ from simulator.training.replay import Replayed
 from simulator.training.size import WRITTEN
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
-from topologies.degraded import slowed
 from topologies.topology import Topology
+from topologies.variants import slowed
 
 
 @dataclass(frozen=True)

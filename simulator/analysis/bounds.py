@@ -25,9 +25,8 @@ from simulator.analysis.bound_needs import needs as needs
 from simulator.collectives.collective import Collective
 from simulator.collectives.roots import turned
 from simulator.schedules.whole_numbers import whole_number
-from topologies.capacity import congestion, tightest_cut
+from topologies.capacity import concurrent_flow, congestion, stretch, tightest_cut
 from topologies.columns import distinct
-from topologies.concurrent_flow import concurrent_flow, stretch
 from topologies.cuts import End, Grouping, groupings, tree_cuts
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology

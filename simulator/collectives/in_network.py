@@ -190,8 +190,8 @@ def fitted(
 def multicasts(topology: Topology) -> bool:
     """Whether switches in the nodes reduce and multicast, as nvls needs.
 
-    >>> from topologies.machines import dgx_a100, hgx_h100
-    >>> multicasts(hgx_h100()), multicasts(dgx_a100())
+    >>> from topologies.clusters import cluster
+    >>> multicasts(cluster("hgx_h100")), multicasts(cluster("dgx_a100"))
     (True, False)
     """
     return bool((topology.in_network & (topology.node >= 0)).any())

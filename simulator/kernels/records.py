@@ -7,8 +7,8 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.array_types import Floats as Floats
-from topologies.array_types import Ints as Ints
+from topologies.columns import Floats as Floats
+from topologies.columns import Ints as Ints
 
 COMPUTE, TRANSFER = 0, 1
 """Kinds of operations."""

@@ -22,9 +22,9 @@ from experiments.options.values import parse_rank_count
 from grouped_cases import each_case
 from law_cases import a_third
 from topologies.catalogue import find
+from topologies.clusters import MACHINES, cluster
 from topologies.columns import Texts
 from topologies.errors import InputError
-from topologies.machines import MACHINES, dgx1
 from topologies.readers import graph_files
 from topologies.readers.files import read
 from topologies.shapes import SHAPES
@@ -150,7 +150,7 @@ def test_json_has_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
         "rail",
     )
     assert document["devices"] == {"cpu": 2, "pcie switch": 4, "gpu": 8, "nic": 4}
-    assert sum(link["number"] for link in document["links"]) * 2 == dgx1().links
+    assert sum(link["number"] for link in document["links"]) * 2 == cluster("dgx1").links
     assert document["links"][0] == {
         "kind": "nvlink",
         "bandwidth_Bps": 40e9,
@@ -265,9 +265,9 @@ def test_a_machine_is_read_back_equal(
     suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, again = tmp_path / "dgx1.yaml", tmp_path / f"again{suffix}"
-    first.write_text(graph_files.to_yaml(dgx1()))
+    first.write_text(graph_files.to_yaml(cluster("dgx1")))
     ImportedMachine(source=str(first), out=again).run()
-    assert same(read(again), dgx1())
+    assert same(read(again), cluster("dgx1"))
     caught = capsys.readouterr()
     assert caught.out == ""
     line = "note: read 8 ranks, 18 devices, 33 links, all with figures of their own; wrote "
@@ -342,7 +342,7 @@ def test_a_picture_that_is_too_large_leaves_no_file(tmp_path: Path) -> None:
     ],
 )
 def test_imports_that_fail_write_nothing(file: str, out: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "dgx1.yaml").write_text(graph_files.to_yaml(dgx1()))
+    (tmp_path / "dgx1.yaml").write_text(graph_files.to_yaml(cluster("dgx1")))
     (tmp_path / "words.txt").write_text("nothing that is a machine")
     for folder in ("folder", "folder.yaml"):
         (tmp_path / folder).mkdir()

@@ -20,8 +20,8 @@ from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
-from topologies.placement import ORDERS, Order
 from topologies.topology import Topology
+from topologies.variants import ORDERS, Order
 
 SPECS = (
     "pcie_box",

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from law_cases import by_turns
 from topologies.clusters import cluster
-from topologies.placement import placed
 from topologies.ring_search import alike, find_rings, shifted
 from topologies.topology import Topology
+from topologies.variants import placed
 
 BOXES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)
 

@@ -8,11 +8,10 @@ from catalogue_entries import SHAPE_KEYS
 from grouped_cases import each_case
 from refusals import refusal
 from topologies.catalogue import BANDWIDTH, LATENCY, find
-from topologies.clusters import cluster
-from topologies.machines import MACHINES
-from topologies.placement import Placement
+from topologies.clusters import MACHINES, cluster
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
+from topologies.variants import Placement
 
 
 def names(topology: Topology) -> list[str]:

@@ -10,9 +10,8 @@ from catalogue_entries import NETWORK_KEYS, SHAPE_KEYS
 from grouped_cases import each_case
 from refusals import message_of, refusal
 from topologies.catalogue import HELP, PARSERS, find
-from topologies.clusters import cluster
-from topologies.link_kinds import LINKS, NETWORKS
-from topologies.machines import MACHINES
+from topologies.clusters import MACHINES, cluster
+from topologies.link import LINKS, NETWORKS
 from topologies.shapes import SHAPES
 
 EXAMPLES: dict[str, tuple[str, object]] = {

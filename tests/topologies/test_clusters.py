@@ -13,9 +13,8 @@ from joined_ports import switches, switchless
 from simulator.collectives import find
 from simulator.engines import simulate
 from topologies.catalogue import find as find_machine
-from topologies.clusters import Network, cluster, joined
-from topologies.link_kinds import SWITCH_LATENCY, link_kind
-from topologies.machines import MACHINES, dgx1, hgx_h100
+from topologies.clusters import MACHINES, SWITCH_LATENCY, Network, cluster, joined
+from topologies.link import link_kind
 from topologies.ring_search import find_rings
 from topologies.topology import Paths, Topology
 from topologies.topology_builder import TopologyBuilder
@@ -325,7 +324,7 @@ def test_131072_gpus_are_built_in_200_megabytes() -> None:
 
 
 def test_machines_are_not_changed_by_being_joined() -> None:
-    for node in (dgx1(), hgx_h100()):
+    for node in (cluster("dgx1"), cluster("hgx_h100")):
         before = node.source.copy(), node.device_names, node.notes
         joined(node, 3)
         assert (node.source == before[0]).all()

@@ -8,10 +8,8 @@ import pytest
 from grouped_cases import each_case
 from joined_ports import switchless
 from refusals import refusal
-from topologies.clusters import MOST_DEVICES, cluster, joined
-from topologies.link import Link
-from topologies.link_kinds import LINKS, NETWORKS, link_kind
-from topologies.machines import MACHINES
+from topologies.clusters import MACHINES, MOST_DEVICES, cluster, joined
+from topologies.link import LINKS, NETWORKS, Link, link_kind
 from topologies.shapes import full_mesh_one_port
 from topologies.topology_builder import TopologyBuilder
 

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from topologies import shapes
-from topologies.capacity import congestion, max_flow
-from topologies.concurrent_flow import concurrent_flow, stretch
+from topologies.capacity import concurrent_flow, congestion, max_flow, stretch
 from topologies.link import Link
 from topologies.topology import Floats, Topology
 from topologies.topology_builder import TopologyBuilder

@@ -1,8 +1,8 @@
 from dataclasses import replace
 
 from parsed_html import Parsed
+from topologies.clusters import cluster
 from topologies.html_tables import facts, table
-from topologies.machines import hgx_h100
 from topologies.shapes import star
 
 HOSTILE = "<script>alert('1')</script>\"&\0"
@@ -23,7 +23,7 @@ def test_a_table_has_its_first_rows_and_counts_the_others() -> None:
 
 
 def test_a_topology_shows_its_devices_and_links() -> None:
-    rows = Parsed(hgx_h100()._repr_html_()).rows
+    rows = Parsed(cluster("hgx_h100")._repr_html_()).rows
     assert ["ranks", "8"] in rows
     assert ["devices", "2 cpu, 4 pcie switch, 8 gpu, 8 nic, 1 nvswitch"] in rows
     assert ["nvlink", "16", "370.8GB/s", "300ns"] in rows

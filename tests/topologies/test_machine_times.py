@@ -11,8 +11,7 @@ from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from topologies.clusters import cluster
-from topologies.machines import MACHINES, dgx1, hgx_h100, leonardo, pcie_box
+from topologies.clusters import MACHINES, cluster
 from topologies.topology import Topology
 
 US = 1e-6
@@ -90,7 +89,7 @@ def test_messages_in_flight_share_a_link(
 def test_the_link_between_two_sockets_is_divided() -> None:
     """Four GPUs to the other socket: 4 n / 10 GB/s one after the other; to their own neighbours
     each has its own."""
-    machine, nbytes = pcie_box(), 1e6
+    machine, nbytes = cluster("pcie_box"), 1e6
     across = [(gpu, gpu + 4) for gpu in range(4)]
     assert sent(machine, across, nbytes) == pytest.approx(2.1 * US + 4 * nbytes / 10e9, rel=1e-12)
     assert sent(machine, [*across, *((b, a) for a, b in across)], nbytes) == pytest.approx(
@@ -102,7 +101,7 @@ def test_the_link_between_two_sockets_is_divided() -> None:
 
 def test_an_nvswitch_does_not_block_but_a_gpu_has_one_port() -> None:
     """Eight pairs at once are as one; seven senders to one GPU queue at its port."""
-    machine, nbytes = hgx_h100(), 1e6
+    machine, nbytes = cluster("hgx_h100"), 1e6
     around = [(gpu, (gpu + 3) % 8) for gpu in range(8)]
     assert sent(machine, around, nbytes) == pytest.approx(0.6 * US + nbytes / 370.8e9, rel=1e-12)
     incast = [(gpu, 0) for gpu in range(1, 8)]
@@ -153,14 +152,16 @@ def test_a_ring_in_a_pcie_box_is_as_fast_as_the_link_between_its_sockets() -> No
     Steps 3 -> 4 and 7 -> 0 cross UPI, one each way, and take s each time; the three steps between
     take 3 (f + 1 us) < 4 s, so that UPI never waits for them: 14 chunks one after the other, and
     the α of 0.5 + 0.5 + 0.1 + 0.5 + 0.5 us once."""
-    assert collective(pcie_box(), "ring", 8, 8e6) == pytest.approx((14 * 100 + 2.1) * US, rel=1e-12)
+    assert collective(cluster("pcie_box"), "ring", 8, 8e6) == pytest.approx(
+        (14 * 100 + 2.1) * US, rel=1e-12
+    )
 
 
 def test_everyone_to_everyone_in_a_pcie_box_waits_for_the_link_between_its_sockets() -> None:
     """16 of the messages cross UPI each way, V/10 GB/s = 800 us each; the first head is there after
     two links of PCIe (GPU 3 begins with GPU 4), UPI is never empty since PCIe brings more, and the
     last has 0.1 + 0.5 + 0.5 us to go."""
-    assert collective(pcie_box(), "naive", 8, 8e6) == pytest.approx(
+    assert collective(cluster("pcie_box"), "naive", 8, 8e6) == pytest.approx(
         (1.0 + 16 * 800 + 1.1) * US, rel=1e-12
     )
 
@@ -170,7 +171,7 @@ def test_a_ring_in_rank_order_in_a_dgx1() -> None:
     0 have no NVLink: they go 3 -> 0 -> 4 and 7 -> 3 -> 0, where s = 2 f, so that both fit on 3 ->
     0. The slow steps are 0 -> 1, 4 -> 5 and 7 -> 0, of which the last two in a row are 7 -> 0 and 0
     -> 1: 13 chunks over 7 -> 3, 2α for the last of them to arrive at 0, and from there s + α."""
-    assert collective(dgx1(), "ring", 8, 1.6e6) == pytest.approx(
+    assert collective(cluster("dgx1"), "ring", 8, 1.6e6) == pytest.approx(
         (13 * 10 + 2 * 0.6 + 10 + 0.6) * US, rel=1e-12
     )
 
@@ -180,7 +181,7 @@ def test_everyone_to_everyone_in_a_dgx1() -> None:
     to 2 (both by 3, where 4 and 6 would do as well), and those of 4, 5 and 6 to 3 (by 7). GPU 7 has
     its three ready at once, the others come meanwhile, all that come later end at 3: 6 * 80 us + α.
     As many take 2 -> 6."""
-    machine = dgx1()
+    machine = cluster("dgx1")
     links = Counter(link for pair in permutations(range(8), 2) for link in machine.route(*pair))
     load = {
         (
@@ -214,4 +215,4 @@ def test_leonardo_shares_its_only_cpu_but_not_its_links() -> None:
     assert sent(machine, alike, nbytes) == pytest.approx(2.7 * US + nbytes / 12.5e9, rel=1e-12)
     one_nic = cluster("leonardo", 2, nics=1)
     assert sent(one_nic, alike, nbytes) == pytest.approx(2.7 * US + 4 * nbytes / 12.5e9, rel=1e-12)
-    assert leonardo().ranks == 4
+    assert cluster("leonardo").ranks == 4

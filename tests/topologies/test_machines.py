@@ -10,10 +10,9 @@ import pytest
 
 from catalogue_entries import DEVICES
 from grouped_cases import each_case
-from topologies.clusters import cluster
+from topologies.clusters import MACHINES, cluster
 from topologies.errors import InputError
-from topologies.link_kinds import LINKS, link_kind
-from topologies.machines import MACHINES, dgx1, hgx_h100, mi300x, nvl72, pcie_box
+from topologies.link import LINKS, link_kind
 from topologies.topology import Topology
 
 US = 1e-6
@@ -190,8 +189,9 @@ def test_the_figures_of_link_kinds() -> None:
         "ethernet100": (12.5, 0.35), "ethernet400": (50, 0.35), "roce100": (12.5, 0.35),
         "roce200": (25, 0.35), "roce400": (50, 0.35), "slingshot": (25, 0.35), "edr":
         (12.5, 0.35), "hdr": (25, 0.35), "ndr200": (25, 0.35), "ndr": (50, 0.35),
+        "grace": (100, 0.5),
     }  # fmt: skip
-    assert list(LINKS) == list(figures)
+    assert list(LINKS) == [*figures]
     for name, kind in LINKS.items():
         assert (kind.link.bandwidth / 1e9, kind.link.latency / US) == pytest.approx(figures[name])
     assert all("\n" not in kind.source and len(kind.source) > 20 for kind in LINKS.values())
@@ -217,7 +217,7 @@ def test_there_is_no_other_kind_of_link() -> None:
 
 
 def test_a_dgx1_is_what_nvidia_smi_says() -> None:
-    machine = dgx1()
+    machine = cluster("dgx1")
     heading, *rows = (line.split() for line in DGX1_MATRIX.strip().splitlines())
     names = [label.replace("GPU", "gpu").replace("mlx5_", "nic") for label in heading]
     for row, (_, *cells) in zip(names, rows, strict=True):
@@ -235,13 +235,13 @@ def test_a_v100_has_six_nvlinks_and_an_mi300x_seven_neighbours() -> None:
     for gpu in range(8):
         leaving = [
             out
-            for _, _, out in dgx1().graph.out_edges(f"gpu{gpu}", data=True)
+            for _, _, out in cluster("dgx1").graph.out_edges(f"gpu{gpu}", data=True)
             if out["kind"] == "nvlink"
         ]
         assert sum(out["bandwidth"] for out in leaving) == 6 * 20e9
         peers = [
             peer
-            for _, peer, out in mi300x().graph.out_edges(f"gpu{gpu}", data=True)
+            for _, peer, out in cluster("mi300x").graph.out_edges(f"gpu{gpu}", data=True)
             if out["kind"] == "xgmi"
         ]
         assert sorted(peers) == [f"gpu{peer}" for peer in range(8) if peer != gpu]
@@ -268,7 +268,7 @@ def test_only_nvswitches_with_nvls_reduce(name: str) -> None:
 
 
 def test_a_grace_cpu_of_nvl72_has_two_gpus_and_two_nics() -> None:
-    graph = nvl72().graph
+    graph = cluster("nvl72").graph
     for cpu in range(36):
         below = [f"gpu{2 * cpu}", f"gpu{2 * cpu + 1}", f"nic{2 * cpu}", f"nic{2 * cpu + 1}"]
         assert sorted(graph.successors(f"cpu{cpu}")) == below
@@ -316,13 +316,13 @@ def test_gpus_take_nvlinks_where_there_are_any(name: str) -> None:
 
 
 def test_a_dgx1_is_two_nvlinks_wide() -> None:
-    machine = dgx1()
+    machine = cluster("dgx1")
     lengths = [len(machine.route(source, target)) for source, target in permutations(range(8), 2)]
     assert Counter(lengths) == {1: 32, 2: 24}
 
 
 def test_four_gpus_of_a_pcie_box_are_nearer_to_each_other() -> None:
-    machine = pcie_box()
+    machine = cluster("pcie_box")
     for source, target in permutations(range(8), 2):
         kinds = kinds_of(machine, machine.route(source, target))
         assert kinds == (
@@ -385,7 +385,7 @@ def test_nics_are_shared_out_evenly() -> None:
         (2, [1, 0, 1, 0]),
         (6, [2, 1, 2, 1]),
     ):
-        graph = hgx_h100(nics=count).graph
+        graph = cluster("hgx_h100", nics=count).graph
         hosts = [
             [nic for nic in graph.successors(f"pcie{switch}") if "nic" in nic]
             for switch in range(4)

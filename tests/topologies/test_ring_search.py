@@ -16,15 +16,14 @@ from grouped_cases import each_case
 from law_cases import tries
 from simulator.collectives.rings import rings_all_reduce
 from simulator.engines import simulate
-from topologies.clusters import cluster
+from topologies.clusters import MACHINES, cluster
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.machines import MACHINES
-from topologies.placement import placed
 from topologies.ring_search import CHANNELS, Rings, find_rings
 from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, grid, ring, star
 from topologies.topology import Paths, Topology
 from topologies.topology_builder import TopologyBuilder
+from topologies.variants import placed
 
 NO_SLOWER = 1 - 2e-3
 """A search that is faster by less than 0.1% does not pay."""

@@ -7,7 +7,7 @@ left out is as :mod:`topologies.readers.topology_document` says.
 
 In GraphML a node has the attributes kind, node, rank, merges, copies and in_network, an edge kind,
 bandwidth, latency and gap, as text with units or as numbers in SI; an edge without bandwidth takes
-the figures of its kind in :mod:`topologies.link_kinds`. An undirected edge is a link in each
+the figures of its kind in :mod:`topologies.link`. An undirected edge is a link in each
 direction. A name or label stands for a node's id, a rank may be several ("0,4"), and an edge's
 link_number its place among the links. Other attributes are left alone.
 """

@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from topologies.errors import InputError, shown
-from topologies.link_kinds import LINKS
+from topologies.link import LINKS
 from topologies.readers.description import Content, describe
 from topologies.readers.mistakes import Location, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text

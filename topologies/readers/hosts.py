@@ -13,8 +13,7 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from topologies.errors import InputError
-from topologies.link import Link
-from topologies.link_kinds import LINKS, LinkKind, link_kind
+from topologies.link import LINKS, Link, LinkKind, link_kind
 from topologies.topology_builder import TopologyBuilder
 
 LANES = 16

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from topologies.link_kinds import LINKS
+from topologies.link import LINKS
 from topologies.readers.hosts import assumption, join_by_nvswitch
 from topologies.readers.nccl_parts import NcclDevice, NcclParts, busid_of, class_of, first_of
 from topologies.readers.xml_elements import Element

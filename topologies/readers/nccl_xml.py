@@ -11,8 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from topologies.link import Link
-from topologies.link_kinds import LINKS
+from topologies.link import LINKS, Link
 from topologies.readers.hosts import LANES, assumption, join_sockets, kind_named, plug
 from topologies.readers.nccl_links import Nvlinks, join, nvlinks_of
 from topologies.readers.nccl_parts import Cpu, NcclDevice, NcclParts, Port, class_of, survey

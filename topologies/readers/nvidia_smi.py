@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.errors import InputError
-from topologies.link import Link
-from topologies.link_kinds import LINKS, LinkKind
+from topologies.link import LINKS, Link, LinkKind
 from topologies.readers.hosts import assumption, join_by_nvswitch, join_sockets, kind_named, plug
 from topologies.readers.matrix import UNSAID, Matrix, level_named, parse
 from topologies.readers.matrix import looks_like as looks_like

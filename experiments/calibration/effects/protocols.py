@@ -16,8 +16,7 @@ from experiments.calibration.effects.effect import (
     Values,
 )
 from simulator.profile import Profile, Protocol
-from topologies.link import Link
-from topologies.link_kinds import NETWORKS
+from topologies.link import NETWORKS, Link
 
 LEAST_LATENCY = 1e-13
 """Seconds: the least α that is simulated."""

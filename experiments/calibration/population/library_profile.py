@@ -41,8 +41,7 @@ from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.measured_places import place
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
-from topologies.link import Link
-from topologies.link_kinds import NETWORKS
+from topologies.link import NETWORKS, Link
 from topologies.topology import Floats, Topology
 
 LIBRARIES: Mapping[str, Library] = {

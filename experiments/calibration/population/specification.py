@@ -1,6 +1,6 @@
 """What the makers of the measured machines say of them: `experiments/profiles/population`.
 
-β are those with which NCCL and RCCL calculate, as in :mod:`topologies.link_kinds`.
+β are those with which NCCL and RCCL calculate, as in :mod:`topologies.link`.
 """
 
 from __future__ import annotations

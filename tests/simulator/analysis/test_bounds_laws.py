@@ -25,10 +25,9 @@ from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from topologies import shapes
 from topologies.capacity import congestion
-from topologies.clusters import cluster
+from topologies.clusters import MACHINES, cluster
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.machines import MACHINES
 from topologies.shapes import nodes, ring
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder

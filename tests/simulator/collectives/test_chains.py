@@ -20,7 +20,6 @@ from simulator.cost_models.fabric import observe
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from topologies.clusters import cluster
-from topologies.machines import dgx1
 from topologies.shapes import ring, star
 
 BUILDS = {"chain_broadcast": chain_broadcast, "chain_reduce": chain_reduce}
@@ -138,7 +137,7 @@ def test_the_root_does_not_change_the_rings(name: str) -> None:
 
 def test_the_chains_of_a_cube_mesh_take_all_nvlinks() -> None:
     # find_rings: 120 GB/s together on a DGX-1, where one chain crosses PCIe.
-    fitted = find("chains_broadcast").on(dgx1(), 8, 2.0**30)
+    fitted = find("chains_broadcast").on(cluster("dgx1"), 8, 2.0**30)
     seconds = simulate(fitted.schedule, fitted.topology).makespan
     assert 2.0**30 / 120e9 < seconds < 1.15 * 2.0**30 / 120e9
 

@@ -15,8 +15,8 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import fold, rotations
 from topologies.clusters import cluster
-from topologies.placement import placed
 from topologies.shapes import nodes, star
+from topologies.variants import placed
 
 BY_PLACE = [algorithm for algorithm in algorithms().values() if algorithm.by_place]
 

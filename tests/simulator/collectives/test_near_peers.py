@@ -13,8 +13,8 @@ from simulator.collectives.box_rings import dims_of
 from simulator.cost_models.machine_formulas import congestion
 from simulator.engines import simulate
 from simulator.schedules import semantics
-from topologies.degraded import slowed
 from topologies.shapes import SHAPES, torus
+from topologies.variants import slowed
 
 LIMITS = {2: 6 / 5, 3: 28 / 27, 4: 1.0084}
 LARGE = [

@@ -19,10 +19,10 @@ from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts, rotations
 from topologies.clusters import cluster
-from topologies.degraded import slowed
 from topologies.ring_search import find_rings, shifted
 from topologies.shapes import nodes, ring, star
 from topologies.topology import Topology
+from topologies.variants import slowed
 
 BUILDS: dict[str, Callable[..., Schedule]] = {
     "rings": rings_all_reduce,

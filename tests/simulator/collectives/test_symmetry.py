@@ -20,10 +20,9 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, bits, in_pairs, rotations
 from simulator.schedules.shifts import fold as folded_ranks
 from topologies.clusters import cluster
-from topologies.degraded import slowed
-from topologies.placement import placed
 from topologies.shapes import SHAPES, star
 from topologies.topology import Topology
+from topologies.variants import placed, slowed
 
 LINK = {"bandwidth": 1e9, "latency": 1e-6}
 

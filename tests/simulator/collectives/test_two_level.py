@@ -25,9 +25,9 @@ from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
 from topologies.clusters import cluster
-from topologies.placement import placed
 from topologies.shapes import nodes, star
 from topologies.topology import Topology
+from topologies.variants import placed
 
 
 def on(topology: Topology, nbytes: float = 8.0) -> float:

@@ -25,8 +25,8 @@ from simulator.parallel.step_measures import by_device, length_of, measure, peer
 from simulator.parallel.step_work import Work
 from simulator.steps.kinds import RESTART
 from simulator.training.conditions import Conditions, Failure
-from topologies.degraded import slowed
 from topologies.shapes import full_mesh, torus
+from topologies.variants import slowed
 
 FIELDS = "computing", "optimizer", "restarting", "exposed", "launching", "idle"
 

@@ -19,10 +19,10 @@ from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import TABLE_MOVES, Shifts, SlotMove, bits, fold, halves, rotations
-from topologies.degraded import slowed
 from topologies.errors import InputError
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
+from topologies.variants import slowed
 
 
 @st.composite

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from experiments.studies.packed_trees import SEEDS, random_network
 from refusals import refusal
 from topologies.catalogue import find
-from topologies.machines import MACHINES
+from topologies.clusters import MACHINES
 from topologies.packing import Branch, Forest, pack, pack_pair
 from topologies.packing.balance import usage
 from topologies.packing.flow_graph import TreeUnit, unit, wiring

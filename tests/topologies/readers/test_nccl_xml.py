@@ -8,7 +8,7 @@ import numpy as np
 
 from grouped_cases import each_case
 from nccl_machines import TWO, refused
-from topologies.link_kinds import LINKS
+from topologies.link import LINKS
 from topologies.readers.nccl_xml import looks_like, read_nccl_xml
 from topologies.topology import Topology
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from refusals import refusal
-from topologies.link_kinds import LINKS
+from topologies.link import LINKS
 from topologies.readers.file_checks import check_connected
 from topologies.readers.nccl_xml import read_nccl_xml
 from topologies.topology import Topology

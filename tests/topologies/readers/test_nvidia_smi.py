@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from smi_matrices import PAIR, refused, rendered
-from topologies.link_kinds import LINKS
+from topologies.link import LINKS
 from topologies.readers.matrix import parse
 from topologies.readers.nvidia_smi import looks_like, read_matrix
 from topologies.topology import Topology

@@ -21,9 +21,9 @@ from experiments.pictures.machines.sketch import Layout, ends
 from grouped_cases import each_case
 from law_cases import a_third
 from topologies.catalogue import find
+from topologies.clusters import MACHINES
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.machines import MACHINES
 from topologies.shapes import SHAPES, ring, torus
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
