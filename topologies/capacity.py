@@ -125,7 +125,7 @@ class FlowNetwork:
         self.devices = len(topology.device_names)
         nodes = self.devices + 2 * len(topology.shared_names)
         self.source, self.sink = nodes, nodes + 1
-        tail, head, capacity = _edges(topology, *ends)
+        tail, head, capacity = flow_edges(topology, *ends)
         every = np.arange(self.devices)
         key = np.concatenate(
             (
@@ -165,7 +165,7 @@ class FlowNetwork:
         return Cut(inside[: self.devices], float(self.capacity[crossing].sum()))
 
 
-def _edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, Longs, Floats]:
+def flow_edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, Longs, Floats]:
     """Tail, head and capacity of every edge: from device to device, or by way of the nodes of
     shared media.
 

@@ -7,7 +7,7 @@ send to all others. Edges are split off at devices that are no rank. Trees are t
 what is left.
 """
 
-from topologies.packing.branches import Branch
 from topologies.packing.forest import TREES, Forest, Pair, pack, pack_pair
+from topologies.packing.spanning_trees import Branch
 
 __all__ = ["TREES", "Branch", "Forest", "Pair", "pack", "pack_pair"]

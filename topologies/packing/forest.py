@@ -11,11 +11,8 @@ import numpy.typing as npt
 
 from topologies.capacity import tightest_cut
 from topologies.errors import InputError
-from topologies.packing.arborescences import trees
-from topologies.packing.balance import Usage, is_balanced, usage
-from topologies.packing.branches import Branch, TreeWays
-from topologies.packing.flow_graph import TreeUnit, unit, wiring
-from topologies.packing.splitting import Split, split_off
+from topologies.packing.flow_graph import TreeUnit, Usage, is_balanced, unit, usage, wiring
+from topologies.packing.spanning_trees import Branch, Split, TreeWays, split_off, trees
 from topologies.topology import Flags, Floats, Ints, Topology
 
 Longs = npt.NDArray[np.int64]

@@ -15,10 +15,9 @@ from refusals import refusal
 from topologies.catalogue import find
 from topologies.clusters import MACHINES
 from topologies.packing import Branch, Forest, pack, pack_pair
-from topologies.packing.balance import usage
-from topologies.packing.flow_graph import TreeUnit, unit, wiring
+from topologies.packing.flow_graph import TreeUnit, unit, usage, wiring
 from topologies.packing.forest import spanned
-from topologies.packing.splitting import NoWay, Split, split_off
+from topologies.packing.spanning_trees import NoWay, Split, split_off
 from topologies.shapes import SHAPES, bus, full_mesh, hypercube, line, ring, star, torus
 from topologies.topology import Topology
 

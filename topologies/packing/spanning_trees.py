@@ -1,16 +1,23 @@
-"""Edges split off at nodes that are no rank: what comes in by one edge goes on by another, as one
-edge past the node."""
+"""Spanning trees of the ranks of a machine, from its capacities to branches with their links.
+
+Edges are split off at nodes that are no rank: what comes in by one edge goes on by another, as one
+edge past the node. Then trees with a common number of edges are packed, one edge at a time, after
+K. Bérczi, A. Frank, "Packing arborescences", 2010: an edge may join a tree if all trees can still
+be completed, which one least cut tells. Equal trees are one bunch until they part.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies.packing.flow_graph import TreeUnit, is_spanned, least_cut, with_source
-from topologies.topology import Flags
+from topologies.topology import Flags, Ints, Topology
 
 Longs = npt.NDArray[np.int64]
 
@@ -191,3 +198,174 @@ def _evenly(capacity: Longs, node: int) -> Iterator[tuple[int, int, int]]:
                 into[u] -= units
                 out[v] -= units
                 yield u, v, units
+
+
+@dataclass
+class Bunch:
+    """Equal trees."""
+
+    root: int
+    count: int
+    """The number of trees."""
+    depth: dict[int, int]
+    """The edges between the root and each node that the trees have."""
+    edges: list[tuple[int, int]]
+    """The edges, in the order in which they were added."""
+
+
+def trees(capacity: Longs, roots: Longs, nodes: list[int]) -> list[Bunch]:
+    """So many trees from each of the `nodes`, such that no more use an edge than it has room for.
+
+    Every set of nodes must have room for the trees from outside. Of the edges that may join a
+    tree, the one nearest to the root with the most room does. If several are alike, it is the one
+    to the next node.
+    """
+    free, done = capacity.copy(), []
+    waiting = roots.copy()
+    for root in sorted(nodes, key=lambda node: -int(roots[node])):
+        if not roots[root]:
+            continue
+        waiting[root] = 0
+        growing = [Bunch(root, int(roots[root]), {root: 0}, [])]
+        while growing:
+            bunch = growing.pop()
+            while len(bunch.depth) < len(nodes):
+                rest = _grow(bunch, free, growing, waiting, nodes)
+                if rest is not None:
+                    growing.append(rest)
+            done.append(bunch)
+    return done
+
+
+def _grow(
+    bunch: Bunch, free: Longs, others: list[Bunch], waiting: Longs, nodes: list[int]
+) -> Bunch | None:
+    """Add an edge to a bunch, or to a part of it: the rest is returned."""
+    outside = [node for node in nodes if node not in bunch.depth]
+    candidates = [
+        (depth, -int(free[tail, head]), (head - tail) % len(free), tail, head)
+        for tail, depth in bunch.depth.items()
+        for head in outside
+        if free[tail, head]
+    ]
+    graph = _joined(free, others, waiting, nodes)
+    needed = int(waiting.sum()) + sum(other.count for other in others)
+    for depth, room, _, tail, head in sorted(candidates):
+        most = min(bunch.count, -room)
+        sinks, joined = np.array([head]), _from(graph, len(free), tail)
+        cut = least_cut(joined, [tail], sinks, needed + most)[0]
+        if (units := cut - needed) > 0:
+            rest = None
+            if units < bunch.count:
+                rest = Bunch(bunch.root, bunch.count - units, dict(bunch.depth), list(bunch.edges))
+                bunch.count = units
+            free[tail, head] -= units
+            bunch.depth[head] = depth + 1
+            bunch.edges.append((tail, head))
+            return rest
+    raise AssertionError(f"no edge may join a tree from node {bunch.root}")
+
+
+def _joined(free: Longs, others: list[Bunch], waiting: Longs, nodes: list[int]) -> Longs:
+    """The free edges and a node for each bunch that is not complete, which leads to the nodes that
+    it has. The node after those leads to the roots of trees that have no edge yet."""
+    size = len(free) + len(others) + 1
+    graph = np.zeros((size, size), dtype=np.int64)
+    graph[: len(free), : len(free)] = free
+    most = int(waiting.sum()) + int(free.sum()) + sum(other.count for other in others)
+    for number, other in enumerate(others):
+        graph[len(free) + number, list(other.depth)] = most
+        graph[-1, len(free) + number] = other.count
+    graph[-1, : len(free)] = waiting
+    return graph
+
+
+def _from(graph: Longs, nodes: int, tail: int) -> Longs:
+    """The graph where the last node is reached from `tail` at no cost."""
+    joined = graph.copy()
+    joined[tail, -1] = graph[-1].sum()
+    return joined
+
+
+class Branch(NamedTuple):
+    """An edge of some equal trees."""
+
+    root: int
+    """The rank whose data the trees carry."""
+    first: int
+    """The first of these trees, of those of the root."""
+    trees: int
+    """The number of these trees."""
+    source: int
+    """The rank that sends. In trees towards their root it is the one farther from it."""
+    target: int
+    """The rank that receives."""
+    links: tuple[int, ...]
+    """The links on the way; none between ranks on one device."""
+    depth: int
+    """The edges on the way between the root and the farther end, this edge included."""
+
+
+class TreeWays:
+    """The ways between devices, which trees use up one after the other, the shortest first."""
+
+    def __init__(self, topology: Topology, placed: Ints, ways: Ways, *, towards: bool) -> None:
+        self.towards, self.devices = towards, len(topology.device_names)
+        self.device = placed.tolist()
+        self.ways = {
+            pair: sorted(rows, key=lambda way: (-len(way.nodes), way.nodes))
+            for pair, rows in ways.items()
+        }
+        ends = zip(topology.source.tolist(), topology.target.tolist(), strict=True)
+        self.link = {pair: number for number, pair in enumerate(ends)}
+        self.ranks_on: dict[int, list[int]] = {}
+        for rank, device in enumerate(self.device):
+            self.ranks_on.setdefault(device, []).append(rank)
+
+    def lay(
+        self, edges: list[tuple[int, int]], root: int, first: int, count: int
+    ) -> Iterator[Branch]:
+        """The branches of some trees of a rank. Of the ranks on a device the root or the first
+        talks to other devices."""
+        depth = {self.device[root]: 0}
+        yield from self._local(root, (root, first, count), 0)
+        for tail, head in edges:
+            depth[head] = depth[tail] + 1
+            source = root if tail == self.device[root] else self.ranks_on[tail][0]
+            target = self.ranks_on[head][0]
+            for begin, units, links in self._taken(tail, head, first, count):
+                trees = root, begin, units
+                yield self._branch(trees, source, target, links, depth[head])
+            yield from self._local(target, (root, first, count), depth[head])
+
+    def _local(self, rank: int, trees: tuple[int, int, int], depth: int) -> Iterator[Branch]:
+        for other in self.ranks_on[self.device[rank]]:
+            if other != rank:
+                yield self._branch(trees, rank, other, (), depth + 1)
+
+    def _branch(
+        self,
+        trees: tuple[int, int, int],
+        source: int,
+        target: int,
+        links: tuple[int, ...],
+        depth: int,
+    ) -> Branch:
+        ends = (target, source) if self.towards else (source, target)
+        return Branch(*trees, *ends, links, depth)
+
+    def _taken(
+        self, tail: int, head: int, first: int, count: int
+    ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+        """Use up ways for some trees: the first tree, the number of trees, and the links of
+        each."""
+        rows = self.ways[tail, head]
+        while count:
+            way = rows.pop()
+            part = min(count, way.units)
+            if way.units > part:
+                rows.append(way._replace(units=way.units - part))
+            stops = [node for node in way.nodes if node < self.devices]
+            pairs = pairwise(stops[::-1] if self.towards else stops)
+            yield first, part, tuple(self.link[pair] for pair in pairs)
+            first, count = first + part, count - part
