@@ -26,7 +26,7 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.sequences import sequence
 from simulator.steps.group_meetings import topological_order
 from topologies.errors import InputError
-from topologies.readers.file_checks import check_text
+from topologies.readers.contents import check_text
 from topologies.units import parse_bytes, parse_seconds
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(\*/|\Z)", re.DOTALL)

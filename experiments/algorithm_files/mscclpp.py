@@ -18,9 +18,9 @@ from experiments.algorithm_files.lanes import EventPost, EventWait, Lane, LaneMo
 from simulator.collectives import Algorithm, algorithms, of_collective
 from simulator.schedules.schedule import LIMIT, Schedule
 from topologies.errors import InputError
-from topologies.readers import json_files
-from topologies.readers.file_checks import check_text
+from topologies.readers.contents import check_text
 from topologies.readers.mistakes import Mistakes, spelling
+from topologies.readers.plain_files import load_json
 
 Signal = Literal["nop", "barrier", "signal", "wait", "flush", "rlxsignal", "rlxwait"]
 Semaphore = Literal["sem_acquire", "sem_release"]
@@ -159,7 +159,7 @@ class MscclppPlan(_Part):
 
 def read_plan(text: str, file: str) -> MscclppPlan:
     """The plan in the JSON file `file`. Raises InputError with place and reason if it is none."""
-    content, mistakes = json_files.load(check_text(text, file), file), Mistakes()
+    content, mistakes = load_json(check_text(text, file), file), Mistakes()
     if not isinstance(content, dict) or "gpus" not in content:
         raise InputError(f"{file} has no gpus: expected an MSCCL++ plan")
     plan: MscclppPlan = mistakes.checked(MscclppPlan, content)

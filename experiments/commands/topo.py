@@ -229,11 +229,11 @@ def _rows(record: Mapping[str, object]) -> Iterator[Record]:
 
 
 def _writer(suffix: str) -> Callable[[Topology], str]:
-    from topologies.readers import graph_files
+    from topologies.readers.files import to_graphml, to_json, to_yaml
 
     if suffix == ".json":
-        return graph_files.to_json
-    return graph_files.to_graphml if suffix == ".graphml" else graph_files.to_yaml
+        return to_json
+    return to_graphml if suffix == ".graphml" else to_yaml
 
 
 def _read(topology: Topology) -> str:

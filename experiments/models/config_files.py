@@ -21,9 +21,9 @@ from experiments.models.model_shapes import (
     multi_head,
 )
 from topologies.errors import InputError, nearest_name, shown
-from topologies.readers import json_files, yaml_files
-from topologies.readers.file_checks import check_text
+from topologies.readers.contents import check_text
 from topologies.readers.mistakes import Mistakes
+from topologies.readers.plain_files import load_json, place_in
 
 USUAL_SEQUENCE = 4096
 """Tokens of a sequence, where positions are rotary and no option says otherwise."""
@@ -227,14 +227,14 @@ def parse(text: str, name: str) -> Entry:
     """The model in the text of the config.json `name`. Raises InputError, in one line with the
     name."""
     text = check_text(text, name)
-    content, mistakes = json_files.load(text, name), Mistakes()
+    content, mistakes = load_json(text, name), Mistakes()
     family = content.get("model_type") if isinstance(content, dict) else None
     if not isinstance(family, str) or family not in FAMILIES:
         wrong = "is missing" if family is None else f"{shown(family)} is unknown"
         hint = nearest_name(shown(family), FAMILIES, f"simctl knows {', '.join(FAMILIES)}")
         raise InputError(f"{name}: model_type {wrong}: {hint}")
     config: _Family = mistakes.checked(FAMILIES[family], content)
-    mistakes.report(yaml_files.place_in(text, name))
+    mistakes.report(place_in(text, name))
     try:
         shape = config.shape()
     except InputError as error:

@@ -162,8 +162,7 @@ def choose(text: str, *, is_config: bool = False) -> Entry | None:
     if not (is_config or path.lower().endswith(".json")) or not _is(Path.is_file, path):
         return None
     from experiments.models.config_files import parse
-    from topologies.readers.contents import contents, decoded
-    from topologies.readers.file_checks import LIMIT
+    from topologies.readers.contents import LIMIT, contents, decoded
 
     data = contents(Path(path), LIMIT)
     is_other = len(data) > LIMIT or b'"model_type"' not in data or b'"traceEvents"' in data

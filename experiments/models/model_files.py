@@ -33,10 +33,9 @@ from experiments.models import kineto, kineto_trace
 from experiments.option_text import PARSERS
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError, shown
-from topologies.readers import json_files, yaml_files
-from topologies.readers.contents import decoded
-from topologies.readers.file_checks import LIMIT, check_text
+from topologies.readers.contents import LIMIT, check_text, decoded
 from topologies.readers.mistakes import Mistake, Mistakes, Place, spelling
+from topologies.readers.plain_files import load_json, load_yaml, place_in
 from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.topology_document import Bandwidth, Name, Note, Part, Seconds, quantity
 
@@ -187,8 +186,8 @@ def parse(text: str, name: str) -> Model:
     does."""
     text = check_text(text, name)
     is_json = Path(name).suffix.lower() == ".json" or text.lstrip().startswith("{")
-    content = (json_files if is_json else yaml_files).load(text, name)
-    return _model(content, yaml_files.place_in(text, name))
+    content = (load_json if is_json else load_yaml)(text, name)
+    return _model(content, place_in(text, name))
 
 
 def dumps(model: Model) -> str:

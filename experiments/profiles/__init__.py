@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from experiments import output
 from topologies.errors import InputError, did_you_mean
-from topologies.readers.contents import contents, decoded
-from topologies.readers.file_checks import LIMIT, check_text
+from topologies.readers.contents import LIMIT, check_text, contents, decoded
 
 if TYPE_CHECKING:
     from experiments.profiles.profile_document import Calibrated
@@ -65,10 +64,10 @@ def read(path: Path) -> Calibrated:
 def parse(text: str, name: str) -> Calibrated:
     """The profile in the text of the YAML file `name`. Raises InputError as :func:`read` does."""
     from experiments.profiles.profile_document import calibrated
-    from topologies.readers import yaml_files
+    from topologies.readers.plain_files import load_yaml, place_in
 
-    content = yaml_files.load(check_text(text, name), name)
-    return calibrated(content, yaml_files.place_in(text, name))
+    content = load_yaml(check_text(text, name), name)
+    return calibrated(content, place_in(text, name))
 
 
 def write(profile: Calibrated, path: Path) -> None:

@@ -25,8 +25,7 @@ from topologies.catalogue import find
 from topologies.clusters import MACHINES, cluster
 from topologies.columns import Texts
 from topologies.errors import InputError
-from topologies.readers import graph_files
-from topologies.readers.files import read
+from topologies.readers.files import read, to_yaml
 from topologies.shapes import SHAPES
 from topologies.topology import Paths, Topology
 from topologies.topology_builder import TopologyBuilder
@@ -265,7 +264,7 @@ def test_a_machine_is_read_back_equal(
     suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, again = tmp_path / "dgx1.yaml", tmp_path / f"again{suffix}"
-    first.write_text(graph_files.to_yaml(cluster("dgx1")))
+    first.write_text(to_yaml(cluster("dgx1")))
     ImportedMachine(source=str(first), out=again).run()
     assert same(read(again), cluster("dgx1"))
     caught = capsys.readouterr()
@@ -342,7 +341,7 @@ def test_a_picture_that_is_too_large_leaves_no_file(tmp_path: Path) -> None:
     ],
 )
 def test_imports_that_fail_write_nothing(file: str, out: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "dgx1.yaml").write_text(graph_files.to_yaml(cluster("dgx1")))
+    (tmp_path / "dgx1.yaml").write_text(to_yaml(cluster("dgx1")))
     (tmp_path / "words.txt").write_text("nothing that is a machine")
     for folder in ("folder", "folder.yaml"):
         (tmp_path / folder).mkdir()

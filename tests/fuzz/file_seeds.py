@@ -183,7 +183,7 @@ def _result(size: int, microseconds: float) -> dict[str, Any]:
 
 def _topologies() -> Iterator[Seed]:
     from topologies.catalogue import find
-    from topologies.readers.graph_files import to_graphml, to_json, to_yaml
+    from topologies.readers.files import to_graphml, to_json, to_yaml
 
     yield from _files("tests/topologies/readers/data/*.*")
     for name in ("dgx1", "star", "leonardo:nodes=2"):

@@ -8,7 +8,7 @@ from catalogue_entries import NETWORK_KEYS
 from refusals import message_of, refusal
 from topologies.catalogue import Blueprint, find
 from topologies.clusters import cluster, joined
-from topologies.readers.graph_files import to_yaml
+from topologies.readers.files import to_yaml
 from topologies.shapes import grid, leaf_spine, star
 from topologies.topology import Topology
 

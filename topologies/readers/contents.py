@@ -1,17 +1,21 @@
-"""The bytes of a file that a user names. It refuses what is no file, and waits for no pipe without
-a writer."""
+"""The bytes and the text of a file that a user names. What is no file is refused, and nobody waits
+for a pipe without a writer."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import os
+import re
 import stat
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 from topologies.errors import InputError
+
+LIMIT = 16 * 2**20
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def contents(path: Path, limit: int, thin: Callable[[bytes], bytes] | None = None) -> bytes:
@@ -106,3 +110,21 @@ def text_of(path: Path, most: int, expected: str, smaller: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8: expected {expected}") from None
+
+
+def check_text(text: str, name: str) -> str:
+    """The text of the file `name` without a byte order mark.
+
+    Raises InputError when it is blank, holds control characters or has more than 16 Mi characters.
+    """
+    if len(text) > LIMIT:
+        raise InputError(f"{name} is larger than 16 MiB")
+    text = text.removeprefix("\ufeff")
+    if not text.strip():
+        raise InputError(f"{name} is empty: it describes nothing")
+    if strange := _UNPRINTABLE.search(text):
+        line = text.count("\n", 0, strange.start()) + 1
+        raise InputError(
+            f"{name} line {line}: the character {strange[0]!r} is not text: expected UTF-8"
+        )
+    return text

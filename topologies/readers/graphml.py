@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from topologies.errors import InputError, shown
 from topologies.link import LINKS
-from topologies.readers.description import Content, describe
 from topologies.readers.mistakes import Location, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
-from topologies.readers.topology_document import VERSION
+from topologies.readers.topology_document import VERSION, Content, describe
 from topologies.topology import Topology
 
 if TYPE_CHECKING:

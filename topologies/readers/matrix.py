@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topologies.errors import InputError, shown
-from topologies.readers.file_checks import LIMIT
+from topologies.readers.contents import LIMIT
 from topologies.readers.matrix_text import (
     GPU,
     LABEL,

@@ -30,16 +30,8 @@ begin."""
 _BUSID = re.compile(r"[0-9a-f]{1,8}:[0-9a-f]{1,4}(?::[0-9a-f]{1,4})?(?:\.[0-9a-f]{1,2})?", re.ASCII)
 
 
-class Cpu(NamedTuple):
-    """A NUMA node, by the first element that names it."""
-
-    name: str
-    host: int
-    element: Element
-
-
 class NcclDevice(NamedTuple):
-    """A device: a <pci>, or a <nic> in a <cpu>."""
+    """A device: a <pci>, a <nic> in a <cpu>, or a NUMA node by the first <cpu> that names it."""
 
     name: str
     """The name in the topology."""
@@ -80,7 +72,7 @@ class NcclParts:
     "node0."."""
 
     hosts: list[str] = field(default_factory=list)
-    cpus: list[Cpu] = field(default_factory=list)
+    cpus: list[NcclDevice] = field(default_factory=list)
     devices: list[NcclDevice] = field(default_factory=list)
     ports: list[Port] = field(default_factory=list)
     by_busid: dict[tuple[int, str], NcclDevice] = field(default_factory=dict)
@@ -94,7 +86,7 @@ class NcclParts:
     """The bus ids that several devices have."""
     taken: dict[tuple[str, object], Element] = field(default_factory=dict)
     """The first element that has each name or number, by its sort."""
-    found: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter)
     """How many devices of a kind there are without a number of their own."""
 
     @property
@@ -113,7 +105,7 @@ class NcclParts:
         name = self._prefixed(host, f"cpu{element.whole('numaid', -1, 9999)}")
         if ("cpu", name) not in self.taken:
             self.taken["cpu", name] = element
-            self.cpus.append(Cpu(name, host, element))
+            self.cpus.append(NcclDevice(name, "cpu", host, element, "", name))
         if len(self.cpus) > MOST_CPUS:
             raise element.mistake("numaid", f"no machine has more than {MOST_CPUS} NUMA nodes")
         waiting = [(child, name) for child in reversed(element.children)]
@@ -145,7 +137,9 @@ class NcclParts:
         """The device of a <pci> or of a <nic> in a <cpu>, or None if it takes no part in
         communication."""
         if element.tag == "nic":
-            return self._named(f"nic{self._next('nic')}", "nic", host, element, above, cpu)
+            self.counts["nic"] += 1
+            name = f"nic{self.counts['nic'] - 1}"
+            return self._named(name, "nic", host, element, above, cpu)
         if element.tag != "pci":
             return None
         busid, kind = busid_of(element, "busid"), _kind(element, self.described)
@@ -202,17 +196,14 @@ class NcclParts:
 
     def _number(self, pci: Element) -> int:
         """The number of a GPU: its dev, or else how many there were before."""
-        gpus, before = pci.within("gpu"), self._next("gpu")
+        gpus, before = pci.within("gpu"), self.counts["gpu"]
+        self.counts["gpu"] += 1
         if len(gpus) > 1:
             raise InputError(
                 f"{pci.file} line {gpus[1].line}: a second <gpu> in one <pci>: each has a <pci> "
                 f"of its own"
             )
         return gpus[0].whole("dev", 0, 9999, before) if gpus else before
-
-    def _next(self, kind: str) -> int:
-        self.found[kind] += 1
-        return self.found[kind] - 1
 
     def _prefixed(self, host: int, name: str) -> str:
         return name if len(self.hosts) == 1 else f"node{host}.{name}"

@@ -9,12 +9,28 @@ device of kind "port" with a link to its NIC, as fast as the port.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from topologies.link import LINKS, Link
-from topologies.readers.hosts import LANES, assumption, join_sockets, kind_named, plug
-from topologies.readers.nccl_links import Nvlinks, join, nvlinks_of
-from topologies.readers.nccl_parts import Cpu, NcclDevice, NcclParts, Port, class_of, survey
+from topologies.readers.hosts import (
+    LANES,
+    assumption,
+    join_by_nvswitch,
+    join_sockets,
+    kind_named,
+    plug,
+)
+from topologies.readers.nccl_parts import (
+    NcclDevice,
+    NcclParts,
+    Port,
+    busid_of,
+    class_of,
+    first_of,
+    survey,
+)
 from topologies.readers.xml_elements import Element, parse
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
@@ -33,6 +49,13 @@ interfaces, like eth0."""
 _INTEL = ((207, "upi4"), (143, "upi3"), (85, "upi2"), (0, "qpi"))
 """Sockets of Intel's family 6 by the least model: NCCL src/graph/xml.cc and topo.cc,
 ncclTopoGetInterCpuBw."""
+
+_MOST = 1024
+"""Links of a GPU to one other device."""
+_GENERATIONS = ((100, "nvlink5"), (90, "nvlink4"), (80, "nvlink3"), (70, "nvlink2"), (0, "nvlink1"))
+"""The NVLinks of GPUs by the least `sm`: NCCL src/graph/topo.h, ncclTopoNVLinkBw."""
+_XGMI = {"906": "xgmi1", "908": "xgmi1", "90a": "xgmi2", "910": "xgmi2"}
+"""The XGMI of older GPUs by how `gcn` begins; RCCL wrote 910 for gfx90a."""
 
 
 def looks_like(text: str) -> bool:
@@ -61,33 +84,34 @@ def read_nccl_xml(
     sockets = kind_named("socket", socket, "qpi") if socket else None
     usual = kind_named("pcie", pcie, _USUAL_PCIE)
     parts = survey(parse(text, name))
-    links = nvlinks_of(parts, nvlinks)
+    links = _nvlinks_of(parts, nvlinks)
     builder, ranks = TopologyBuilder(name), _ranks(parts)
-    for part in (*ranks, *(part for part in parts.devices if part.kind != "gpu")):
+    others = (part for part in parts.devices if part.kind != "gpu")
+    for part in (*ranks, *others, *parts.cpus):
         builder.device(part.name, part.kind, node=part.host)
-    for cpu in parts.cpus:
-        builder.device(cpu.name, "cpu", node=cpu.host)
     for port in parts.ports:
         _join_port(builder, port)
     builder.notes += _join_pcie(builder, parts, links, usual)
-    join(builder, parts, links)
+    _join_links(builder, parts, links)
     builder.notes += [
         *links.notes(),
-        *_join_cpus(builder, parts.cpus, sockets),
+        *_join_cpus(builder, parts, sockets),
         *_notes(parts, links),
     ]
     return builder.build([part.name for part in ranks])
 
 
 def _ranks(parts: NcclParts) -> list[NcclDevice]:
-    """The GPUs in the order of their ranks. Raises InputError if two have the same."""
     gpus = parts.gpus
     for attribute in ("rank", "dev"):
         elements = [part.gpu for part in gpus if part.gpu and part.gpu.attributes.get(attribute)]
         if len(elements) == len(gpus):
             numbers = [element.whole(attribute, 0, 999_999) for element in elements]
-            if attribute == "rank":
-                _check_unlike(numbers, elements)
+            lines: dict[int, int] = {}
+            for number, element in zip(numbers, elements, strict=True):
+                if attribute == "rank" and number in lines:
+                    raise element.mistake("rank", f"line {lines[number]} has it already")
+                lines[number] = element.line
             keys = dict(zip((part.name for part in gpus), numbers, strict=True))
             return sorted(
                 gpus, key=lambda part: (part.host if attribute == "dev" else 0, keys[part.name])
@@ -95,26 +119,14 @@ def _ranks(parts: NcclParts) -> list[NcclDevice]:
     return gpus
 
 
-def _check_unlike(numbers: list[int], elements: list[Element]) -> None:
-    lines: dict[int, int] = {}
-    for number, element in zip(numbers, elements, strict=True):
-        if number in lines:
-            raise element.mistake("rank", f"line {lines[number]} has it already")
-        lines[number] = element.line
-
-
 def _join_pcie(
     builder: TopologyBuilder, parts: NcclParts, links: Nvlinks, usual: str
 ) -> Iterator[str]:
-    """Join every device to the device above it by PCIe; yields notes.
-
-    A GPU directly below its CPU is left out if it has faster links to that CPU. `usual` is the kind
-    of link if the file gives no speed.
-    """
+    """Join every device to the one above it by PCIe, `usual` without a speed; yields notes."""
     assumed = stated = 0
     for part in parts.devices:
         bandwidth, certain = _pcie_bandwidth(part.element, usual)
-        if part.above == part.cpu and links.lead_to_cpu(part.name):
+        if links.replace_pcie(part):
             continue
         plug(
             builder,
@@ -136,8 +148,7 @@ def _join_pcie(
 
 
 def _pcie_bandwidth(element: Element, usual: str) -> tuple[float, bool]:
-    """β of the link upwards of a <pci> in bytes/s, and whether the file states it. Raises
-    InputError."""
+    """β of the link upwards of a <pci> in bytes/s, and whether the file states it."""
     speed = element.attributes.get("link_speed", "").strip()
     match = _RATE.fullmatch(speed)
     width = element.whole("link_width", 0, 255, 0)
@@ -153,44 +164,37 @@ def _pcie_bandwidth(element: Element, usual: str) -> tuple[float, bool]:
 
 
 def _join_port(builder: TopologyBuilder, port: Port) -> None:
-    """The device of a <net>, and its link to the NIC, as fast as the port and with its latency."""
     builder.device(port.name, "port", node=port.part.host)
     speed = port.element.whole("speed", -1, 999_999_999, 0)
     latency = port.element.number("latency", 1e6) * 1e-6
-    infiniband = class_of(port.part.element, "class").startswith("0x0207")
-    usual = LINKS[_USUAL_NET].link
+    usual, kind = LINKS[_USUAL_NET].link, "ib"
+    if not class_of(port.part.element, "class").startswith("0x0207"):
+        # NCCL takes it from the library that drives the NIC.
+        name = port.element.text("name", "")
+        kind = next((kind for kind, names in _NETS.items() if name.startswith(names)), "ethernet")
     builder.connect(
         port.part.name,
         port.name,
         Link(speed * 1e6 / 8 if speed > 0 else usual.bandwidth, latency or usual.latency),
-        kind="ib" if infiniband else _network(port.element.text("name", "")),
+        kind=kind,
         assumed=speed <= 0,
     )
 
 
-def _network(net: str) -> str:
-    """The kind of the network of a <net> without InfiniBand, by its name: NCCL takes it from the
-    library that drives it."""
-    return next((kind for kind, names in _NETS.items() if net.startswith(names)), "ethernet")
-
-
-def _join_cpus(builder: TopologyBuilder, cpus: list[Cpu], socket: str | None) -> Iterator[str]:
+def _join_cpus(builder: TopologyBuilder, parts: NcclParts, socket: str | None) -> Iterator[str]:
     """A link between every two CPUs of a host; yields notes."""
-    hosts: dict[int, list[Cpu]] = {}
-    for cpu in cpus:
-        hosts.setdefault(cpu.host, []).append(cpu)
     reasons: dict[str, str] = {}
-    for alike in hosts.values():
-        name, reason = (socket, "as asked for") if socket else _socket(alike[0].element)
-        join_sockets(builder, [cpu.name for cpu in alike], LINKS[name])
-        if len(alike) > 1:
+    for host in range(len(parts.hosts)):
+        cpus = [cpu for cpu in parts.cpus if cpu.host == host]
+        name, reason = (socket, "as asked for") if socket else _socket(cpus[0].element)
+        join_sockets(builder, [cpu.name for cpu in cpus], LINKS[name])
+        if len(cpus) > 1:
             reasons.setdefault(name, reason)
     for name, reason in reasons.items():
         yield assumption("between CPUs", name, reason)
 
 
 def _socket(cpu: Element) -> tuple[str, str]:
-    """The kind of link between CPUs of a model, and why."""
     arch, vendor = cpu.text("arch", ""), cpu.text("vendor", "")
     family, model = (cpu.whole(attribute, 0, 99_999, 0) for attribute in ("familyid", "modelid"))
     reason = f"as usual for {f'{vendor} {arch}'.strip() or 'CPUs of which the file says nothing'}"
@@ -210,7 +214,7 @@ def _notes(parts: NcclParts, links: Nvlinks) -> Iterator[str]:
         yield "the file has no <gpu>: it says nothing of NVLinks or XGMI, and there are none here"
     if any(part.kind == "nic" for part in parts.devices) and not parts.ports:
         yield "the file has no <net>: it says nothing of the speed of network ports"
-    if any(part.above == part.cpu and links.lead_to_cpu(part.name) for part in parts.gpus):
+    if any(links.replace_pcie(part) for part in parts.gpus):
         yield "PCIe is left out where a GPU reaches the same CPU by C2C or NVLink"
     for port in parts.ports:
         speed = port.element.whole("speed", -1, 999_999_999, 0)
@@ -222,3 +226,175 @@ def _notes(parts: NcclParts, links: Nvlinks) -> Iterator[str]:
             )
         elif speed <= 0:
             yield assumption(port.name, _USUAL_NET, "as the file gives no speed")
+
+
+@dataclass
+class _Pair:
+    element: Element
+    kind: str
+    count: int = 0
+
+
+@dataclass
+class Nvlinks:
+    """Links by the names of GPUs. Bandwidths are in bytes/s."""
+
+    pairs: dict[tuple[str, str], _Pair] = field(default_factory=dict)
+    """Links between two GPUs."""
+    switched: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """The bandwidth of each GPU to NVSwitches."""
+    to_cpu: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """The bandwidth of each GPU to its CPU by NVLink."""
+    c2c: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """The bandwidth of each GPU to its CPU by C2C."""
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why each kind of link was taken."""
+    dangling: int = 0
+    """Links to GPUs that are not in the file."""
+    own: dict[str, _Pair] = field(default_factory=dict)
+    """Links of GPUs to themselves."""
+    turned: list[str] = field(default_factory=list)
+    """Notes on links of GPUs to themselves that were taken for other links."""
+    doubtful: list[str] = field(default_factory=list)
+    """Links to a bus id that several GPUs have."""
+
+    def replace_pcie(self, part: NcclDevice) -> bool:
+        """Whether a GPU below its CPU has other links to it than PCIe."""
+        below = part.above == part.cpu
+        return below and (part.name in self.to_cpu or part.name in self.c2c)
+
+    def notes(self) -> Iterator[str]:
+        """Which kinds were taken, and why."""
+        for name, reason in self.reasons.items():
+            yield assumption("XGMI" if name.startswith("xgmi") else "NVLink", name, reason)
+        if self.dangling:
+            yield (
+                f"{self.dangling} links lead to GPUs that are not in the file, as of a job on "
+                f"some of them: left out"
+            )
+        for lines in (self.turned, self.doubtful):
+            yield from first_of(lines)
+
+
+def _nvlinks_of(parts: NcclParts, nvlink: str | None) -> Nvlinks:
+    """The links of all GPUs, of the kind `nvlink` or else of the kind that `sm` tells. Raises
+    InputError for links of which the two ends tell different numbers."""
+    links = Nvlinks()
+    for part, gpu in ((part, part.gpu) for part in parts.gpus):
+        for element in gpu.children if gpu else ():
+            if element.tag == "c2c":
+                rate = element.whole("bw", 1, 10_000_000) * 1e6
+                links.c2c[part.name] += rate * element.whole("count", 1, _MOST)
+            elif gpu and element.tag in ("nvlink", "xgmi"):
+                name, reason = _kind_of(gpu, element.tag, nvlink)
+                links.reasons.setdefault(name, reason)
+                _add_link(links, parts, part, element, name)
+    _turn_loops(links)
+    doubtful = {
+        part.name
+        for part in parts.gpus
+        if (part.host, busid_of(part.element, "busid")) in parts.doubtful
+    }
+    for (gpu_name, peer), pair in list(links.pairs.items()):
+        back = links.pairs.get((peer, gpu_name))
+        if back is not None and back.count == pair.count:
+            continue
+        if doubtful & {gpu_name, peer}:
+            del links.pairs[gpu_name, peer]
+            links.doubtful.append(
+                f"links from {gpu_name} to {peer}, of which several GPUs have the bus id, are "
+                f"left out"
+            )
+        else:
+            listed = f"{back.count} (line {back.element.line})" if back else "none"
+            raise pair.element.mistake(
+                "count", f"{pair.count} to {peer} in all, which has {listed} back"
+            )
+    return links
+
+
+def _join_links(builder: TopologyBuilder, parts: NcclParts, links: Nvlinks) -> None:
+    for (first, second), pair in links.pairs.items():
+        if first < second:
+            kind = LINKS[pair.kind]
+            link = replace(kind.link, bandwidth=pair.count * kind.link.bandwidth)
+            builder.connect(first, second, link, kind=kind.kind, assumed=True)
+    if links.switched:
+        latest = max(name for name in links.reasons if name.startswith("nvlink"))
+        join_by_nvswitch(
+            builder, "nvswitch", links.switched, latest, node=0 if len(parts.hosts) == 1 else -1
+        )
+    for part in parts.gpus:
+        name = "c2c" if part.name in links.c2c else "nvlink"
+        bandwidth = links.c2c.get(part.name) or links.to_cpu.get(part.name)
+        if bandwidth:
+            link = replace(LINKS["c2c"].link, bandwidth=bandwidth)
+            builder.connect(part.name, part.cpu, link, kind=name, assumed=name == "nvlink")
+
+
+def _turn_loops(links: Nvlinks) -> None:
+    """Take links of a GPU to itself for the way back to the GPU whose links to it have none, if
+    there is just one."""
+    for name, self_links in links.own.items():
+        lonely = [
+            gpu
+            for (gpu, target) in links.pairs
+            if target == name and (name, gpu) not in links.pairs
+        ]
+        alike = [gpu for gpu in lonely if links.pairs[gpu, name].count == self_links.count]
+        text = f"{name} has {self_links.count} links to itself"
+        if len(alike) == 1:
+            links.pairs[name, alike[0]] = self_links
+            links.turned.append(f"{text}: taken for those to {alike[0]}, which has as many to it")
+        else:
+            links.turned.append(f"{text}: left out")
+
+
+def _add_link(
+    links: Nvlinks, parts: NcclParts, part: NcclDevice, element: Element, kind: str
+) -> None:
+    count = element.whole("count", 1, _MOST)
+    target = _target(parts, part, element)
+    if target is None:
+        links.dangling += count
+    elif target is part:
+        links.own.setdefault(part.name, _Pair(element, kind)).count += count
+    elif isinstance(target, NcclDevice):
+        links.pairs.setdefault((part.name, target.name), _Pair(element, kind)).count += count
+    else:
+        totals = links.switched if target == "nvswitch" else links.to_cpu
+        totals[part.name] += count * LINKS[kind].link.bandwidth
+
+
+def _target(parts: NcclParts, part: NcclDevice, element: Element) -> NcclDevice | str | None:
+    """The GPU that a link leads to, "nvswitch" or "cpu"; None if it is not there."""
+    target_class = class_of(element, "tclass")
+    if target_class.startswith("0x068001"):
+        return "cpu"
+    if target_class.startswith("0x0680"):
+        return "nvswitch"
+    if target_class and not target_class.startswith(("0x03", "0x12")):
+        raise element.mistake(
+            "tclass",
+            "it is the class of a GPU (0x0302), an NVSwitch (0x068000) or a CPU (0x068001)",
+        )
+    key = part.host, busid_of(element, "target")
+    if key in parts.switches:
+        return "nvswitch"
+    target = parts.by_busid.get(key)
+    if target is not None and target.kind != "gpu":
+        raise element.mistake("target", "it is the busid of another GPU")
+    return target
+
+
+def _kind_of(gpu: Element, tag: str, nvlink: str | None) -> tuple[str, str]:
+    if tag == "xgmi":
+        gcn = gpu.text("gcn", "unknown")
+        model = gcn.lower().removeprefix("gfx")
+        kinds = (name for start, name in _XGMI.items() if model.startswith(start))
+        return next(kinds, "xgmi3"), f"as usual for {gcn}"
+    if nvlink:
+        return nvlink, "as asked for"
+    generation = gpu.whole("sm", 0, 9999)
+    name = next(name for least, name in _GENERATIONS if generation >= least)
+    return name, f"as usual for sm {generation}"

@@ -11,7 +11,7 @@ from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
 from topologies.errors import InputError, shown
-from topologies.readers.file_checks import check_text
+from topologies.readers.contents import check_text
 
 DEEPEST, MOST = 256, 20_000
 """Elements within each other and in a file: PCIe has 256 buses, and a rack of 72 GPUs has 2,500

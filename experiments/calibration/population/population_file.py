@@ -16,8 +16,8 @@ from experiments.calibration.population.population import Member, Population, Sp
 from experiments.calibration.standing import POPULATION
 from experiments.profiles.document_parts import DocumentPart, Keys, Whole
 from simulator.effects.parameter_units import Word
-from topologies.readers import yaml_files
 from topologies.readers.mistakes import Location, Mistake, Mistakes
+from topologies.readers.plain_files import load_yaml, place_in
 from topologies.topology import Floats
 
 
@@ -104,8 +104,8 @@ def find(library: str) -> Population | None:
 def parse(text: str, name: str) -> Population:
     """The population in the text of the YAML file `name`. Raises InputError with the place of the
     first mistake."""
-    mistakes, place = Mistakes(), yaml_files.place_in(text, name)
-    document: PopulationDocument = mistakes.checked(PopulationDocument, yaml_files.load(text, name))
+    mistakes, place = Mistakes(), place_in(text, name)
+    document: PopulationDocument = mistakes.checked(PopulationDocument, load_yaml(text, name))
     mistakes.report(place)
     mistakes.add(document.mistakes())
     for key, level in document.transports.items():

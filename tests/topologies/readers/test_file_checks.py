@@ -5,7 +5,8 @@ import pytest
 from grouped_cases import each_case
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.readers.file_checks import LIMIT, check_connected, check_text
+from topologies.readers.contents import LIMIT, check_text
+from topologies.readers.files import check_connected
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder

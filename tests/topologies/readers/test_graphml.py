@@ -6,7 +6,7 @@ import pytest
 from grouped_cases import each_case
 from topologies.errors import InputError
 from topologies.link import LINKS
-from topologies.readers.graph_files import read_graphml, to_graphml
+from topologies.readers.files import read_graphml, to_graphml
 from topologies.shapes import ring
 from topologies.topology import Topology
 

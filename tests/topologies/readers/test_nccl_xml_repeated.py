@@ -6,7 +6,7 @@ import pytest
 
 from refusals import refusal
 from topologies.link import LINKS
-from topologies.readers.file_checks import check_connected
+from topologies.readers.files import check_connected
 from topologies.readers.nccl_xml import read_nccl_xml
 from topologies.topology import Topology
 

@@ -9,8 +9,8 @@ import yaml
 
 from grouped_cases import each_case
 from refusals import refusal
-from topologies.readers import yaml_files
-from topologies.readers.graph_files import read_json, read_yaml
+from topologies.readers import plain_files
+from topologies.readers.files import read_json, read_yaml
 from topologies.topology import Paths, Topology
 
 PLAIN = """\
@@ -221,7 +221,7 @@ def test_what_is_no_yaml_is_named_by_its_line() -> None:
 
 
 def test_yaml_without_its_library_is_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yaml_files, "_LOADER", yaml.SafeLoader)
+    monkeypatch.setattr(plain_files, "_LOADER", yaml.SafeLoader)
     assert read_yaml(PLAIN, "f").medium_names == ("a->b", "b->a")
     assert refusal(read_yaml, PLAIN.replace("50GB/s", "50"), "f").startswith(
         "f line 11, links[0].bandwidth: "

@@ -1,13 +1,15 @@
-"""Plain values as YAML and back.
+"""Plain values as YAML or JSON and back, with strict rules: no key twice, no NaN and no nesting
+without end.
 
-Unlike `yaml.safe_load` it refuses aliases, tags of values that are no text, keys that are there
-twice and deep nesting, and it knows the line of everything.
+Unlike `yaml.safe_load` this refuses aliases and tags of values that are no text, and it knows the
+line of everything.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 import yaml
@@ -17,12 +19,13 @@ from topologies.readers.mistakes import Location, Place, spelling
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 8
+_LONGEST_NUMBER = 20
 _PLAIN = re.compile(
     r"[A-Za-z][A-Za-z0-9_./]*(?: [A-Za-z0-9_./]+)*|[0-9][0-9.e+-]*[a-zA-Z]{0,2}(?:B/s|s|s/B)"
 )
 
 
-def load(text: str, name: str) -> object:
+def load_yaml(text: str, name: str) -> object:
     """What a YAML document says, as mappings, lists, text, numbers and truth values. Raises
     InputError."""
     loader = _LOADER(text)
@@ -66,15 +69,14 @@ def line_of(text: str, location: Location) -> int | None:
     return int(start.start_mark.line) + 1
 
 
-def dump(content: dict[str, Any]) -> str:
+def dump_yaml(content: dict[str, Any]) -> str:
     """A mapping as YAML for people: an entry of a list is a line, and so are the ranks."""
-    return "".join(f"{key}:{_block(key, value)}\n" for key, value in content.items())
-
-
-def _block(key: str, value: object) -> str:
-    if isinstance(value, list) and key != "ranks":
-        return "".join(f"\n- {_flow(row)}" for row in value)
-    return f" {_flow(value)}"
+    text = ""
+    for key, value in content.items():
+        lines = isinstance(value, list) and key != "ranks"
+        rows = "".join(f"\n- {_flow(row)}" for row in value) if lines else f" {_flow(value)}"
+        text += f"{key}:{rows}\n"
+    return text
 
 
 def _flow(value: object) -> str:
@@ -118,3 +120,51 @@ def _value(loader: Any, node: Any, name: str, met: set[int], depth: int) -> obje
             raise refuse(key, f"the key {shown(key.value)} is there twice")
         values[key.value] = _value(loader, item, name, met, depth + 1)
     return values
+
+
+def load_json(text: str, name: str) -> object:
+    """What a JSON document says. Raises InputError."""
+    try:
+        return json.loads(
+            text, object_pairs_hook=_mapping, parse_int=_whole, parse_constant=_constant
+        )
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name} line {error.lineno}: {error.msg}: expected JSON") from None
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{name} is nested too deep") from None
+
+
+def dump_json(content: dict[str, Any]) -> str:
+    """A mapping as JSON; every device, medium and link is a line."""
+    text = partial(json.dumps, ensure_ascii=False)
+    parts = []
+    for key, value in content.items():
+        lines = isinstance(value, list) and isinstance(value[0], dict)
+        rows = ",\n  ".join(map(text, value)) if lines else ""
+        parts.append(f" {text(key)}: " + (f"[\n  {rows}\n ]" if rows else text(value)))
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _mapping(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    values: dict[str, object] = {}
+    for key, value in pairs:
+        if key in values:
+            raise InputError(f"the key {shown(key)} is there twice")
+        values[key] = value
+    return values
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _LONGEST_NUMBER:
+        raise InputError(
+            f"{digits[:_LONGEST_NUMBER]}... is larger than any number that is used here"
+        )
+    return int(digits)
+
+
+def _constant(word: str) -> object:
+    raise InputError(
+        f'{word} is no number that JSON knows: write quantities as text, like "50GB/s"'
+    )
