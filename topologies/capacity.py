@@ -54,7 +54,6 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
 
 
 def _crossings(topology: Topology, group: Ints) -> tuple[Longs, Ints]:
-    """Link and medium of every crossing, of the links that are in a group."""
     owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
     members = group[owner] >= 0
     return owner[members], topology.link_media[members]
@@ -199,7 +198,6 @@ def flow_edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, L
 
 
 def _distinct(medium: Ints, device: Ints, topology: Topology) -> Longs:
-    """The number of different devices that use each shared medium."""
     pairs = distinct(medium.astype(np.int64) * len(topology.device_names) + device)
     return np.bincount(pairs // len(topology.device_names), minlength=len(topology.shared_names))
 

@@ -162,7 +162,6 @@ class Blueprint:
         return make(ranks)
 
     def _sized(self, ranks: int) -> Topology:
-        """As many nodes as the options say, or as the ranks need."""
         if "nodes" in self.options:
             return self._nodes()
         node = self._nodes(nodes=1)

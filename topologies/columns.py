@@ -217,7 +217,6 @@ class DeviceNames(Texts):
         return names
 
     def _list(self, names: list[str], first: int, stems: set[str]) -> None:
-        """Give each name its number."""
         if not stems.isdisjoint(self._stems):
             self.numbers()
         if len(set(names)) < len(names) or not self._numbers.keys().isdisjoint(names):

@@ -54,7 +54,6 @@ def compiled(function: Kernel) -> Kernel:
 
 
 def _linked(function: Kernel) -> Kernel:
-    """The function with the parts that it calls: functions of its package."""
     scope, package = dict(function.__globals__), function.__module__.rpartition(".")[0]
     for name in function.__code__.co_names:
         called = scope.get(name)
@@ -72,7 +71,6 @@ def _part(function: Kernel) -> Kernel:
 
 
 def _sample(hint: Any) -> Any:
-    """The smallest value of an annotation."""
     origin, of = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _sample(of[0]).reshape((0,) * of[1])

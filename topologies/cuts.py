@@ -153,14 +153,12 @@ def _hops_from_ranks(topology: Topology) -> Ints:
 
 
 def _speeds(topology: Topology) -> Floats:
-    """The bandwidths of links, from the slowest up."""
     bandwidth = topology.bandwidth
     equal = len(bandwidth) > 0 and bandwidth.min() == bandwidth.max()
     return bandwidth[:1] if equal else distinct(bandwidth)
 
 
 def _different(numbers: Ints) -> npt.NDArray[np.intp]:
-    """The numbers that occur, the lowest first."""
     return np.flatnonzero(np.bincount(numbers))
 
 
@@ -197,7 +195,6 @@ def bisection(topology: Topology) -> Bisection:
 
 
 def _subsets(count: int) -> Flags:
-    """All subsets of `count` things, shape (subsets, count)."""
     octets = np.arange(2**count, dtype="<u4").view(np.uint8).reshape(-1, 4)
     return np.unpackbits(octets, axis=1, bitorder="little", count=count).astype(np.bool_)
 
@@ -221,7 +218,6 @@ def _least_of_all(topology: Topology) -> float:
 
 
 def _least(topology: Topology, halves: Iterable[Flags]) -> float:
-    """The least flow between the ranks of one of `halves` and the others, in either direction."""
     sides = ((topology.placement[half], topology.placement[~half]) for half in halves)
     flows = (
         max_flow(topology, *ends).bandwidth
@@ -232,7 +228,6 @@ def _least(topology: Topology, halves: Iterable[Flags]) -> float:
 
 
 def _likely_halves(topology: Topology) -> Iterator[Flags]:
-    """The first half of the ranks in several orders."""
     port = np.bincount(topology.source, topology.bandwidth, len(topology.device_names))
     keys: list[npt.NDArray[np.generic]] = [topology.node, port]
     # Eigenvectors are computed of a Laplacian of up to 1024 devices.
@@ -296,7 +291,6 @@ class Grouping:
 
 
 def _sum(topology: Topology, links: Flags) -> float:
-    """Bytes/s through these links together, summed in their order."""
     if topology.shared_names:
         return float(capacities(topology, np.where(links, np.int32(0), np.int32(-1)), 1)[0])
     total = np.cumsum(topology.bandwidth[links])

@@ -218,7 +218,6 @@ def _smallest(capacity: Callable[[int], int], ports: int) -> int:
 
 
 def _table(ports: npt.ArrayLike) -> Ints:
-    """The ports in the shape (nodes, ports of a node)."""
     table = np.atleast_1d(np.asarray(ports, dtype=np.int32))
     if not table.size:
         raise InputError("there are no ports to join: a network has at least one")

@@ -69,5 +69,4 @@ def _links(topology: Topology, kind: str) -> tuple[str, int, str, str]:
 
 
 def _ends(values: Floats) -> list[float]:
-    """The least and the greatest value, once if they are equal."""
     return sorted({float(values.min()), float(values.max())})

@@ -52,7 +52,6 @@ def shifted(box: Box) -> Ints:
 
 
 def _boxes(size: int) -> Iterator[Box]:
-    """The boxes that are tried."""
     yield (size,)
     if size > 2 and size % 2 == 0:
         yield size // 2, 2
@@ -149,7 +148,6 @@ def _packed(
     most: float,
     channels: int | None,
 ) -> Rings:
-    """The rings that greed finds, judged on a node and a second."""
     uses, orders = np.zeros(len(topology.medium_bandwidth)), list[Ints]()
     best = Rings(np.zeros((0, sum(map(len, groups))), dtype=np.int32), 0.0)
     for channel in range(channels or CHANNELS):
@@ -176,7 +174,6 @@ def _together(topology: Topology, channels: int, uses: Floats) -> float:
 
 
 def _loads(topology: Topology, orders: Ints) -> Floats:
-    """How long each medium carries a byte of every ring."""
     uses = [_uses(topology, order, channel) for channel, order in enumerate(orders)]
     return np.asarray(np.sum(uses, axis=0) / topology.medium_bandwidth)
 
@@ -326,7 +323,6 @@ def _fullest(
 
 
 def _uses(topology: Topology, order: Ints, channel: int) -> Floats:
-    """How often a ring crosses each medium."""
     _, links = topology.routes(order, np.roll(order, -1), np.full(len(order), channel))
     count = np.bincount(links, minlength=topology.links)[: topology.links].astype(np.float64)
     media = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))

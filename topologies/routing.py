@@ -227,7 +227,6 @@ class _Graph:
 
 
 def _only(ends: Ints, devices: int) -> Ints:
-    """The only link at each end, or -1 where there is none or are several."""
     link = np.full(devices, -1, dtype=np.int32)
     link[ends] = np.arange(len(ends), dtype=np.int32)
     link[np.bincount(ends, minlength=devices) != 1] = -1

@@ -115,7 +115,6 @@ def _check_range(name: str, values: Ints, end: int) -> None:
 
 
 def _check_ends(names: Sequence[str], source: Ints, target: Ints) -> None:
-    """Every link leads from one device to another, and no two alike."""
     key = source.astype(np.int64)
     key *= len(names)
     key += target
@@ -316,7 +315,6 @@ class Topology:
         return self._routes[key]
 
     def _as_pinned(self, asked: npt.NDArray[np.int64], indptr: Ints, links: Ints) -> Routes:
-        """The routes, with those that are pinned in place of others."""
         devices = self.placement[asked[:2]]
         routes = np.split(links, indptr[1:-1])
         for number, ends in enumerate(zip(*devices.tolist(), asked[2].tolist(), strict=True)):

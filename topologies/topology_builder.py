@@ -38,7 +38,6 @@ class TopologyBuilder:
         self._built = False
 
     def __len__(self) -> int:
-        """The number of devices."""
         return len(self._names)
 
     def count(self, kind: str) -> int:
@@ -301,7 +300,6 @@ def _followed(wires: Floats, shared: Floats) -> Floats:
 
 
 def _extend(columns: Columns, row: Mapping[str, npt.ArrayLike], count: int) -> None:
-    """Append `count` values to each column, one for all or one for each."""
     for name, column in columns.items():
         values = np.broadcast_to(row[name], count).astype(column.typecode, copy=False)
         column.frombytes(np.ascontiguousarray(values).view(np.uint8).data)

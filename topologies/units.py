@@ -124,7 +124,6 @@ def _wrong_unit(text: str, match: str, units: dict[str, float], noun: str, examp
 
 
 def _plain(number: str) -> str:
-    """A number without a power of ten."""
     return f"{Decimal(str(float(number))).normalize():f}"
 
 

@@ -62,7 +62,6 @@ def placed(topology: Topology, order: Placement, ranks: int | None = None) -> To
 
 
 def _dealt(node: Ints, by_node: Places) -> Places:
-    """Ranks by their number within the node, then by node."""
     number = np.empty(len(node), dtype=np.intp)
     number[by_node] = np.arange(len(node)) - np.searchsorted(node[by_node], node[by_node])
     return np.lexsort((node, number))

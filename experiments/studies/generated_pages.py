@@ -211,7 +211,6 @@ def _errors(folder: Path) -> pd.DataFrame:
 
 
 def _left_out(folder: Path, names: Path) -> pd.DataFrame:
-    """The runs of machines that were left out of the populations."""
     paths = {name: folder / f"{name}-left-out.csv" for name in LIBRARIES}
     known = [
         pd.read_csv(path).assign(library=LIBRARIES[name])
@@ -310,12 +309,10 @@ def over_machines(runs: pd.DataFrame) -> pd.Series[float]:
 
 
 def _inside(runs: pd.DataFrame) -> float:
-    """The share of points inside their intervals."""
     return float(np.average(runs["inside"], weights=runs["points"]))
 
 
 def _worst(rows: pd.DataFrame) -> str:
-    """The worst points of each group, with reasons."""
     lines = [
         [
             row["runs"],

@@ -298,7 +298,6 @@ def _operations(rows: Sequence[LabRow]) -> dict[str, list[str]]:
 
 
 def _spread(off: Sequence[float]) -> str:
-    """Median, mean and worst of some errors."""
     if not off:
         return "none"
     size = np.abs(off)

@@ -111,7 +111,6 @@ def mlperf(path: Path) -> Iterator[MeasuredStep]:
 
 
 def _published(name: str, gpus: int, model: str, plan: str, seconds: float) -> MeasuredStep:
-    """A step of a paper, on nodes of 8 A100."""
     machine = f"dgx_a100:nodes={gpus // 8}"
     return MeasuredStep("", "A100", name, "a100", "bf16", machine, model, plan, seconds, (gpus,))
 

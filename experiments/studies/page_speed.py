@@ -84,7 +84,6 @@ def _in_browser(file: Path) -> tuple[float, float, int]:
 
 
 def _entries(tab: Tab) -> list[dict[str, Any]]:
-    """The drawings of the timeline so far."""
     entries: list[dict[str, Any]] = tab.evaluate(
         "performance.getEntriesByName('timeline drawn').map((entry) => entry.toJSON())"
     )

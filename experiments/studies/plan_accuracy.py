@@ -192,7 +192,6 @@ Columns = dict[str, list[str]]
 
 
 def _errors(parts: Mapping[str, Sequence[Predicted]]) -> Columns:
-    """Columns of the errors of each part."""
     errors = [np.array([each.error for each in part]) for part in parts.values()]
     return {
         "rows of": [*parts],
@@ -204,7 +203,6 @@ def _errors(parts: Mapping[str, Sequence[Predicted]]) -> Columns:
 
 
 def _steps(predicted: Sequence[Predicted]) -> Columns:
-    """Columns of single steps."""
     return {
         "step": [each.row.text for each in predicted],
         "measured s": [f"{each.row.seconds:.3f}" for each in predicted],
@@ -214,7 +212,6 @@ def _steps(predicted: Sequence[Predicted]) -> Columns:
 
 
 def _parts_of_steps(predicted: Sequence[Predicted]) -> Columns:
-    """Columns of seconds of each part of a prediction, the mean of all places."""
     measures = [each.measures for each in predicted]
     seconds = {
         "device": [each.computing for each in measures],

@@ -115,7 +115,6 @@ def fit_transports(runs: Sequence[MachineRuns]) -> Population:
 
 
 def _with_latencies(whole: Population, level: Population) -> Population:
-    """The population of all machines, with α between nodes of some of them."""
     latencies = {key: one for key, one in level.members.items() if key.endswith(SHARED)}
     members = {
         key: one._replace(mean=latencies[key].mean, spread=latencies[key].spread)
@@ -216,7 +215,6 @@ class _Fit:
         return mean
 
     def _counted(self) -> Floats:
-        """The number of machines whose runs have each member."""
         total = np.zeros(len(self.base))
         for column, share in zip(self.columns, self.share, strict=True):
             np.add.at(total, column[column >= 0], share)

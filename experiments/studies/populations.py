@@ -82,7 +82,6 @@ def main(
 
 
 def _population(runs: Sequence[MachineRuns]) -> Population:
-    """The population of some runs, with its rules of intervals."""
     return replace(fit_transports(runs), intervals=learn_from(runs, shipped_rules()))
 
 
@@ -92,7 +91,6 @@ def without(machine: str, runs: Sequence[MachineRuns]) -> Population:
 
 
 def _measured(chosen: Sequence[CurveGroup]) -> Iterator[FamilyRuns]:
-    """The runs of each group and specification, with the paths that a fit of them finds."""
     progress = output.Progress("groups")
     for done, group in enumerate(chosen):
         progress(done, len(chosen))

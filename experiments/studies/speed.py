@@ -155,7 +155,6 @@ def table(records: Sequence[output.Record]) -> str:
 
 
 def _write(folder: Path, records: Sequence[output.Record], tables: Sequence[growth.Lines]) -> None:
-    """Write the csv file of a run; its tables of growth, and how it was made."""
     packages = ("simctl-collectives", "numpy", "numba", "llvmlite", "simpy")
     made = {
         "growth": tables,
@@ -172,7 +171,6 @@ def _write(folder: Path, records: Sequence[output.Record], tables: Sequence[grow
 
 
 def _machine() -> str:
-    """The processor, its cores, the memory, and Python's version."""
     name = platform.machine()
     cpus = Path("/proc/cpuinfo")
     if cpus.exists():

@@ -87,7 +87,6 @@ def imports(text: str, count: int = 6) -> list[list[str]]:
 
 
 def _import_times() -> str:
-    """The times of all imports of a command that loads compiled code."""
     line = (PYTHON[0], "-X", "importtime", *SWEEP[1:])
     done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=True)
     return done.stderr

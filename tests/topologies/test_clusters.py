@@ -1,8 +1,9 @@
-"""Nodes joined by networks: devices, links and bandwidths."""
+"""Nodes joined by networks: devices, links and bandwidths, and what no cluster has."""
 
+import re
 import tracemalloc
 from math import ceil
-from typing import get_args
+from typing import Any, get_args
 
 import networkx as nx
 import numpy as np
@@ -10,16 +11,16 @@ import pytest
 
 from grouped_cases import each_case
 from joined_ports import switches, switchless
-from simulator.collectives import find
-from simulator.engines import simulate
+from refusals import refusal
 from topologies.catalogue import find as find_machine
-from topologies.clusters import MACHINES, SWITCH_LATENCY, Network, cluster, joined
-from topologies.link import link_kind
+from topologies.clusters import MACHINES, MOST_DEVICES, SWITCH_LATENCY, Network, cluster, joined
+from topologies.link import LINKS, NETWORKS, Link, link_kind
 from topologies.ring_search import find_rings
+from topologies.shapes import full_mesh_one_port
 from topologies.topology import Paths, Topology
 from topologies.topology_builder import TopologyBuilder
 
-NETWORKS: tuple[str, ...] = get_args(Network)
+JOINTS: tuple[str, ...] = get_args(Network)
 
 
 def wires(network: str, nodes: int, nics: int) -> int:
@@ -43,16 +44,10 @@ def nics_of(topology: Topology) -> int:
     return int(topology.device_kinds.are("nic").sum())
 
 
-def uplinks(topology: Topology, leaf: str, top: str = "spine") -> float:
-    """Bytes/s from a leaf to the spines."""
-    out = topology.graph.out_edges(leaf, data=True)
-    return float(sum(edge["bandwidth"] for _, above, edge in out if above.startswith(top)))
-
-
 # Two nodes of everything by everything.
 
 
-@each_case("network", NETWORKS)
+@each_case("network", JOINTS)
 @each_case("machine", MACHINES)
 def test_two_nodes_of_every_machine_by_every_network(machine: str, network: str) -> None:
     node, pair = MACHINES[machine].node(), cluster(machine, 2, network=network)
@@ -88,7 +83,7 @@ def test_nodes_keep_their_links(machine: str) -> None:
         assert list(trio.route(2 * node.ranks + rank, 3 * node.ranks - 1)) == kept
 
 
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", JOINTS)
 @pytest.mark.parametrize("machine", ["dgx1", "alps"])
 def test_all_nics_are_ports_with_the_figures_of_their_kind(machine: str, network: str) -> None:
     """α from a NIC to its switch is the port's, between switches that of a switch; β is the port's
@@ -143,19 +138,6 @@ def test_usual_networks_are_the_machines_own() -> None:
         assert usual.paths == "rail"
 
 
-def test_notes_say_where_all_figures_come_from_once() -> None:
-    notes = cluster("hgx_h100", 2).notes
-    assert len(set(notes)) == len(notes)
-    assert all("\n" not in note for note in notes)
-    assert {note.partition(":")[0] for note in notes} >= {
-        "upi3",
-        "pcie5",
-        "nvlink4",
-        "ndr",
-        "network",
-    }
-
-
 # Sizes.
 
 
@@ -187,41 +169,13 @@ def test_rail_only_has_no_spines_and_goes_through_the_nodes() -> None:
     }
 
 
-@pytest.mark.parametrize("oversubscription", [1.0, 2.0, 1.5, 8.0])
-def test_uplinks_of_a_leaf_are_slower_together_by_the_oversubscription(
-    oversubscription: float,
-) -> None:
-    """32 ports of 50 GB/s each, however many spines there are."""
-    for spines in (None, 1, 7):
-        topology = cluster(
-            "hgx_h100", 8, network="leaf_spine", oversubscription=oversubscription, spines=spines
-        )
-        assert len(switches(topology, "spine")) == (spines or ceil(32 / oversubscription))
-        assert uplinks(topology, "leaf0") == pytest.approx(32 * 50e9 / oversubscription)
-        assert uplinks(topology, "leaf1") == pytest.approx(32 * 50e9 / oversubscription)
-
-
-def test_uplinks_of_a_rail_are_those_of_its_nodes() -> None:
-    topology = cluster("hgx_h100", 6, oversubscription=3.0)
-    assert len(switches(topology, "spine")) == 2
-    for rail in range(8):
-        assert uplinks(topology, f"rail{rail}.leaf0") == pytest.approx(6 * 50e9 / 3)
-
-
-def test_a_fat_tree_of_the_fewest_ports() -> None:
-    """16 ports of 4 nodes: k = 4, four pods of two edge switches, and four core switches."""
-    topology = cluster("mn5_acc", 4, network="fat_tree")
-    assert [len(switches(topology, word)) for word in ("edge", "aggregation", "core")] == [8, 8, 4]
-    assert set(topology.bandwidth[topology.latency == SWITCH_LATENCY].tolist()) == {25e9}
-
-
 def test_routers_of_a_dragonfly_have_16_ports_and_a_group_32_of_them() -> None:
     """4 ports a node: 4 nodes a router, 128 a group."""
     for nodes, routers in ((2, 1), (4, 1), (5, 2), (9, 3), (128, 32), (129, 64)):
         assert len(switches(cluster("alps", nodes), "router")) == routers
 
 
-@each_case("network", NETWORKS)
+@each_case("network", JOINTS)
 def test_switches_reduce_with_sharp_only(network: str) -> None:
     for sharp in (False, True):
         topology = cluster("hgx_h100", 3, network=network, sharp=sharp)
@@ -232,7 +186,7 @@ def test_switches_reduce_with_sharp_only(network: str) -> None:
 
 
 @each_case("count", [1, 2, 3, 16])
-@each_case("network", NETWORKS)
+@each_case("network", JOINTS)
 def test_a_cluster_has_as_many_nics_as_are_asked_for(network: str, count: int) -> None:
     topology = cluster("dgx_a100", 3, network=network, nics=count)
     assert nics_of(topology) == 3 * count
@@ -243,20 +197,6 @@ def test_a_cluster_has_as_many_nics_as_are_asked_for(network: str, count: int) -
 
 
 # Bandwidth.
-
-
-@pytest.mark.parametrize("nodes", [2, 4, 7])
-def test_four_nics_of_25_gigabytes_a_second_move_100(nodes: int) -> None:
-    assert find_rings(cluster("mn5_acc", nodes), 4 * nodes).bandwidth == pytest.approx(100e9)
-
-
-def test_four_rings_on_four_nodes_take_that_time() -> None:
-    """2 (p - 1)/p V / (100 GB/s) for V = 4 GB, less what fills and empties the pipe of 16 ranks."""
-    machine, fit = cluster("mn5_acc", 4), find("rings").fit
-    assert fit is not None
-    fitted = fit(machine, 16, 4e9)
-    time = simulate(fitted.schedule, fitted.topology).makespan
-    assert time == pytest.approx(2 * 15 / 16 * 4e9 / 100e9, rel=0.02)
 
 
 @pytest.mark.parametrize(("machine", "bandwidth"), [("alps", 100e9), ("leonardo", 50e9)])
@@ -323,9 +263,106 @@ def test_131072_gpus_are_built_in_200_megabytes() -> None:
     assert topology.node[topology.placement[[0, 7, 8, 131071]]].tolist() == [0, 0, 1, 16383]
 
 
-def test_machines_are_not_changed_by_being_joined() -> None:
-    for node in (cluster("dgx1"), cluster("hgx_h100")):
-        before = node.source.copy(), node.device_names, node.notes
-        joined(node, 3)
-        assert (node.source == before[0]).all()
-        assert (node.device_names, node.notes) == before[1:]
+NAN, INF = float("nan"), float("inf")
+
+
+@each_case("nodes", [0, -1, 10**9])
+@each_case("machine", MACHINES)
+def test_there_is_no_such_number_of_nodes(machine: str, nodes: int) -> None:
+    most = MOST_DEVICES // len(MACHINES[machine].node().device_names)
+    assert (
+        refusal(lambda: cluster(machine, nodes))
+        == f"nodes is {nodes}: {machine} comes 1 to {most} times"
+    )
+
+
+@each_case(
+    ("options", "message"),
+    [
+        (
+            {"network": "mesh"},
+            "network is 'mesh': it is one of rails, leaf_spine, fat_tree, dragonfly",
+        ),
+        ({"port": "token-ring"}, "port is 'token-ring': it is one of "),
+        ({"port": "nvlink4"}, "port is 'nvlink4': it is one of "),
+        ({"nics": 0}, "hgx_h100 has no NIC to join 2 nodes by: give nics=1"),
+        ({"nics": -1}, "nics is -1: a node has 0 to 1024 NICs"),
+        ({"oversubscription": 0.0}, "oversubscription must be above 0, got 0.0"),
+        ({"oversubscription": -2.0}, "oversubscription must be above 0, got -2.0"),
+        ({"oversubscription": NAN}, "oversubscription must be above 0, got nan"),
+        ({"oversubscription": INF}, "oversubscription must be above 0, got inf"),
+        ({"spines": -1}, "spines must be at least 0, got -1|spines must be at least 1, got -1"),
+        ({"spines": 10**9}, "spines must be at most 16777216, got 1000000000"),
+        ({"spines": 2**24}, "spines is 16777216: 4096 at most"),
+        ({"oversubscription": 1e-9}, "a network of .* links between switches is too large"),
+        ({"spines": 2.5}, "spines must be a whole number, got 2.5"),
+        ({"network": "leaf_spine", "spines": 0}, "spines must be at least 1, got 0"),
+        (
+            {"network": "fat_tree", "spines": 2},
+            "a fat_tree takes no oversubscription and no spines",
+        ),
+        (
+            {"network": "dragonfly", "oversubscription": 2.0},
+            "a dragonfly takes no oversubscription and no spines",
+        ),
+    ],
+)
+def test_a_wrong_value_is_named(options: dict[str, Any], message: str) -> None:
+    assert re.match(message.replace("(", r"\("), refusal(lambda: cluster("hgx_h100", 2, **options)))
+
+
+@each_case(
+    "options",
+    [
+        {"network": "mesh"},
+        {"port": "nvlink4"},
+        {"nics": -1},
+        {"network": "fat_tree", "spines": 2},
+        {"oversubscription": -1.0},
+        {"oversubscription": NAN},
+        {"nics": 1.5},
+    ],
+)
+def test_one_node_is_asked_for_as_carefully(options: dict[str, Any]) -> None:
+    messages = {
+        refusal(lambda nodes=nodes: cluster("hgx_h100", nodes, **options)) for nodes in (1, 2)
+    }
+    assert len(messages) == 1
+
+
+@each_case(
+    "options",
+    [{"nodes": 1, "spines": -1}, {"spines": 0, "oversubscription": NAN}, {"nodes": 1.5}],
+)
+def test_what_no_network_takes_is_refused(options: dict[str, Any]) -> None:
+    refusal(lambda: cluster("hgx_h100", **({"nodes": 2} | options)))
+
+
+def test_there_is_no_such_machine() -> None:
+    message = refusal(lambda: cluster("dgx2"))
+    assert message.startswith("'dgx2' is no machine: there are pcie_box, dgx1, dgx_a100, hgx_h100")
+
+
+def test_too_many_groups_of_a_dragonfly_are_refused() -> None:
+    """512 links out of a group: at most 513 groups, of 128 nodes each."""
+    box = switchless(nic=1)
+    message = refusal(lambda: joined(box, 513 * 512 + 1, network="dragonfly"))
+    assert message == "the ports make 514 groups, with 512 global links each at most 513"
+
+
+def test_a_node_with_shared_media_is_not_joined() -> None:
+    builder = TopologyBuilder("bussed")
+    wire = builder.medium("bus", 1e9)
+    gpu, nic = builder.device("gpu"), builder.device("nic", "nic")
+    builder.link(gpu, nic, Link(1e9), media=(wire,))
+    builder.link(nic, gpu, Link(1e9), media=(wire,))
+    assert "bussed has shared media (bus)" in refusal(lambda: joined(builder.build([gpu]), 2))
+    assert "has no NIC" in refusal(lambda: joined(full_mesh_one_port(4, bandwidth=1e9), 2))
+
+
+@each_case("port", LINKS)
+def test_every_kind_of_link_is_a_port_or_none(port: str) -> None:
+    if link_kind(port).kind in NETWORKS:
+        assert cluster("dgx1", 2, port=port).ranks == 16
+    else:
+        assert f"port is {port!r}" in refusal(lambda: cluster("dgx1", 2, port=port))

@@ -12,11 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grouped_cases import each_case
+from simulator.analysis.bounds import HALVED_LINKS, left_out, limits
+from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, BROADCAST
 from topologies import shapes
 from topologies.capacity import max_flow
-from topologies.cuts import bisection, components, diameter, partitions, tree_cuts
+from topologies.cuts import bisection, components, diameter, groupings, partitions, tree_cuts
 from topologies.errors import InputError
 from topologies.link import Link
+from topologies.routing import distances
+from topologies.shapes import bus, line, nodes, ring, star
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
 
@@ -52,20 +56,6 @@ def test_with_shared_media_all_halves_of_ten_devices_are_asked_for_their_flow(
     assert bisection(shapes.bus(ranks, bandwidth=1.0)) == (1.0, exact)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, 5, 8, 15, 16])
-def test_a_bisection_of_few_devices_is_exact(ranks: int) -> None:
-    for shape in (
-        shapes.line,
-        shapes.ring,
-        shapes.star,
-        shapes.full_mesh,
-        shapes.tree,
-        shapes.grid,
-        shapes.torus,
-    ):
-        assert bisection(shape(ranks, bandwidth=1.0)).exact
-
-
 @pytest.mark.parametrize(
     ("dims", "grid", "torus"),
     [
@@ -87,17 +77,6 @@ def test_of_an_odd_number_one_side_has_one_more() -> None:
     assert bisection(shapes.star(5, bandwidth=1.0)) == (2, True)
     assert bisection(shapes.full_mesh(5, bandwidth=1.0)) == (6, True)
     assert bisection(shapes.full_mesh(7, bandwidth=1.0)) == (12, True)
-
-
-def test_the_slower_direction_counts() -> None:
-    builder = TopologyBuilder("up and down")
-    for name in "abcd":
-        builder.device(name)
-    builder.connect("a", "b", Link(9.0))
-    builder.connect("c", "d", Link(9.0))
-    builder.link("b", "c", Link(4.0))
-    builder.link("c", "b", Link(3.0))
-    assert bisection(builder.build("abcd")) == (3, True)
 
 
 def dealt_out(ranks: int) -> Topology:
@@ -126,31 +105,6 @@ def test_the_slowest_half_is_looked_at() -> None:
     for k, gpu in enumerate(gpus):
         builder.connect(gpu, hub, Link(1.0 + 2 * (k % 2)))
     assert bisection(builder.build(gpus)) == (12, False)
-
-
-def test_ranks_on_one_device_are_never_cut_apart() -> None:
-    wire = TopologyBuilder("two devices")
-    wire.connect(wire.device("a"), wire.device("b"), Link(2.0))
-    assert bisection(wire.build("aabb")) == (2, True)
-    assert bisection(wire.build("aaab")) == (inf, True)
-    assert bisection(wire.build("aaa")) == (inf, True)
-
-
-def test_links_without_limit_do_not_count_unless_there_is_nothing_else() -> None:
-    assert bisection(shapes.line(4, bandwidth=inf)).bandwidth == inf
-    builder = TopologyBuilder("pairs")
-    gpus = [builder.device(f"gpu{k}") for k in range(4)]
-    builder.connect("gpu0", "gpu2", Link(inf))
-    builder.connect("gpu1", "gpu3", Link(inf))
-    builder.connect("gpu0", "gpu1", Link(7.0))
-    assert bisection(builder.build(gpus)).bandwidth == 7
-
-
-def test_apart_there_is_nothing_between_halves() -> None:
-    builder = TopologyBuilder("apart")
-    gpus = [builder.device(f"gpu{k}") for k in range(4)]
-    builder.connect("gpu0", "gpu2", Link(1.0))
-    assert bisection(builder.build(gpus)).bandwidth == 0
 
 
 @st.composite
@@ -204,11 +158,6 @@ def test_a_bisection_is_the_least_flow_of_all_halves(topology: Topology) -> None
 )
 def test_the_diameter_of_shapes(shape: Shape, ranks: int, hops: Callable[[int], int]) -> None:
     assert diameter(shape(ranks, bandwidth=1.0, latency=0.5)) == (hops(ranks), hops(ranks) / 2)
-
-
-def test_the_diameter_of_boxes() -> None:
-    assert diameter(shapes.grid(24, bandwidth=1.0, dims=(2, 3, 4))).hops == 1 + 2 + 3
-    assert diameter(shapes.torus(24, bandwidth=1.0, dims=(2, 3, 4))).hops == 1 + 1 + 2
 
 
 def test_hops_and_latency_are_the_least_each() -> None:
@@ -329,3 +278,62 @@ def test_a_wire_may_lead_one_way_only() -> None:
     builder.device("b")
     builder.link("a", "b", Link(1.0))
     assert tree_cuts(builder.build("ab")).tolist() == [[False, True]]
+
+
+def test_each_device_is_alone_in_the_first_grouping() -> None:
+    topology = star(4, bandwidth=3.0)
+    alone = groupings(topology)[0]
+    assert alone.ports(topology, "source").tolist() == [3.0, 3.0, 3.0, 3.0, 12.0]
+    assert alone.together(topology, "target", np.array([1, 1, 0, 0, 0], dtype=np.bool_)) == 6.0
+    assert groupings(topology)[0] is alone
+
+
+def test_links_that_share_a_medium_count_once() -> None:
+    topology = bus(4, bandwidth=3.0)
+    alone = groupings(topology)[0]
+    assert alone.together(topology, "source", np.array([1, 1, 0, 0, 0], dtype=np.bool_)) == 3.0
+
+
+def test_what_is_left_out_of_a_large_machine_has_a_name() -> None:
+    small, large = star(100, bandwidth=1e9), star(HALVED_LINKS, bandwidth=1e9)
+    assert left_out(BROADCAST, small, 100) == ()
+    assert left_out(ALL_REDUCE, large, HALVED_LINKS) == (
+        "latency of every pair",
+        "every cut",
+        "cut in half",
+    )
+    assert left_out(ALL_TO_ALL, large, HALVED_LINKS) == (
+        "latency of every pair",
+        "cut in half",
+        "best routing",
+        "all links",
+    )
+
+
+def test_nothing_is_left_out_where_a_schedule_meets_the_bounds() -> None:
+    machines = star(2048, bandwidth=1e9), line(2048, bandwidth=1e9)
+    assert [left_out(ALL_REDUCE, machine, 2048) for machine in machines] == [
+        ("latency of every pair",),
+        ("latency of every pair", "every cut"),
+    ]
+    assert left_out(ALL_TO_ALL, star(64, bandwidth=1e9), 64) == ()
+    assert left_out(ALL_TO_ALL, line(64, bandwidth=1e9), 64) == ()
+    assert left_out(ALL_TO_ALL, ring(64, bandwidth=1e9), 64) == ("best routing",)
+
+
+def test_a_large_star_has_the_bounds_of_a_small_one() -> None:
+    ranks = 200_000
+    bounds = {limit.name: limit for limit in limits(ALL_REDUCE, star(ranks, bandwidth=1.0), ranks)}
+    assert set(bounds) == {"latency", "injection port", "ejection port", "all ports"}
+    assert bounds["injection port"].per_byte == 1.0
+    assert bounds["all ports"].per_byte == pytest.approx(2 * (ranks - 1) / ranks)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [lambda: nodes(300, bandwidth=1.0, latency=0.1), lambda: ring(250, bandwidth=1.0, latency=0.1)],
+)
+def test_distances_of_one_rank_are_those_of_all(build: Callable[[], Topology]) -> None:
+    topology = build()
+    together = distances(topology, np.array([7, 0], dtype=np.int32))
+    assert distances(topology, np.array([7], dtype=np.int32)).tolist() == together[:1].tolist()

@@ -231,35 +231,6 @@ def test_a_dgx1_is_what_nvidia_smi_says() -> None:
                 assert pcie_level(machine, row, column) == cell
 
 
-def test_a_v100_has_six_nvlinks_and_an_mi300x_seven_neighbours() -> None:
-    for gpu in range(8):
-        leaving = [
-            out
-            for _, _, out in cluster("dgx1").graph.out_edges(f"gpu{gpu}", data=True)
-            if out["kind"] == "nvlink"
-        ]
-        assert sum(out["bandwidth"] for out in leaving) == 6 * 20e9
-        peers = [
-            peer
-            for _, peer, out in cluster("mi300x").graph.out_edges(f"gpu{gpu}", data=True)
-            if out["kind"] == "xgmi"
-        ]
-        assert sorted(peers) == [f"gpu{peer}" for peer in range(8) if peer != gpu]
-
-
-@pytest.mark.parametrize("name", ["leonardo", "mn5_acc", "alps"])
-def test_four_gpus_have_all_their_nvlinks_to_each_other(name: str) -> None:
-    """12 of an A100, 18 of an H100, shared by three peers."""
-    total = 12 * 20e9 if name == "leonardo" else 18 * 20.6e9
-    graph = MACHINES[name].node().graph
-    for gpu in range(4):
-        leaving = [
-            out for _, _, out in graph.out_edges(f"gpu{gpu}", data=True) if out["kind"] == "nvlink"
-        ]
-        assert len(leaving) == 3
-        assert sum(out["bandwidth"] for out in leaving) == pytest.approx(total)
-
-
 @each_case("name", MACHINES)
 def test_only_nvswitches_with_nvls_reduce(name: str) -> None:
     machine = MACHINES[name].node()
@@ -313,21 +284,6 @@ def test_gpus_take_nvlinks_where_there_are_any(name: str) -> None:
         else:
             assert set(kinds) == {"xgmi"} if name == "mi300x" else {"nvlink"}
             assert len(kinds) <= 2
-
-
-def test_a_dgx1_is_two_nvlinks_wide() -> None:
-    machine = cluster("dgx1")
-    lengths = [len(machine.route(source, target)) for source, target in permutations(range(8), 2)]
-    assert Counter(lengths) == {1: 32, 2: 24}
-
-
-def test_four_gpus_of_a_pcie_box_are_nearer_to_each_other() -> None:
-    machine = cluster("pcie_box")
-    for source, target in permutations(range(8), 2):
-        kinds = kinds_of(machine, machine.route(source, target))
-        assert kinds == (
-            ["pcie"] * 2 if source // 4 == target // 4 else ["pcie", "pcie", "upi", "pcie", "pcie"]
-        )
 
 
 @each_case("name", MACHINES)

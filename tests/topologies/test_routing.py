@@ -1,23 +1,27 @@
-"""Routes: least latency, then fewest hops, then first by device order, whatever the order of the
-questions."""
+"""Routes: least latency, then fewest hops, then first by device order, however they are found."""
 
 from dataclasses import replace
-from itertools import pairwise, permutations
-from random import Random
+from itertools import pairwise
+from typing import Any, get_args
+from unittest.mock import patch
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import dijkstra
 
 from grouped_cases import each_case
 from routes import devices_of
+from topologies import _kernels
 from topologies.errors import InputError
+from topologies.jit import compiled
 from topologies.link import Link
-from topologies.routing import distances
-from topologies.shapes import SHAPES, line, ring, star, tree
-from topologies.topology import Topology
+from topologies.routing import distances, find_routes
+from topologies.shapes import SHAPES, ring
+from topologies.topology import Paths, Topology
 from topologies.topology_builder import TopologyBuilder
 
 MICROSECOND, TICK = 1e-6, 2.0**-20
@@ -36,20 +40,6 @@ def topologies(draw: st.DrawFn, unit: float = MICROSECOND) -> Topology:
     for ends in draw(st.lists(st.sampled_from(pairs), unique=True, max_size=18)):
         builder.link(*ends, Link(1e9, draw(st.integers(0, 4)) * unit))
     return builder.build(draw(st.lists(st.sampled_from(names), min_size=2, max_size=6)))
-
-
-def fresh(topology: Topology) -> Topology:
-    """The same machine, with no route found yet."""
-    builder = TopologyBuilder(topology.name)
-    for name in topology.device_names:
-        builder.device(name)
-    for link in range(len(topology.link_kinds)):
-        ends = (
-            topology.device_names[topology.source[link]],
-            topology.device_names[topology.target[link]],
-        )
-        builder.link(*ends, Link(1e9, float(topology.latency[link])))
-    return builder.build([topology.device_names[device] for device in topology.placement])
 
 
 def best_way(topology: Topology, source: int, target: int, unit: float) -> list[int] | None:
@@ -88,41 +78,6 @@ def test_routes_are_the_first_of_all_paths_by_latency_hops_and_devices(topology:
 @given(topologies(TICK))
 def test_ties_are_exact_for_binary_fractions_of_a_second_too(topology: Topology) -> None:
     check_routes(topology, TICK)
-
-
-def test_equal_latency_on_fewer_hops_wins_to_the_last_bit() -> None:
-    """2 ticks at once or in two hops: the sums are equal as floats, so the direct link is the
-    route."""
-    builder = TopologyBuilder("triangle")
-    for name in "abc":
-        builder.device(name)
-    builder.link("a", "b", Link(1e9, TICK))
-    builder.link("b", "c", Link(1e9, TICK))
-    builder.link("a", "c", Link(1e9, 2 * TICK))
-    assert builder.build(["a", "c"]).route(0, 1) == (2,)
-
-
-@given(topologies(), st.randoms(use_true_random=False))
-def test_routes_do_not_depend_on_the_order_or_the_manner_of_asking(
-    topology: Topology, random: Random
-) -> None:
-    graph = topology.graph
-    names = [topology.device_names[device] for device in topology.placement]
-    pairs = [
-        (source, target)
-        for source in range(topology.ranks)
-        for target in range(topology.ranks)
-        if nx.has_path(graph, names[source], names[target])
-    ]
-    random.shuffle(pairs)
-    one_by_one = {pair: topology.route(*pair) for pair in pairs}
-    together = fresh(topology)
-    sources, targets = (np.array([pair[k] for pair in pairs], dtype=np.int32) for k in (0, 1))
-    indptr, links = together.routes(sources, targets)
-    assert indptr.dtype == links.dtype == np.int32
-    for number, pair in enumerate(pairs):
-        assert tuple(links[indptr[number] : indptr[number + 1]].tolist()) == one_by_one[pair]
-        assert together.route(*pair) == fresh(topology).route(*pair) == one_by_one[pair]
 
 
 @given(topologies())
@@ -169,16 +124,6 @@ def test_of_many_ranks_the_one_without_a_device_is_named() -> None:
             ring(4, bandwidth=1e9).routes(np.array([0, 1, rank]), np.array([1, 2, 3]))
 
 
-def test_one_way_streets_lead_round() -> None:
-    builder = TopologyBuilder("roundabout")
-    names = [builder.device(f"d{k}") for k in range(5)]
-    for k in range(5):
-        builder.link(names[k], names[(k + 1) % 5], Link(1e9))
-    topology = builder.build(names)
-    assert topology.route(0, 4) == (0, 1, 2, 3)
-    assert topology.route(4, 3) == (4, 0, 1, 2)
-
-
 def test_islands_whose_every_device_has_one_way_out_do_not_hang() -> None:
     builder = TopologyBuilder("islands")
     names = [builder.device(f"d{k}") for k in range(4)]
@@ -192,35 +137,6 @@ def test_islands_whose_every_device_has_one_way_out_do_not_hang() -> None:
         ):
             topology.route(*pair)
     assert distances(topology)[0, 2] == np.inf
-
-
-def test_slow_and_direct_loses_to_fast_and_far() -> None:
-    builder = TopologyBuilder("bypass")
-    names = [builder.device(f"d{k}") for k in range(3)]
-    builder.connect(names[0], names[2], Link(1e12, 10e-6))
-    builder.connect(names[0], names[1], Link(1e3, 4e-6))
-    builder.connect(names[1], names[2], Link(1e3, 5e-6))
-    topology = builder.build(names)
-    assert devices_of(topology, 0, topology.route(0, 2)) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("ranks", range(2, 12))
-def test_routes_of_shapes_are_as_long_as_they_must_be(ranks: int) -> None:
-    shapes = [make(ranks, bandwidth=1e9, latency=1e-6) for make in (line, ring, star, tree)]
-    for source, target in permutations(range(ranks), 2):
-        distance = abs(source - target)
-        lengths = [len(topology.route(source, target)) for topology in shapes]
-        assert lengths[:3] == [distance, min(distance, ranks - distance), 2]
-        assert lengths[3] == nx.shortest_path_length(
-            shapes[3].graph, f"gpu{source}", f"gpu{target}"
-        )
-
-
-def test_half_way_round_a_ring_goes_by_the_lower_devices() -> None:
-    topology = ring(6, bandwidth=1e9, latency=1e-6)
-    assert devices_of(topology, 0, topology.route(0, 3)) == [0, 1, 2, 3]
-    assert devices_of(topology, 3, topology.route(3, 0)) == [3, 2, 1, 0]
-    assert devices_of(topology, 1, topology.route(1, 4)) == [1, 0, 5, 4]
 
 
 def test_no_pairs_have_no_routes() -> None:
@@ -281,3 +197,47 @@ def test_changed_machines_have_routes_of_their_own() -> None:
     slow[list(topology.route(0, 1))] = 9.0
     assert len(topology.route(0, 1)) == 1
     assert len(replace(topology, latency=slow).route(0, 1)) == 3
+
+
+@pytest.mark.parametrize(("name", "ranks"), [("dragonfly", 40), ("fat_tree", 54), ("torus", 60)])
+@pytest.mark.parametrize("paths", get_args(Paths))
+def test_ways_are_chosen_alike_from_one_end_or_both(name: str, ranks: int, paths: Paths) -> None:
+    topology = replace(SHAPES[name](ranks, bandwidth=1e9, latency=1e-6), paths=paths)
+    pair = np.arange(ranks**2, dtype=np.int32)
+    columns = pair // ranks, pair % ranks, pair % 5
+    results = []
+    for few in (0, ranks):
+        with patch("topologies.routing.FEW", few):
+            indptr, links = find_routes(topology, *columns)
+            results.append((indptr.tolist(), links.tolist()))
+    assert results[0] == results[1]
+
+
+def test_both_ends_meet_before_a_switch_of_many_links_is_searched() -> None:
+    """A route across 1024 nodes, uncompiled, reaches fewer devices than there are nodes."""
+    topology = SHAPES["nodes"](8192, bandwidth=1e9, latency=1e-6)
+    reach, reached = _kernels.reach, []
+
+    def counted(*arguments: Any) -> None:
+        reached.append(arguments[-1])
+        reach(*arguments)
+
+    plain = patch("topologies.routing.kernel", lambda function, _: function)
+    with plain, patch("topologies._kernels.reach", counted):
+        assert len(topology.route(7, 8)) == 4
+    assert len(reached) < 64
+
+
+@each_case("shape", ["ring", "line", "star", "torus", "tree", "dragonfly", "nodes"])
+def test_distances_are_those_of_scipy(shape: str) -> None:
+    """To the bit, compiled or not, from some ranks or all: the sums along a way are the same."""
+    topology = SHAPES[shape](64, bandwidth=1e9, latency=1.1e-6)
+    devices, ends = len(topology.device_names), (topology.source, topology.target)
+    table = csr_array((topology.latency, ends), shape=(devices, devices))
+    wanted = dijkstra(table, indices=topology.placement)[:, topology.placement]
+    assert np.allclose(distances(topology), wanted, rtol=1e-12)
+    for chosen in (lambda search, _: search, lambda search, _: compiled(search)):
+        with patch("topologies.routing.SMALL", 0), patch("topologies.routing.kernel", chosen):
+            assert np.array_equal(distances(topology), wanted)
+            few = np.array([0, 40], dtype=np.int32)
+            assert np.array_equal(distances(topology, few), wanted[few])

@@ -1,8 +1,9 @@
-"""The columns of a topology hold together, and nothing impossible gets into them."""
+"""The columns of a topology hold together, built or replaced, and nothing impossible is in them."""
 
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,96 +152,11 @@ def test_the_graph_is_made_once_and_is_named() -> None:
     assert topology.graph.name == "ring"
 
 
-def test_a_connection_is_two_links() -> None:
-    builder, by_hand = two_gpus(), two_gpus()
-    builder.connect("a", "b", Link(1e9, 1e-6, 2e-6), kind="nvlink")
-    by_hand.link("a", "b", Link(1e9, 1e-6, 2e-6), kind="nvlink")
-    by_hand.link("b", "a", Link(1e9, 1e-6, 2e-6), kind="nvlink")
-    connected, linked = builder.build(["a", "b"]), by_hand.build(["a", "b"])
-    assert connected.medium_names == linked.medium_names == ("a->b", "b->a")
-    assert connected.link_kinds == linked.link_kinds == ("nvlink", "nvlink")
-    for column in (
-        "source",
-        "target",
-        "latency",
-        "link_indptr",
-        "link_media",
-        "medium_bandwidth",
-        "medium_gap",
-    ):
-        assert np.array_equal(getattr(connected, column), getattr(linked, column))
-
-
-def test_ranks_follow_the_stated_order_and_may_share_a_device() -> None:
-    builder = two_gpus()
-    assert builder.build(["b", "a", "b"]).placement.tolist() == [1, 0, 1]
-
-
-def test_a_topology_cannot_be_reassigned() -> None:
-    topology = SHAPES["ring"](3, bandwidth=1e9)
-    with pytest.raises(FrozenInstanceError):
-        topology.name = "other"  # type: ignore[misc]
-
-
-def test_a_built_topology_does_not_follow_its_builder() -> None:
-    builder = two_gpus()
-    builder.connect("a", "b", Link(1e9))
-    topology = builder.build(["a", "b"])
-    builder.device("c")
-    builder.connect("a", "c", Link(1e9))
-    assert topology.device_names == ("a", "b")
-    assert len(topology.link_kinds) == 2
-
-
-def test_a_device_that_is_there_twice_is_refused() -> None:
-    assert "'a'" in refusal(lambda: two_gpus().device("a", "switch"))
-
-
 @pytest.mark.parametrize(
     ("source", "target", "missing"), [("a", "x", "'x'"), ("x", "a", "'x'"), ("", "a", "''")]
 )
 def test_a_link_to_an_unknown_device_is_refused(source: str, target: str, missing: str) -> None:
     assert missing in refusal(lambda: two_gpus().link(source, target, Link(1e9)))
-
-
-@pytest.mark.parametrize("ends", [("a", "a"), ("a", "b")])
-def test_a_link_that_is_there_twice_or_leads_nowhere_is_refused(ends: tuple[str, str]) -> None:
-    builder = two_gpus()
-    builder.link("a", "b", Link(1e9))
-    builder.link(*ends, Link(1e9))
-    assert "->".join(ends) in refusal(lambda: builder.build(["a"]))
-
-
-@each_case("bandwidth", [0.0, -0.0, -1.0, NAN, -INF])
-def test_a_bandwidth_is_above_zero(bandwidth: float) -> None:
-    linked, shared = two_gpus(), two_gpus()
-    linked.link("a", "b", Link(bandwidth))
-    shared.medium("bus", bandwidth)
-    assert f"bandwidth of a->b is {bandwidth}B/s" in refusal(lambda: linked.build(["a"]))
-    assert f"bandwidth of bus is {bandwidth}B/s" in refusal(lambda: shared.build(["a"]))
-
-
-@each_case("seconds", [-1e-9, -1.0, NAN, INF, -INF])
-def test_a_latency_and_a_gap_are_zero_or_more_and_finite(seconds: float) -> None:
-    for link, message in (
-        (Link(1e9, seconds), f"latency of a->b is {seconds}s"),
-        (Link(1e9, gap=seconds), f"gap of a->b is {seconds}s"),
-    ):
-        linked = two_gpus()
-        linked.link("a", "b", link)
-        assert message in refusal(lambda linked=linked: linked.build(["a"]))
-    shared = two_gpus()
-    shared.medium("bus", 1e9, seconds)
-    assert f"gap of bus is {seconds}s" in refusal(lambda: shared.build(["a"]))
-
-
-@pytest.mark.parametrize("cost", [-1e-12, NAN, INF])
-def test_merging_and_copying_cost_zero_or_more(cost: float) -> None:
-    for column in ("reduction", "copy"):
-        builder = two_gpus()
-        builder.devices(["c"], "gpu", **{column: cost})
-        message = refusal(lambda builder=builder: builder.build(["a"]))
-        assert f"{column} of c is {cost}s/B" in message
 
 
 @each_case("medium", [-2, -1, 1, 7])
@@ -265,3 +181,144 @@ def test_a_topology_loads_networkx_only_for_its_graph() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False 2 True\n"
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+def machine() -> Topology:
+    builder = TopologyBuilder("small")
+    for name in ("a", "b", "c"):
+        builder.device(name)
+    bus = builder.medium("bus", 1e9)
+    builder.link("a", "b", Link(1e9), media=[bus])
+    builder.link("b", "a", Link(1e9))
+    builder.connect("b", "c", Link(1e9))
+    return builder.build(["a", "b", "c"])
+
+
+def altered(column: str, value: Any, at: int = 0) -> Any:
+    """A column of the machine with one value changed."""
+    values = getattr(machine(), column).copy()
+    values[at] = value
+    return values
+
+
+@each_case(
+    ("column", "value", "at", "message"),
+    [
+        ("medium_bandwidth", NAN, 0, "bandwidth of a->b is nanB/s: it is above 0B/s"),
+        ("medium_bandwidth", 0.0, 2, "bandwidth of b->c is 0.0B/s: it is above 0B/s"),
+        ("medium_bandwidth", -1.0, 4, "bandwidth of bus is -1.0B/s: it is above 0B/s"),
+        ("medium_gap", INF, 1, "gap of b->a is infs: it is at least 0s"),
+        ("medium_gap", NAN, 4, "gap of bus is nans: it is at least 0s"),
+        ("latency", NAN, 0, "latency of a->b is nans: it is at least 0s"),
+        ("latency", -1e-6, 3, "latency of c->b is -1e-06s: it is at least 0s"),
+        ("reduction", NAN, 1, "reduction of b is nans/B: it is at least 0s/B"),
+        ("copy", -1.0, 2, "copy of c is -1.0s/B: it is at least 0s/B"),
+        ("placement", 3, 0, "placement holds 3: expected 0 to 2"),
+        ("placement", -1, 1, "placement holds -1: expected 0 to 2"),
+        ("source", 7, 1, "source holds 7: expected 0 to 2"),
+        ("target", -1, 0, "target holds -1: expected 0 to 2"),
+        (
+            "target",
+            0,
+            0,
+            "link a->a is there twice or leads nowhere: one link a direction between two devices",
+        ),
+        (
+            "source",
+            2,
+            0,
+            "link c->b is there twice or leads nowhere: one link a direction between two devices",
+        ),
+        ("link_media", 5, 1, "link_media holds 5: expected 0 to 4"),
+        (
+            "link_media",
+            1,
+            0,
+            "link_media gives link 0 the medium 1 first: its own comes first, medium 0",
+        ),
+        (
+            "link_indptr",
+            1,
+            0,
+            "link_indptr runs from 1 to 5: expected steps of 1 or more from 0 to 5",
+        ),
+        (
+            "link_indptr",
+            0,
+            1,
+            "link_indptr runs from 0 to 5: expected steps of 1 or more from 0 to 5",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_is_refused(
+    column: str, value: float, at: int, message: str
+) -> None:
+    assert refusal(lambda: replace(machine(), **{column: altered(column, value, at)})) == message
+
+
+@each_case("column", ["node", "reduction", "copy", "in_network", "latency", "assumed", "target"])
+@each_case("change", [-1, 1])
+def test_a_column_of_another_length_is_refused(column: str, change: int) -> None:
+    values: Any = np.resize(getattr(machine(), column), len(getattr(machine(), column)) + change)
+    message = refusal(lambda: replace(machine(), **{column: values}))
+    rows = 3 if column in ("node", "reduction", "copy", "in_network") else 4
+    assert message == (
+        f"{column} has {rows + change} values: expected {rows}, one a "
+        f"{'device' if rows == 3 else 'link'}"
+    )
+
+
+@pytest.mark.parametrize("column", ["medium_bandwidth", "medium_gap"])
+def test_a_medium_more_or_less_is_refused(column: str) -> None:
+    short: Any = np.ones(4)
+    message = refusal(lambda: replace(machine(), **{column: short}))
+    assert message == f"{column} has 4 values: expected 5, one a medium"
+
+
+@each_case(
+    ("column", "value", "message"),
+    [
+        (
+            "placement",
+            np.array([0.0, 1.0]),
+            "placement is an array of float64: expected one of int32",
+        ),
+        ("placement", [0, 1], "placement is a list: expected an array of int32"),
+        ("placement", np.zeros((1, 2), dtype=np.int32), "placement has 2 dimensions: expected 1"),
+        (
+            "latency",
+            np.zeros(4, dtype=np.int64),
+            "latency is an array of int64: expected one of float64",
+        ),
+        ("in_network", np.zeros(3), "in_network is an array of float64: expected one of bool"),
+        ("paths", "shortest", "paths is 'shortest': expected first, link, hash or rail"),
+        ("device_names", ("a", "a", "c"), "device 'a' is there twice: names are unique"),
+        ("shared_names", (), "medium_bandwidth has 5 values: expected 4, one a medium"),
+    ],
+)
+def test_a_column_of_another_kind_is_refused(column: str, value: Any, message: str) -> None:
+    assert refusal(lambda: replace(machine(), **{column: value})) == message
+
+
+def test_what_is_right_is_taken() -> None:
+    changed = replace(
+        machine(),
+        medium_bandwidth=altered("medium_bandwidth", INF),
+        placement=np.zeros(2, np.int32),
+    )
+    assert changed.ranks == 2
+    assert changed.bandwidth.tolist() == [1e9] * 4
+    assert replace(machine(), placement=np.zeros(0, np.int32)).ranks == 0
+
+
+def test_only_what_changes_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    topology, latency = machine(), altered("latency", NAN)
+    monkeypatch.setattr("topologies.topology._check_ends", None)
+    changed = replace(topology, placement=np.array([2, 1, 0], dtype=np.int32))
+    assert changed.placement.tolist() == [2, 1, 0]
+    assert refusal(lambda: replace(changed, latency=latency)) == (
+        "latency of a->b is nans: it is at least 0s"
+    )

@@ -84,12 +84,6 @@ def test_devices_that_are_there_twice_are_refused() -> None:
     assert "device 'node0.gpu' is there twice" in refusal(lambda: once.copies(pair(), 1))
 
 
-def test_a_copy_of_the_device_before_it_is_refused() -> None:
-    assert "device 'node0.gpu' is there twice" in refusal(
-        lambda: with_devices("node0.gpu").copies(pair(), 1)
-    )
-
-
 @pytest.mark.parametrize(
     "call",
     [

@@ -108,25 +108,14 @@ def test_routes_are_found_anew() -> None:
     assert topology.route(0, 1) == before
 
 
-@each_case(
-    "order",
-    [
-        *(
-            "",
-            "nodes",
-            "Node",
-            "cyclic",
-            "0;1;2;3",
-            "0,1,2,",
-            ",0,1,2",
-            "0,1,,2",
-            "0 ,1,2,3",
-            "-1,0,1,2",
-            "0,1,2,3.0",
-        ),
-        *("٠,١,٢,٣", "0x1,2,3,0", "9999999999,0,1,2", "0\n", "0..3"),
-    ],
+NO_PLACEMENTS = (
+    "|nodes|Node|cyclic|0;1;2;3|0,1,2,|,0,1,2|0,1,,2|0 ,1,2,3|-1,0,1,2|0,1,2,3.0|٠,١,٢,٣|0x1,2,3,0|"
+    "9999999999,0,1,2|0\n|0..3"
 )
+"""Wrong texts, with a bar between two."""
+
+
+@each_case("order", NO_PLACEMENTS.split("|"))
 def test_what_is_no_placement_is_refused(order: str) -> None:
     with pytest.raises(InputError) as error:
         parse_placement(order)

@@ -326,7 +326,6 @@ class _Program:
         return Usage(tuple(bandwidths), self.share @ loads[columns:])
 
     def _balance(self) -> Any:
-        """What enters each node that is no sink, less what leaves it."""
         from scipy.sparse import csr_array
 
         edges, others = len(self.tail), np.flatnonzero(~self.sinks)

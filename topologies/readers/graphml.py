@@ -103,7 +103,6 @@ def dump(topology: Topology) -> str:
 
 
 def _elements(text: str, name: str) -> tuple[list[str], list[Ends]]:
-    """The ids of all nodes and the ends of all edges in the order of the file."""
     from defusedxml.common import DefusedXmlException
     from defusedxml.ElementTree import ParseError, fromstring
 
@@ -197,7 +196,6 @@ def _links(edges: list[Ends], graph: Any, names: dict[str, str], name: str) -> l
 
 
 def _assumed(link: Content, name: str) -> Content:
-    """A link of a known kind, with the figures of that kind."""
     kind = LINKS.get(link.get("kind", "link"))
     if kind is None:
         edge = f"edge {_arrow(link['from'], link['to'])} has no bandwidth"
@@ -211,7 +209,6 @@ def _assumed(link: Content, name: str) -> Content:
 
 
 def _ranks(entries: Iterable[tuple[str, object]], name: str) -> list[str]:
-    """The device of every rank; a device may have several: "0,4"."""
     placed = [
         (_whole(rank, f"{name}, node {shown(device)}, rank"), device)
         for device, ranks in entries

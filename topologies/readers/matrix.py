@@ -114,7 +114,6 @@ def _parsed(lines: list[str], top: int, first: int, file: str) -> Matrix:
 
 
 def _check_cells(matrix: Matrix) -> None:
-    """Raise InputError unless the two cells of each pair agree and only GPUs have NVLinks."""
     level, nvlinks = matrix.level, matrix.nvlinks
     for row, column in np.argwhere((level != level.T) | (nvlinks != nvlinks.T)):
         cells = (
@@ -133,7 +132,6 @@ def _check_cells(matrix: Matrix) -> None:
 def _check_row(
     file: str, label: str, row: MatrixRow, columns: Sequence[str], lines: list[str]
 ) -> None:
-    """Raise InputError unless a row has a link in every column, and X only in its own column."""
     if mistake := _mistake(label, row, columns):
         blank = _blank(label, lines[row.line - 1], columns)
         where = (
@@ -194,7 +192,6 @@ def _cells(rows: dict[str, MatrixRow], columns: Sequence[str]) -> tuple[Ints, In
 
 
 def _affinities(rows: dict[str, MatrixRow], heading: Heading) -> tuple[str | None, ...]:
-    """For each device its NUMA node, or else its CPUs, or None."""
     return tuple(
         affinity(rows[label].rest, heading.affinities) if label in rows else None
         for label in heading.columns

@@ -186,7 +186,6 @@ def _is_heading(words: Sequence[str]) -> bool:
 
 
 def _begins_matrix(line: str) -> bool:
-    """Whether a line is the row of a GPU and has X in its own column."""
     if "GPU" not in line or "X" not in line:
         return False
     words = words_of(line)
@@ -226,12 +225,10 @@ def _check_columns(columns: Sequence[str], place: str) -> None:
 
 
 def _are_cells(words: list[str]) -> bool:
-    """Whether the words after a label make it a row: most of them are links."""
     return bool(words) and 2 * sum(map(is_link, words)) >= len(words)
 
 
 def _goes_on(row: MatrixRow, word: str, heading: Heading) -> bool:
-    """Whether a line that begins with `word` continues a row."""
     if len(row.words) < len(heading.columns):
         return is_link(word)
     return bool(heading.affinities) and not row.rest and _AFFINITY.fullmatch(word) is not None

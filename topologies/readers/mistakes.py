@@ -123,7 +123,6 @@ def _bare(key: str) -> str:
 
 
 def _keys(kind: Any, location: Location) -> list[str]:
-    """The keys of the mapping at a location of a model."""
     fields = _fields(kind)
     for key in location:
         fields = _fields(fields.get(str(key))) or fields

@@ -209,7 +209,6 @@ class NcclParts:
         return name if len(self.hosts) == 1 else f"node{host}.{name}"
 
     def _take(self, sort: str, key: object, element: Element, attribute: str) -> None:
-        """Raises InputError if another element has what is there only once."""
         first = self.taken.setdefault((sort, key), element)
         if first is not element:
             raise element.mistake(attribute, f"line {first.line} has it already")
@@ -244,7 +243,6 @@ def survey(root: Element) -> NcclParts:
 
 
 def _checked(root: Element) -> Iterator[Element]:
-    """The known elements. Raises InputError if one is in the wrong place."""
     waiting = [root]
     while waiting:
         element = waiting.pop()

@@ -86,7 +86,6 @@ def _classes(near: npt.NDArray[np.bool_]) -> Ints:
 
 
 def _groups(matrix: Matrix, devices: Ints, level: int) -> list[Ints]:
-    """Groups of devices whose distance is at most a level."""
     number = _classes(matrix.level[np.ix_(devices, devices)] <= level)
     return [devices[number == part] for part in range(number.max() + 1)]
 
@@ -201,7 +200,6 @@ def _pairs(members: Ints, links: Ints) -> Iterable[tuple[int, int]]:
 
 
 def _per_gpu(links: Ints) -> int:
-    """The most NVLinks that a GPU has."""
     counts = [
         links[members].max() if switched else links[members].sum(axis=1).max()
         for members, switched in _joined(links)
@@ -234,7 +232,6 @@ def _notes(matrix: Matrix, links: Ints, nvlink: str, pcie: str) -> Iterator[str]
 
 
 def _silent(matrix: Matrix) -> Iterator[str]:
-    """Notes on what the matrix does not say."""
     silent = matrix.level == UNSAID
     if (silent & (matrix.nvlinks == 0) & (matrix.lines > 0)).any():
         yield (

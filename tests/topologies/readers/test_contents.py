@@ -1,12 +1,15 @@
-"""What every reader checks: text of a sane size, and a machine whose ranks reach each other."""
+"""The text of a file, a machine whose ranks reach each other, and values in messages."""
+
+from __future__ import annotations
 
 import pytest
 
 from grouped_cases import each_case
-from topologies.errors import InputError
+from topologies.errors import InputError, as_text, shown
 from topologies.link import Link
 from topologies.readers.contents import LIMIT, check_text
 from topologies.readers.files import check_connected
+from topologies.readers.mistakes import spelling
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
@@ -79,3 +82,27 @@ def test_what_is_not_text_is_refused(text: str, message: str) -> None:
     with pytest.raises(InputError) as error:
         check_text(text, "file")
     assert str(error.value) == message
+
+
+@each_case(
+    ("value", "text"),
+    [
+        ("ring", "'ring'"),
+        ("x" * 60, f"'{'x' * 59}..."),
+        ("x" * 10**6, f"'{'x' * 59}..."),
+        (b"x", "b'x'"),
+        (True, "true"),
+        (-3, "-3"),
+        (10**5000, "a number of more than 60 digits"),
+        (1.5, "1.5"),
+        (([1],), "a list"),
+        ({1: 2}, "a mapping"),
+    ],
+)
+def test_a_value_is_shown_shortly(value: object, text: str) -> None:
+    assert shown(value) == text
+    assert as_text(value) == (value if isinstance(value, str) else text)
+
+
+def test_a_deep_place_is_cut() -> None:
+    assert spelling(("links", *[0] * 16)) == f"links{'[0]' * 15}..."
