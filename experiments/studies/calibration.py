@@ -22,20 +22,18 @@ from experiments.calibration.held_out import HeldOut, judged, left_out
 from experiments.calibration.libraries import NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import FitCurve, FitPoints, Flags
+from experiments.calibration.observations import FitPoints
 from experiments.calibration.population.specification import specification_of
 from experiments.measurements import Curve, read_all
 from experiments.measurements.setups import contradictions, setups
 from experiments.studies import generated_pages
 from experiments.studies.generated_pages import SPLITS
 from experiments.studies.measured_rows import grouped
+from experiments.studies.point_errors import curve_of, held_out_by_nccl, reason, two_points
 from experiments.studies.population_fit import at_specification
 from experiments.studies.rule_learning import Lefts, coverage, learnt, rules_file
-from experiments.studies.two_points import two_points
-from experiments.studies.worst_points import curve_of, reason
 from simulator.uncertainty.interval_rules import IntervalRules
 from topologies.errors import InputError
-from topologies.topology import Floats
 
 
 class CurveGroup(NamedTuple):
@@ -238,66 +236,3 @@ def _worst(fitted: FittedGroup, held_out: Mapping[str, HeldOut]) -> Iterator[out
             "error": float(sizes.discrepancy[k]),
             "reason": reason(curve, places.index(k)),
         }
-
-
-def matched(curve: FitCurve, generation: str) -> float:
-    """The bandwidth in bytes/s with which the model is right at the curve's largest size, or
-    nearest to it."""
-    largest = curve.at(curve.sizes == curve.sizes.max())
-    low, high = 1e6, 1e13
-    for _ in range(60):
-        middle = float(np.sqrt(low * high))
-        slow = nccl_comparison.predict(largest, generation, middle)[0] > largest.seconds[0]
-        low, high = (middle, high) if slow else (low, middle)
-    return high
-
-
-def held_out_by_nccl(points: FitPoints, generation: Mapping[str, str], protocol: str) -> Floats:
-    """Errors |log(predicted / measured)| of points left out, shape (points,).
-
-    An error is nan if a point is not left out, or NCCL has no model. Bandwidths come from the
-    largest sizes that are kept:
-
-    - "sizes" and "plateau": of the same curve;
-    - "ranks": of the curve with the same label on the most ranks that are kept.
-    """
-    errors = np.full(len(points), np.nan)
-    for c, curve in enumerate(points.curves):
-        on_curve = points.curve == c
-        if gpu := generation.get(curve.name):
-            seconds = _of_others(points, c, gpu) if protocol == "ranks" else _of_its_own(curve, gpu)
-            errors[on_curve] = np.abs(np.log(seconds / curve.seconds))
-    return np.where(_left(points, protocol), errors, np.nan)
-
-
-def _left(points: FitPoints, protocol: str) -> Flags:
-    if protocol == "ranks":
-        return np.asarray(points.ranks == points.ranks.max())
-    return points.largest | (protocol == "sizes")
-
-
-def _of_its_own(curve: FitCurve, generation: str) -> Floats:
-    """Every size with the bandwidth of the largest other size."""
-    if len(curve.sizes) < 2:
-        return np.full(len(curve.sizes), np.nan)
-    largest = curve.sizes == curve.sizes.max()
-    usual, without = (matched(sizes, generation) for sizes in (curve, curve.at(~largest)))
-    return np.where(
-        largest,
-        nccl_comparison.predict(curve, generation, without),
-        nccl_comparison.predict(curve, generation, usual),
-    )
-
-
-def _of_others(points: FitPoints, c: int, generation: str) -> Floats:
-    curve = points.curves[c]
-    alike = [
-        peer
-        for peer in points.curves
-        if peer.label == curve.label and peer.ranks < points.ranks.max()
-    ]
-    if not alike:
-        return np.full(len(curve.sizes), np.nan)
-    return nccl_comparison.predict(
-        curve, generation, matched(max(alike, key=lambda peer: peer.ranks), generation)
-    )

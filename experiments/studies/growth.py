@@ -1,4 +1,4 @@
-"""Growth of time and memory with the ranks and with the transfers of a ring, as exponents."""
+"""Growth of time and memory with the ranks and transfers of a ring, and times of simctl's parts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,43 @@ from topologies.units import format_seconds
 FLAT = 1e6
 """Bytes below which memory says nothing of its growth."""
 Lines = list[list[str]]
+WORKS = {
+    "ring 96 ring reference": "build, simulate",
+    "ring 96 ring": "build, simulate",
+    "ring 1024 ring": "build, simulate",
+    "ring 1024 star": "build, simulate",
+    "machine 16": "build, ring of all GPUs",
+    "machine 128": "build, ring of all GPUs",
+    "machine 16384": "build",
+    "fair 64": "simulate",
+    "fair 128": "simulate",
+    "steps ddp:algo=ring 64 1": "build, simulate, measure",
+    "steps asgd 64 16": "build, simulate, measure",
+    "steps asgd 64 1000": "build, simulate, measure",
+}
+"""The parts of each work of :mod:`experiments.studies.timed_works`, with its arguments."""
 
 
 def main(
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each number of ranks.")] = 3,
     long: Annotated[bool, typer.Option(help="Also 4096 ranks, over a minute.")] = False,
 ) -> str:
-    """Build and simulate rings of all ranks."""
-    return "\n\n".join(map(output.align, tables(repeats, long)))
+    """Build and simulate rings of all ranks; then other works, part by part."""
+    return "\n\n".join(map(output.align, (*tables(repeats, long), parts(repeats))))
+
+
+def parts(repeats: int) -> Lines:
+    """A row for each work: the least time of each part over the runs."""
+    rows = [["work", "counted", "parts", "in all", "a second", "peak"]]
+    for name, names in WORKS.items():
+        runs = [parts_of(work(name), environment()) for _ in range(repeats)]
+        seconds = [min(each) for each in zip(*(run.seconds for run in runs), strict=True)]
+        pairs = zip(names.split(", "), seconds, strict=True)
+        times = ", ".join(f"{part} {format_seconds(time)}" for part, time in pairs)
+        rate, peak = runs[0].counted / sum(seconds), min(run.peak for run in runs)
+        cells = [name, f"{runs[0].counted:.0f}", times, format_seconds(sum(seconds))]
+        rows.append([*cells, f"{rate:.3g}", f"{peak / 1e6:.0f}MB"])
+    return rows
 
 
 def tables(repeats: int, with_long: bool) -> tuple[Lines, Lines]:

@@ -28,9 +28,8 @@ from experiments.calibration.prediction import predict
 from experiments.calibration.uncertainty import shipped_rules
 from experiments.studies import generated_pages
 from experiments.studies.calibration import CurveGroup, groups
-from experiments.studies.machine_rules import learn_from, unseen
 from experiments.studies.measured_rows import grouped
-from experiments.studies.population_fit import MachineRuns, fit_transports
+from experiments.studies.population_fit import MachineRuns, fit_transports, learn_from, unseen
 from simulator.cost_models.nccl import GENERATIONS
 from simulator.profile import Profile, Protocol
 from topologies.errors import InputError

@@ -11,7 +11,6 @@ from pathlib import Path
 FLOORS = ("simulator", "topologies")
 LAWS = "tests/laws"
 OWN = (
-    "test_jit.py",
     "test_compilation.py",
     "test_buckets_torch.py",
 )

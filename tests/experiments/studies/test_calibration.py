@@ -11,9 +11,9 @@ from experiments.calibration.nccl_comparison import predict
 from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.measurements import read_all
 from experiments.studies import calibration, generated_pages
-from experiments.studies.calibration import CurveGroup, groups, held_out_by_nccl, main, matched
+from experiments.studies.calibration import CurveGroup, groups, main
+from experiments.studies.point_errors import _links, held_out_by_nccl, matched, two_points
 from experiments.studies.rule_learning import Lefts
-from experiments.studies.two_points import _links, two_points
 from simulator.cost_models.nccl import NcclJob, channels, choice
 from simulator.uncertainty.measured_places import MeasuredPlaces
 from simulator.uncertainty.message_sizes import no_messages

@@ -75,12 +75,6 @@ def test_a_message_by_hand() -> None:
     )
 
 
-def test_a_reduce_scatter_is_an_all_reduce() -> None:
-    assert predict(a_row("reduce_scatter", 4), SOFTWARE) == predict(
-        a_row("all_reduce", 4), SOFTWARE
-    )
-
-
 @pytest.mark.parametrize("collective", OWN)
 @given(st.sampled_from([2, 4]), st.sampled_from([4096.0, 2.0**24]))
 def test_no_rule_is_for_nothing(collective: str, ranks: int, nbytes: float) -> None:

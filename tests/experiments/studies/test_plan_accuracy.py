@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.studies import measured_plans, plan_accuracy
+from experiments.studies import plan_accuracy
 
 SINGLE = """gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iteration_ms
 4,4,1,256,4,4,128,2,1,2,60
@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_row_with_the_fewest_gpus_calibrates_and_does_not_count(folder: Path) -> None:
-    rows = [*measured_plans.three_dimensional(folder / "a100_3d_single.csv")]
+    rows = [*plan_accuracy.three_dimensional(folder / "a100_3d_single.csv")]
     predicted = plan_accuracy.predict(rows)
     assert [each.calibrates for each in predicted] == [False, True, False]
     fitted = predicted[1]
@@ -49,10 +49,10 @@ def test_the_row_with_the_fewest_gpus_calibrates_and_does_not_count(folder: Path
 
 
 def test_rows_become_models_plans_and_machines(folder: Path) -> None:
-    (several,) = measured_plans.three_dimensional(folder / "a100_3d_multi.csv")
+    (several,) = plan_accuracy.three_dimensional(folder / "a100_3d_multi.csv")
     assert several.machine == "dgx_a100:nodes=2,nics=4"
     assert several.seconds == 0.5
-    first, second, third = measured_plans.sharded(folder / "fsdp_mpt.csv")
+    first, second, third = plan_accuracy.sharded(folder / "fsdp_mpt.csv")
     assert first.seconds == 128 * 2 / 10000
     assert "recompute=full" in first.plan
     assert "grads=fp32" in first.plan
@@ -62,13 +62,13 @@ def test_rows_become_models_plans_and_machines(folder: Path) -> None:
 
 
 def test_rows_of_a_model_calibrate_it_too(folder: Path) -> None:
-    rows = [*measured_plans.sharded(folder / "fsdp_mpt.csv")]
+    rows = [*plan_accuracy.sharded(folder / "fsdp_mpt.csv")]
     predicted = plan_accuracy.predict(rows, by_model=True)
     assert [each.calibrates for each in predicted] == [True, False, True]
 
 
 def test_errors_are_counted_by_kind_of_plan(folder: Path) -> None:
-    predicted = plan_accuracy.unfitted([*measured_plans.sharded(folder / "fsdp_mpt.csv")])
+    predicted = plan_accuracy.unfitted([*plan_accuracy.sharded(folder / "fsdp_mpt.csv")])
     rows = plan_accuracy.errors_by_kind([*predicted, predicted[0]._replace(calibrates=True)])
     errors = [each.error for each in predicted if each.kind == predicted[0].kind]
     first = rows[0]
@@ -82,21 +82,21 @@ def test_errors_are_counted_by_kind_of_plan(folder: Path) -> None:
 @pytest.mark.parametrize("number", range(4))
 def test_published_steps_are_predicted_without_a_fit(number: int) -> None:
     """Narayanan et al., SC 2021, table 1: the rows up to 256 GPUs, within 6%."""
-    (predicted,) = plan_accuracy.unfitted([[*measured_plans.narayanan()][number]])
+    (predicted,) = plan_accuracy.unfitted([[*plan_accuracy.narayanan()][number]])
     assert abs(predicted.error) < 0.06
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_recomputation_is_predicted_without_a_fit(number: int) -> None:
     """Korthikanti et al., arXiv 2205.05198, table 5: the two smaller models, within 10%."""
-    (predicted,) = plan_accuracy.unfitted([[*measured_plans.korthikanti()][number]])
+    (predicted,) = plan_accuracy.unfitted([[*plan_accuracy.korthikanti()][number]])
     assert abs(predicted.error) < 0.10
 
 
 @pytest.mark.exhaustive
 def test_published_steps_of_interleaved_pipelines_are_near() -> None:
     """Within 6% and 10%; no cause was found for the row of 76.1 G, which is 7% too fast."""
-    narayanan, korthikanti = [*measured_plans.narayanan()], [*measured_plans.korthikanti()]
+    narayanan, korthikanti = [*plan_accuracy.narayanan()], [*plan_accuracy.korthikanti()]
     for rows, most in ((narayanan[4:8], 0.06), (korthikanti[4:6], 0.10)):
         for each in plan_accuracy.unfitted(rows):
             assert abs(each.error) < (0.07 if each.row.group == "76.1 G" else most), each.row.group
