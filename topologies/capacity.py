@@ -42,7 +42,9 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
         return np.asarray(
             np.bincount(group[members], topology.bandwidth[members], groups), dtype=np.float64
         )
-    owner, medium = _crossings(topology, group)
+    owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
+    members = group[owner] >= 0
+    owner, medium = owner[members], topology.link_media[members]
     key = group[owner].astype(np.int64) * len(topology.medium_bandwidth) + medium
     shares, place, users = np.unique(key, return_inverse=True, return_counts=True)
     order = np.lexsort((topology.medium_bandwidth[medium], -users[place], owner))
@@ -51,12 +53,6 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
     owners, limit = np.divmod(shares, len(topology.medium_bandwidth))
     limited = np.minimum(through, topology.medium_bandwidth[limit])
     return np.asarray(np.bincount(owners, limited, groups), dtype=np.float64)
-
-
-def _crossings(topology: Topology, group: Ints) -> tuple[Longs, Ints]:
-    owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
-    members = group[owner] >= 0
-    return owner[members], topology.link_media[members]
 
 
 def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -> Cut:
@@ -126,13 +122,9 @@ class FlowNetwork:
         self.source, self.sink = nodes, nodes + 1
         tail, head, capacity = flow_edges(topology, *ends)
         every = np.arange(self.devices)
-        key = np.concatenate(
-            (
-                tail * (nodes + 2) + head,
-                self.source * (nodes + 2) + every,
-                every * (nodes + 2) + self.sink,
-            )
-        )
+        tails = np.concatenate((tail, np.full_like(every, self.source), every))
+        heads = np.concatenate((head, every, np.full_like(every, self.sink)))
+        key = tails * (nodes + 2) + heads
         edges, place = np.unique(key, return_inverse=True)
         self.capacity = np.bincount(place[: len(capacity)], capacity, len(edges))
         self.tail, self.head = (ends.astype(np.int32) for ends in np.divmod(edges, nodes + 2))
@@ -170,17 +162,12 @@ def flow_edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, L
 
     Of the media of a link come first those that few sources share, last those that few targets do.
     """
-    links, devices, wire = (
-        topology.links,
-        len(topology.device_names),
-        topology.medium_bandwidth[: topology.links],
-    )
+    links, devices = topology.links, len(topology.device_names)
+    wire = topology.medium_bandwidth[:links]
     if not topology.shared_names:
         return source.astype(np.int64), target.astype(np.int64), wire
-    link, medium = (
-        np.repeat(np.arange(links), np.diff(topology.link_indptr)),
-        topology.link_media - links,
-    )
+    link = np.repeat(np.arange(links), np.diff(topology.link_indptr))
+    medium = topology.link_media - links
     link, medium = link[medium >= 0], medium[medium >= 0]
     spread = _distinct(medium, source[link], topology) - _distinct(medium, target[link], topology)
     order = np.lexsort((spread[medium], link))
@@ -271,10 +258,8 @@ def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
     deficit[np.arange(len(sources)), devices[sources]] -= deficit.sum(axis=1)
     limiting = np.flatnonzero(np.isfinite(topology.medium_bandwidth))
     slowness = topology.medium_bandwidth[limiting].min() / topology.medium_bandwidth[limiting]
-    balance, load = (
-        _balance(topology, len(sources)),
-        _load(topology, limiting, slowness, len(sources)),
-    )
+    balance = _balance(topology, len(sources))
+    load = _load(topology, limiting, slowness, len(sources))
     time = np.arange(load.shape[1]) == load.shape[1] - 1
     solved = linprog(
         time, load, np.zeros(len(limiting)), balance, deficit.ravel(), method="highs-ds"

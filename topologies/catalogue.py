@@ -118,7 +118,12 @@ class Blueprint:
                 f"{self.text} has {machine.ranks} GPUs, not {ranks}: take fewer ranks or more nodes"
             )
         machine = _with_servers(placed(machine, self.placement, ranks), ranks, servers, server_kind)
-        return machine if self.reduction is None else _merging(machine, self.reduction)
+        if self.reduction is None:
+            return machine
+        # GPUs merge, and whatever else has a rank.
+        merges = machine.device_kinds.are("gpu")
+        merges[machine.placement] = True
+        return replace(machine, reduction=np.where(merges, self.reduction, machine.reduction))
 
     def whole(self) -> Topology:
         """The machine with all its ranks; a shape with as many as its `dims` say, else 8."""
@@ -189,24 +194,16 @@ def find(text: str) -> Blueprint:
         return _blueprint(text, name, "shape", SHAPES[name], options)
     if name in MACHINES:
         return _blueprint(text, name, "machine", partial(cluster, name), options)
-    file, options = _file_and_options(text)
+    file, options = text, ""
+    if ":" in text and not _exists(text):  # the name of a file may have colons, too
+        file, _, options = text.rpartition(":")
     if file and (_exists(file) or re.search(r"[/.]", file)):
         path = Path(file)
-        return replace(
-            _blueprint(text, path.name, "file", _from_file(path), options),
-            path=path,
-        )
+        blueprint = _blueprint(text, path.name, "file", _from_file(path), options)
+        return replace(blueprint, path=path)
     names = [*SHAPES, *MACHINES]
     hint = nearest_name(name, names, f"simctl list machines shows them: {', '.join(names)}")
     raise InputError(f"no topology or file {name[:80]!r}: {hint}")
-
-
-def _file_and_options(text: str) -> tuple[str, str]:
-    """A file, and its options after the last colon. The name of the file may have colons, too."""
-    if ":" not in text or _exists(text):
-        return text, ""
-    file, _, options = text.rpartition(":")
-    return file, options
 
 
 def _exists(path: str) -> bool:
@@ -235,7 +232,10 @@ def _blueprint(
             raise InputError(f"{name}: {key} has no value: write {key}=value, {HELP[key]}")
         if key in values:
             raise InputError(f"{text}: {key} is given twice")
-        values[key] = _parse(f"{name}:{key}", key, value)
+        try:
+            values[key] = PARSERS.get(key, parse_whole)(value)
+        except InputError as error:
+            raise InputError(f"{name}:{key}: {error}") from None
     return Blueprint(text, name, kind, make, values)
 
 
@@ -243,13 +243,6 @@ def option_names(make: Callable[..., Topology]) -> list[str]:
     """The options of a shape, or of a function that joins nodes, as the user writes them."""
     names = [name for name in signature(make).parameters if name in HELP]
     return [*names, "paths"] if "nodes" in names else names
-
-
-def _parse(where: str, key: str, text: str) -> object:
-    try:
-        return PARSERS.get(key, parse_whole)(text)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -303,13 +296,6 @@ HELP = {
     "global_links": "links of a router to other groups, like 2",
     "cables": "links between two groups, like 4 [1]",
 }
-
-
-def _merging(machine: Topology, reduction: float) -> Topology:
-    """The machine whose GPUs, and whatever else has a rank, merge at `reduction` seconds a byte."""
-    merges = machine.device_kinds.are("gpu")
-    merges[machine.placement] = True
-    return replace(machine, reduction=np.where(merges, reduction, machine.reduction))
 
 
 def _with_servers(machine: Topology, ranks: int, servers: int, kind: str | None) -> Topology:

@@ -211,7 +211,11 @@ def joined(
             f"a {network} takes no oversubscription and no spines: leave them out, or take rails "
             f"or leaf_spine"
         )
-    equipment = _equipment(port, sharp)
+    networks = [name for name, known in LINKS.items() if known.kind in NETWORKS]
+    if port is not None and port not in networks:
+        raise InputError(f"port is {port!r}: it is one of {', '.join(networks)}")
+    figures = link_kind(port or PORT)
+    equipment = Equipment(figures.link, SWITCH_LATENCY, figures.kind, port is None, sharp)
     if nodes == 1:
         return node
     if node.node.max(initial=0) > 0:
@@ -248,17 +252,9 @@ def joined(
         )
     builder.notes += [
         *node.notes,
-        f"{PORT} assumed for the network's links: name theirs with port= ({link_kind(PORT).source})"
-        if port is None
-        else f"{port}: {link_kind(port).source}",
+        f"{port}: {figures.source}"
+        if port
+        else f"{PORT} assumed for the network's links: name theirs with port= ({figures.source})",
         f"network: {network}; α between switches assumed",
     ]
     return builder.build((first[:, None] + node.placement[None, :]).ravel())
-
-
-def _equipment(port: str | None, sharp: bool) -> Equipment:
-    networks = [name for name, known in LINKS.items() if known.kind in NETWORKS]
-    if port is not None and port not in networks:
-        raise InputError(f"port is {port!r}: it is one of {', '.join(networks)}")
-    kind = link_kind(port or PORT)
-    return Equipment(kind.link, SWITCH_LATENCY, kind.kind, port is None, sharp)

@@ -47,19 +47,14 @@ def diameter(topology: Topology) -> Diameter:
     >>> diameter(ring(8, bandwidth=1e9, latency=1e-6))
     Diameter(hops=4, latency=4e-06)
     """
-    hops, latency = (
-        _farthest(measured)
-        for measured in (replace(topology, latency=np.ones(topology.links)), topology)
-    )
-    if not np.isfinite(hops):
+    farthest, ranks = [], np.arange(topology.ranks, dtype=np.int32)
+    parts = [ranks[first : first + CHUNK] for first in range(0, len(ranks), CHUNK)]
+    for measured in (replace(topology, latency=np.ones(topology.links)), topology):
+        away = (float(distances(measured, part).max()) for part in parts)
+        farthest.append(max(away, default=0.0))
+    if not np.isfinite(farthest[0]):
         raise InputError(f"{topology.name} has ranks without a route between them: connect them")
-    return Diameter(int(hops), latency)
-
-
-def _farthest(topology: Topology) -> float:
-    ranks = np.arange(topology.ranks, dtype=np.int32)
-    parts = (ranks[first : first + CHUNK] for first in range(0, len(ranks), CHUNK))
-    return max((float(distances(topology, part).max()) for part in parts), default=0.0)
+    return Diameter(int(farthest[0]), farthest[1])
 
 
 def components(topology: Topology, links: Flags) -> Ints:
@@ -101,12 +96,13 @@ def partitions(topology: Topology) -> list[Ints]:
         alone.astype(np.int32),
         _numbered(np.where(topology.node < 0, alone, devices + topology.node)),
     ]
-    partitions += [
-        # The 16 slowest speeds of links group devices.
-        components(topology, topology.bandwidth > speed)
-        for speed in _speeds(topology)[:16]
-    ]
-    partitions += [components(topology, reach <= hops) for hops in _different(reach)[:-1]]
+    speeds = topology.bandwidth
+    alike = len(speeds) > 0 and speeds.min() == speeds.max()
+    # The 16 slowest speeds of links group devices.
+    for speed in speeds[:1] if alike else distinct(speeds)[:16]:
+        partitions.append(components(topology, topology.bandwidth > speed))
+    for hops in np.flatnonzero(np.bincount(reach))[:-1]:
+        partitions.append(components(topology, reach <= hops))
     return list({groups.tobytes(): groups for groups in partitions}.values())
 
 
@@ -150,16 +146,6 @@ def _hops_from_ranks(topology: Topology) -> Ints:
         level += 1
         if not (away == level).any():
             return away
-
-
-def _speeds(topology: Topology) -> Floats:
-    bandwidth = topology.bandwidth
-    equal = len(bandwidth) > 0 and bandwidth.min() == bandwidth.max()
-    return bandwidth[:1] if equal else distinct(bandwidth)
-
-
-def _different(numbers: Ints) -> npt.NDArray[np.intp]:
-    return np.flatnonzero(np.bincount(numbers))
 
 
 def _numbered(label: npt.NDArray[np.integer]) -> Ints:

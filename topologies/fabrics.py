@@ -64,9 +64,8 @@ def join_leaf_spine(
     """
     table = _table(ports)
     least, nics = _smallest(lambda half: 2 * half**2, table.size), table.shape[1]
-    size = whole(
-        "ports_per_leaf", nics * -(-least // nics) if ports_per_leaf is None else ports_per_leaf
-    )
+    usual = nics * -(-least // nics)
+    size = whole("ports_per_leaf", usual if ports_per_leaf is None else ports_per_leaf)
     leaf = np.arange(table.size) // size
     leaves = _switches(builder, equipment, Numbered(int(leaf[-1]) + 1, ("leaf", "")))
     _to_ports(builder, equipment, table.ravel(), leaves[leaf])
@@ -130,7 +129,13 @@ def join_fat_tree(
     Raises InputError if k is odd or too small.
     """
     flat = _table(ports).ravel()
-    half = _half_of_k(k, len(flat))
+    least = 2 * _smallest(lambda half: 2 * half**3, len(flat))
+    chosen = least if k is None else whole("k", k, 2)
+    if chosen % 2 or chosen < least:
+        raise InputError(
+            f"a fat tree of {len(flat)} ports takes an even k of at least {least}, got {chosen}"
+        )
+    half = chosen // 2
     edge = np.arange(len(flat)) // half
     pod = np.arange(edge[-1] + 1) // half
     pods = int(pod[-1]) + 1
@@ -171,16 +176,12 @@ def join_dragonfly(
     Raises InputError for numbers that are not positive or too small for the ports.
     """
     flat = _table(ports).ravel()
-    per_router = (
-        _smallest(lambda size: 2 * size**2 * (2 * size**2 + 1), len(flat))
-        if hosts is None
-        else hosts
-    )
+    usual = _smallest(lambda size: 2 * size**2 * (2 * size**2 + 1), len(flat))
+    per_router = usual if hosts is None else hosts
     router = np.arange(len(flat)) // whole("hosts", per_router)
     per_group = whole("routers", 2 * per_router if routers is None else routers)
-    outside = per_group * whole(
-        "global_links", per_router if global_links is None else global_links
-    )
+    outside = per_router if global_links is None else global_links
+    outside = per_group * whole("global_links", outside)
     groups = int(router[-1]) // per_group + 1
     between = _cables(cables, outside, groups)
     _check_links(groups * per_group * (per_group - 1) // 2 + between * groups * (groups - 1) // 2)
@@ -222,16 +223,6 @@ def _table(ports: npt.ArrayLike) -> Ints:
     if not table.size:
         raise InputError("there are no ports to join: a network has at least one")
     return table.reshape(len(table), -1)
-
-
-def _half_of_k(k: int | None, ports: int) -> int:
-    least = 2 * _smallest(lambda half: 2 * half**3, ports)
-    chosen = least if k is None else whole("k", k, 2)
-    if chosen % 2 or chosen < least:
-        raise InputError(
-            f"a fat tree of {ports} ports takes an even k of at least {least}, got {chosen}"
-        )
-    return chosen // 2
 
 
 def _cables(cables: int | None, outside: int, groups: int) -> int:

@@ -257,7 +257,11 @@ def _next(
     # A medium is assumed to carry two further rings. Else the search takes a slow medium only
     # because no ring has crossed it yet.
     weight = (uses + 2) / topology.medium_bandwidth
-    cost = sum(_lengths(leg, weight)[start, end].sum(axis=1) for leg, start, end in edges)
+    cost = 0.0
+    for (width, indptr, links), start, end in edges:
+        total = np.concatenate(([0.0], np.cumsum(weight[links])))
+        lengths = (total[indptr[1:]] - total[indptr[:-1]]).reshape(-1, width)
+        cost = cost + lengths[start, end].sum(axis=1)
     shortlist = np.argsort(np.round(cost / (np.min(cost) or 1.0), 9), kind="stable")[:64]
     return int(shortlist[np.argmin(_fullest(topology, edges, shortlist, uses))])
 
@@ -293,13 +297,6 @@ def _legs(topology: Topology, starts: Ints, ends: Ints, channel: int) -> Legs:
     source, target = np.repeat(starts, len(ends)), np.tile(ends, len(starts))
     indptr, links = topology.routes(source, target, np.full(len(source), channel))
     return len(ends), indptr, links
-
-
-def _lengths(leg: Legs, weight: Floats) -> Floats:
-    """What a route costs where a link costs `weight`, shape (here, there)."""
-    width, indptr, links = leg
-    total = np.concatenate(([0.0], np.cumsum(weight[links])))
-    return (total[indptr[1:]] - total[indptr[:-1]]).reshape(-1, width)
 
 
 def _fullest(

@@ -250,14 +250,9 @@ def leaf_spine(
     4
     """
     builder, gpus = _gpus("leaf_spine", ranks, reduction, "hash")
-    join_leaf_spine(
-        builder,
-        np.arange(ranks),
-        Equipment(link, link.latency, "link"),
-        ports_per_leaf=ports_per_leaf,
-        spines=spines,
-        oversubscription=oversubscription,
-    )
+    equipment = Equipment(link, link.latency, "link")
+    uplinks: dict[str, Any] = {"spines": spines, "oversubscription": oversubscription}
+    join_leaf_spine(builder, np.arange(ranks), equipment, ports_per_leaf=ports_per_leaf, **uplinks)
     return builder.build(gpus)
 
 
@@ -357,12 +352,10 @@ def _gpus(
 
 def _dims(ranks: int, dims: Sequence[int] | None) -> tuple[int, ...]:
     """The widths asked for, or the two nearest to each other; without those of 1."""
-    short = next(width for width in range(isqrt(ranks), 0, -1) if ranks % width == 0)
-    widths = (
-        (short, ranks // short)
-        if dims is None
-        else tuple(whole("a dimension", width) for width in dims)
-    )
+    if dims is None:
+        dims = (next(width for width in range(isqrt(ranks), 0, -1) if ranks % width == 0),)
+        dims = (*dims, ranks // dims[0])
+    widths = tuple(whole("a dimension", width) for width in dims)
     if prod(widths) != ranks:
         raise InputError(
             f"dims must multiply to {ranks} ranks, got {' x '.join(map(str, widths)) or 'none'}"

@@ -61,8 +61,11 @@ def _checked_columns(topology: Topology, checked: Mapping[str, object]) -> Mappi
     _check_length("device_kinds", topology.device_kinds, devices, "device")
     _check_length("link_kinds", topology.link_kinds, links, "link")
     for name, noun in (("device_names", "device"), ("shared_names", "medium")):
-        if changed(name):
-            _check_unique(noun, getattr(topology, name))
+        names = getattr(topology, name)
+        # Device names of a builder refuse a name that is there twice.
+        if changed(name) and not isinstance(names, DeviceNames) and len({*names}) < len(names):
+            twice = next(name for k, name in enumerate(names) if name in names[:k])
+            raise InputError(f"{noun} {twice!r} is there twice: names are unique")
     for name in ("placement", "source", "target"):
         if changed(name, "device_names"):
             _check_range(name, getattr(topology, name), devices)
@@ -98,14 +101,6 @@ def _check_length(
 ) -> None:
     if len(values) != rows:
         raise InputError(f"{name} has {len(values)} values: expected {rows}, one a {noun}")
-
-
-def _check_unique(noun: str, names: Sequence[str]) -> None:
-    if isinstance(names, DeviceNames):
-        return  # which refuse a name that is there twice
-    if len(set(names)) < len(names):
-        name = next(name for k, name in enumerate(names) if name in names[:k])
-        raise InputError(f"{noun} {name!r} is there twice: names are unique")
 
 
 def _check_range(name: str, values: Ints, end: int) -> None:

@@ -216,15 +216,12 @@ def _parse_list(text: str, parse: Parser, example: str, step: int | None) -> lis
         _at_most(text, len(values))
     for part, (last, end) in ends.items():
         if not any(math.isclose(end, value, rel_tol=1e-9) for value in values):
-            _note_end(
-                part,
-                *(format_bytes(value) if step is None else f"{value:.0f}" for value in (last, end)),
+            near, far = (
+                format_bytes(value) if step is None else f"{value:.0f}" for value in (last, end)
             )
+            left = f"{far} is left out, {part},{far} has it too"
+            logger.info("%s ends at %s: %s", part, near, left)
     return list(values)
-
-
-def _note_end(text: str, last: str, end: str) -> None:
-    logger.info("%s ends at %s: %s is left out, %s,%s has it too", text, last, end, text, end)
 
 
 def _parse_range(
@@ -243,27 +240,21 @@ def _parse_range(
     if low > high:
         raise InputError(f"{text!r} runs backwards: the first bound of a range is the smaller one")
     if match[3] and (step is None or "." not in match[4]):
-        return _geometric(text, low, high, float(match[4])), high
+        factor = float(match[4])
+        if factor <= 1 or low <= 0:
+            raise InputError(
+                f"{text!r} does not grow: the factor is above 1 and the first bound above 0"
+            )
+        count = int(math.log(high / low) / math.log(factor) + 1e-9) + 1
+        return [low * factor**k for k in range(_at_most(text, count))], high
     if step is None and match[4] is None:
         raise InputError(f"{text!r} needs a factor: write it like {match[1]}..{match[2]}:x2")
     if step and "." in (match[4] or ""):
         raise InputError(f"{text!r} has a step of {match[4]}: between whole numbers it is whole")
-    return _arithmetic(text, low, high, float(match[4] or step or 1)), high
-
-
-def _geometric(text: str, low: float, high: float, factor: float) -> list[float]:
-    if factor <= 1 or low <= 0:
-        raise InputError(
-            f"{text!r} does not grow: the factor is above 1 and the first bound above 0"
-        )
-    count = int(math.log(high / low) / math.log(factor) + 1e-9) + 1
-    return [low * factor**k for k in range(_at_most(text, count))]
-
-
-def _arithmetic(text: str, low: float, high: float, step: float) -> list[float]:
-    if step <= 0:
+    width = float(match[4] or step or 1)
+    if width <= 0:
         raise InputError(f"{text!r} does not grow: the step is above 0")
-    return [low + step * k for k in range(_at_most(text, int((high - low) / step) + 1))]
+    return [low + width * k for k in range(_at_most(text, int((high - low) / width) + 1))], high
 
 
 def _at_most(text: str, count: int) -> int:

@@ -54,17 +54,14 @@ def placed(topology: Topology, order: Placement, ranks: int | None = None) -> To
     if order == "node":
         places = by_node
     elif order == "round-robin":
-        places = _dealt(node, by_node)
+        # By the number of a rank within its node, then by node.
+        number = np.empty(len(node), dtype=np.intp)
+        number[by_node] = np.arange(len(node)) - np.searchsorted(node[by_node], node[by_node])
+        places = np.lexsort((node, number))
     else:
         first = _listed(order, topology.ranks if ranks is None else ranks, topology.ranks)
         places = np.concatenate((by_node[first], np.delete(by_node, first)))
     return replace(topology, placement=topology.placement[places])
-
-
-def _dealt(node: Ints, by_node: Places) -> Places:
-    number = np.empty(len(node), dtype=np.intp)
-    number[by_node] = np.arange(len(node)) - np.searchsorted(node[by_node], node[by_node])
-    return np.lexsort((node, number))
 
 
 def _listed(order: tuple[int, ...], count: int, most: int) -> Places:

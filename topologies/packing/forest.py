@@ -70,7 +70,10 @@ def pack(
     placed = topology.placement[:ranks]
     owners = np.arange(ranks) if root is None else np.array([root])
     if len(np.unique(placed)) == 1:
-        return _on_one_device(topology, placed, owners.tolist(), towards=towards)
+        layout = TreeWays(topology, placed, {}, towards=towards)
+        local = [branch for owner in owners.tolist() for branch in layout.lay([], owner, 0, 1)]
+        counts = np.bincount(owners, minlength=ranks)
+        return Forest(tuple(local), tuple(counts.tolist()), np.inf, np.inf)
     weight = np.bincount(placed[owners], minlength=len(topology.device_names))
     cut = tightest_cut(topology, weight.astype(np.float64), np.unique(placed), reverse=towards)
     limit = np.inf if cut is None else cut.bandwidth / float(weight[cut.inside].sum())
@@ -91,13 +94,6 @@ def check_ranks(topology: Topology, ranks: int) -> None:
         raise InputError(
             f"trees are packed for up to {PACKED_RANKS} ranks, got {ranks}: take fewer"
         )
-
-
-def _on_one_device(topology: Topology, placed: Ints, owners: list[int], *, towards: bool) -> Forest:
-    layout = TreeWays(topology, placed, {}, towards=towards)
-    rows = [branch for owner in owners for branch in layout.lay([], owner, 0, 1)]
-    counts = np.bincount(owners, minlength=len(placed)).tolist()
-    return Forest(tuple(rows), tuple(counts), np.inf, np.inf)
 
 
 def spanned(placed: Ints, nodes: int) -> Flags:

@@ -252,8 +252,9 @@ def _grow(
     needed = int(waiting.sum()) + sum(other.count for other in others)
     for depth, room, _, tail, head in sorted(candidates):
         most = min(bunch.count, -room)
-        sinks, joined = np.array([head]), _from(graph, len(free), tail)
-        cut = least_cut(joined, [tail], sinks, needed + most)[0]
+        joined = graph.copy()
+        joined[tail, -1] = graph[-1].sum()  # the last node is reached from `tail` at no cost
+        cut = least_cut(joined, [tail], np.array([head]), needed + most)[0]
         if (units := cut - needed) > 0:
             rest = None
             if units < bunch.count:
@@ -278,13 +279,6 @@ def _joined(free: Longs, others: list[Bunch], waiting: Longs, nodes: list[int]) 
         graph[-1, len(free) + number] = other.count
     graph[-1, : len(free)] = waiting
     return graph
-
-
-def _from(graph: Longs, nodes: int, tail: int) -> Longs:
-    """The graph where the last node is reached from `tail` at no cost."""
-    joined = graph.copy()
-    joined[tail, -1] = graph[-1].sum()
-    return joined
 
 
 class Branch(NamedTuple):

@@ -41,19 +41,17 @@ def load(text: str, name: str) -> Content:
         node: str(data.get("name") or data.get("label") or node).strip()
         for node, data in nodes.items()
     }
-    content = {"simctl_topology": VERSION, "name": PurePath(name).stem} | _picked(
-        graph.graph, ("name", "paths")
-    )
-    lists = {
-        "notes": [note for note in str(graph.graph.get("notes", "")).split("\n") if note],
-        "ranks": _ranks(
-            ((names[node], data.get("rank", "")) for node, data in nodes.items()), name
-        ),
-        "links": _links(edges, graph, names, name),
-    }
+    content = {"simctl_topology": VERSION, "name": PurePath(name).stem}
+    content |= _picked(graph.graph, ("name", "paths"))
     content["devices"] = [
         {"name": names[node], **_picked(data, _NODE)} for node, data in nodes.items()
     ]
+    ranks = ((names[node], data.get("rank", "")) for node, data in nodes.items())
+    lists = {
+        "notes": [note for note in str(graph.graph.get("notes", "")).split("\n") if note],
+        "ranks": _ranks(ranks, name),
+        "links": _links(edges, graph, names, name),
+    }
     return content | {key: values for key, values in lists.items() if values}
 
 
@@ -64,11 +62,8 @@ def place_in(content: Content, name: str) -> Place:
         if len(location) < 2 or location[0] not in ("devices", "links"):
             return f"{name}, {spelling(location)}"
         row = content[str(location[0])][location[1]]
-        part = (
-            f"edge {_arrow(row['from'], row['to'])}"
-            if "to" in row
-            else f"node {shown(row['name'])}"
-        )
+        is_edge = "to" in row
+        part = f"edge {_arrow(row['from'], row['to'])}" if is_edge else f"node {shown(row['name'])}"
         return f"{name}, {part}, {spelling(location[2:])}".removesuffix(", ")
 
     return place
@@ -91,15 +86,15 @@ def dump(topology: Topology) -> str:
         graph.graph["notes"] = "\n".join(topology.notes)
     for device in content["devices"]:
         graph.add_node(device.pop("name"), **device)
-    for device, ranks in _ranks_of(topology).items():
-        graph.nodes[device]["rank"] = ranks[0] if len(ranks) == 1 else ",".join(map(str, ranks))
+    ranks: dict[str, list[int]] = {}
+    for rank, device in enumerate(topology.placement.tolist()):
+        ranks.setdefault(topology.device_names[device], []).append(rank)
+    for name, placed in ranks.items():
+        graph.nodes[name]["rank"] = placed[0] if len(placed) == 1 else ",".join(map(str, placed))
     for ends, figures in _figures(topology):
         graph.add_edge(*ends, **figures)
-    return (
-        '<?xml version="1.0" encoding="utf-8"?>\n'
-        + "\n".join(networkx.generate_graphml(graph))
-        + "\n"
-    )
+    lines = ['<?xml version="1.0" encoding="utf-8"?>', *networkx.generate_graphml(graph), ""]
+    return "\n".join(lines)
 
 
 def _elements(text: str, name: str) -> tuple[list[str], list[Ends]]:
@@ -218,17 +213,10 @@ def _ranks(entries: Iterable[tuple[str, object]], name: str) -> list[str]:
     placed.sort(key=itemgetter(0))
     for expected, (rank, device) in enumerate(placed):
         if rank != expected:
-            problem = (
-                "is there twice"
-                if rank < expected
-                else f"follows {expected - 1}"
-                if expected
-                else "is the first"
-            )
-            raise InputError(
-                f"{name}, node {shown(device)}: rank {rank} {problem}: ranks are 0, 1, 2, ... "
-                f"once each"
-            )
+            problem = f"follows {expected - 1}" if expected else "is the first"
+            problem = "is there twice" if rank < expected else problem
+            right = "ranks are 0, 1, 2, ... once each"
+            raise InputError(f"{name}, node {shown(device)}: rank {rank} {problem}: {right}")
     return [device for _, device in placed]
 
 
@@ -257,33 +245,18 @@ def _arrow(first: str, second: str) -> str:
     return shown(f"{first}->{second}")
 
 
-def _ranks_of(topology: Topology) -> dict[str, list[int]]:
-    ranks: dict[str, list[int]] = {}
-    for rank, device in enumerate(topology.placement.tolist()):
-        ranks.setdefault(topology.device_names[device], []).append(rank)
-    return ranks
-
-
 def _figures(topology: Topology) -> Iterator[tuple[Ends, Content]]:
     """Every link's ends and attributes. Edges are written by their source, so that a link says its
     number."""
-    columns = (
-        topology.source.tolist(),
-        topology.target.tolist(),
-        topology.link_kinds,
-        topology.medium_bandwidth.tolist(),
-        topology.latency.tolist(),
-        topology.medium_gap.tolist(),
-        topology.assumed.tolist(),
-    )
-    for link, (source, target, *values) in enumerate(zip(*columns, strict=True)):
-        ends = topology.device_names[source], topology.device_names[target]
-        yield (
-            ends,
-            {
-                "link_number": link,
-                **dict(
-                    zip(("kind", "bandwidth", "latency", "gap", "assumed"), values, strict=True)
-                ),
-            },
-        )
+    names = topology.device_names
+    columns = {
+        "kind": topology.link_kinds,
+        "bandwidth": topology.medium_bandwidth.tolist(),
+        "latency": topology.latency.tolist(),
+        "gap": topology.medium_gap.tolist(),
+        "assumed": topology.assumed.tolist(),
+    }
+    ends = zip(topology.source.tolist(), topology.target.tolist(), strict=True)
+    for link, ((source, target), *values) in enumerate(zip(ends, *columns.values(), strict=True)):
+        figures = dict(zip(columns, values, strict=True))
+        yield (names[source], names[target]), {"link_number": link, **figures}

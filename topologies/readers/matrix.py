@@ -15,7 +15,6 @@ from topologies.readers.matrix_text import (
     LABEL,
     LEVELS,
     SILENT,
-    Heading,
     MatrixRow,
     affinity,
     heading_of,
@@ -108,7 +107,11 @@ def _parsed(lines: list[str], top: int, first: int, file: str) -> Matrix:
             )
     level, nvlinks, places = _cells(rows, columns)
     names = _names(lines, columns, file)
-    matrix = Matrix(file, columns, names, level, nvlinks, places, _affinities(rows, heading))
+    affinities = tuple(
+        affinity(rows[label].rest, heading.affinities) if label in rows else None
+        for label in columns
+    )
+    matrix = Matrix(file, columns, names, level, nvlinks, places, affinities)
     _check_cells(matrix)
     return matrix
 
@@ -189,13 +192,6 @@ def _cells(rows: dict[str, MatrixRow], columns: Sequence[str]) -> tuple[Ints, In
         table[np.ix_(missing, present)] = table[np.ix_(present, missing)].T
     level[missing, missing] = 0
     return level, nvlinks, lines
-
-
-def _affinities(rows: dict[str, MatrixRow], heading: Heading) -> tuple[str | None, ...]:
-    return tuple(
-        affinity(rows[label].rest, heading.affinities) if label in rows else None
-        for label in heading.columns
-    )
 
 
 def _names(lines: list[str], columns: tuple[str, ...], file: str) -> tuple[str, ...]:

@@ -111,8 +111,12 @@ def heading_of(lines: list[str], top: int, first: int, file: str) -> Heading:
         word for line in lines[top:end] for word in words_of(line) if not _RULE.fullmatch(word)
     ]
     start = next((number for number, word in enumerate(words) if GPU.fullmatch(word)), len(words))
+    # The last columns: CPU Affinity, NUMA Affinity, GPU NUMA ID.
     foreign = (
-        number for number in range(start, len(words)) if _is_other(words[number : number + 2])
+        number
+        for number in range(start, len(words))
+        if words[number] == "NUMA"
+        or words[number : number + 2] in (["CPU", "Affinity"], ["GPU", "NUMA"])
     )
     columns = tuple(words[start : next(foreign, len(words))])
     _check_columns(columns, f"{file} line {top + 1}")
@@ -127,7 +131,8 @@ def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, MatrixRo
     for number in range(heading.end, min(len(lines), heading.end + _MOST_LINES)):
         words = words_of(lines[number])
         start = next((place for place, word in enumerate(words) if word in labels), len(words))
-        if _are_cells(words[start + 1 :][: len(labels)]):
+        cells = words[start + 1 :][: len(labels)]
+        if cells and 2 * sum(map(is_link, cells)) >= len(cells):
             label = words[start]
             if label in rows:
                 raise InputError(
@@ -200,11 +205,6 @@ def _heading_end(lines: list[str], top: int, first: int) -> int:
     )
 
 
-def _is_other(words: Sequence[str]) -> bool:
-    """Whether words begin one of the last columns: CPU Affinity, NUMA Affinity, GPU NUMA ID."""
-    return words[0] == "NUMA" or words in (["CPU", "Affinity"], ["GPU", "NUMA"])
-
-
 def _check_columns(columns: Sequence[str], place: str) -> None:
     if not columns:
         raise InputError(f"{place}: no columns: they are called GPU0, GPU1, NIC0 or mlx5_0")
@@ -222,10 +222,6 @@ def _check_columns(columns: Sequence[str], place: str) -> None:
         if column in known:
             raise InputError(f"{place}: column {column} is there twice: each device has one")
         known.add(column)
-
-
-def _are_cells(words: list[str]) -> bool:
-    return bool(words) and 2 * sum(map(is_link, words)) >= len(words)
 
 
 def _goes_on(row: MatrixRow, word: str, heading: Heading) -> bool:

@@ -8,8 +8,9 @@ It leads through an NVSwitch if every two GPUs have the same number and no GPU h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -120,15 +121,11 @@ def _cpus(matrix: Matrix) -> dict[str, Ints]:
         else:
             groups.append(members)
             keys.append(key)
-    return dict(zip(_cpu_names(keys), groups, strict=True))
-
-
-def _cpu_names(keys: list[str | None]) -> list[str]:
-    """Names of the CPUs: cpu3 for NUMA node 3 if only one CPU has it. The others get the lowest
-    free numbers."""
+    # A CPU is cpu3 if it alone has NUMA node 3. The others get the lowest free numbers.
     stated = {key for key in keys if key and key.isdecimal() and keys.count(key) == 1}
     free = (str(number) for number in range(len(keys)) if str(number) not in stated)
-    return [f"cpu{key if key in stated else next(free)}" for key in keys]
+    names = [f"cpu{key if key in stated else next(free)}" for key in keys]
+    return dict(zip(names, groups, strict=True))
 
 
 def _hang_on_cpu(
@@ -185,18 +182,11 @@ def _join_gpus(builder: TopologyBuilder, matrix: Matrix, links: Ints, nvlink: st
             join_by_nvswitch(builder, f"nvswitch{switches or ''}", width, nvlink)
             switches += 1
             continue
-        for first, second in _pairs(members, links):
-            link = replace(kind.link, bandwidth=float(links[first, second]) * kind.link.bandwidth)
-            builder.connect(names[first], names[second], link, kind=kind.kind, assumed=True)
-
-
-def _pairs(members: Ints, links: Ints) -> Iterable[tuple[int, int]]:
-    return (
-        (int(first), int(second))
-        for first in members
-        for second in members
-        if first < second and links[first, second]
-    )
+        for first, second in combinations(members.tolist(), 2):
+            if links[first, second]:
+                bandwidth = float(links[first, second]) * kind.link.bandwidth
+                link = replace(kind.link, bandwidth=bandwidth)
+                builder.connect(names[first], names[second], link, kind=kind.kind, assumed=True)
 
 
 def _per_gpu(links: Ints) -> int:

@@ -177,13 +177,8 @@ def validated(content: object, place: Place) -> Document:
     mistakes = Mistakes()
     document: Document = mistakes.checked(Document, content)
     values = content if isinstance(content, dict) else {}
-    kinds = {
-        "notes": Note,
-        "ranks": Name,
-        "devices": DevicePart,
-        "media": MediumPart,
-        "links": LinkPart,
-    }
+    parts = {"devices": DevicePart, "media": MediumPart, "links": LinkPart}
+    kinds = {"notes": Note, "ranks": Name, **parts}
     lists = {key: mistakes.entries(kind, values.get(key), key) for key, kind in kinds.items()}
     mistakes.report(place)
     document = document.model_copy(update=lists)
@@ -252,74 +247,50 @@ def describe(topology: Topology) -> Content:
     """
     if not topology.ranks:
         raise InputError(f"{shown(topology.name)} has no ranks: a file needs at least one")
-    paths = {} if topology.paths == "first" else {"paths": topology.paths}
-    lists = {
-        "notes": list(topology.notes),
-        "ranks": [topology.device_names[device] for device in topology.placement.tolist()],
-        "devices": _devices(topology),
-        "media": _media(topology),
-        "links": _paired(_links(topology)),
-    }
-    content: Content = {"simctl_topology": VERSION, "name": topology.name, **paths}
-    content |= {key: values for key, values in lists.items() if values}
-    validated(content, lambda location: f"{shown(topology.name)}, {spelling(location)}")
-    return content
-
-
-def _devices(topology: Topology) -> list[Content]:
-    columns = {
-        "name": topology.device_names,
+    names, links = topology.device_names, topology.links
+    bandwidth = list(map(bandwidth_text, topology.medium_bandwidth.tolist()))
+    gap = list(map(seconds_text, topology.medium_gap.tolist()))
+    media = [*[""] * links, *topology.shared_names]
+    crossed = [media[medium] for medium in topology.link_media.tolist()]
+    bounds = pairwise(topology.link_indptr.tolist())
+    devices = {
+        "name": names,
         "kind": topology.device_kinds,
         "node": topology.node.tolist(),
         "merges": map(cost_text, topology.reduction.tolist()),
         "copies": map(cost_text, topology.copy.tolist()),
         "in_network": topology.in_network.tolist(),
     }
-    return _rows(columns, _USUAL_DEVICE)
-
-
-def _media(topology: Topology) -> list[Content]:
-    columns = {
-        "name": topology.shared_names,
-        "bandwidth": map(bandwidth_text, topology.medium_bandwidth[topology.links :].tolist()),
-        "gap": map(seconds_text, topology.medium_gap[topology.links :].tolist()),
-    }
-    return _rows(columns, _USUAL_LINK)
-
-
-def _links(topology: Topology) -> list[Content]:
-    names, links = topology.device_names, topology.links
-    columns = {
+    arrows = {
         "from": [names[device] for device in topology.source.tolist()],
         "to": [names[device] for device in topology.target.tolist()],
         "kind": topology.link_kinds,
-        "bandwidth": map(bandwidth_text, topology.medium_bandwidth[:links].tolist()),
+        "bandwidth": bandwidth[:links],
         "latency": map(seconds_text, topology.latency.tolist()),
-        "gap": map(seconds_text, topology.medium_gap[:links].tolist()),
-        "media": _crossed(topology),
+        "gap": gap[:links],
+        "media": [crossed[first + 1 : end] for first, end in bounds],
         "assumed": topology.assumed.tolist(),
     }
-    return _rows(columns, _USUAL_LINK)
-
-
-def _crossed(topology: Topology) -> list[list[str]]:
-    """The shared media of every link, by name."""
-    names = [""] * topology.links + list(topology.shared_names)
-    crossed, bounds = (
-        [names[medium] for medium in topology.link_media.tolist()],
-        topology.link_indptr.tolist(),
-    )
-    return [crossed[first + 1 : end] for first, end in pairwise(bounds)]
+    shared = {"name": topology.shared_names, "bandwidth": bandwidth[links:], "gap": gap[links:]}
+    lists = {
+        "notes": list(topology.notes),
+        "ranks": [names[device] for device in topology.placement.tolist()],
+        "devices": _rows(devices, _USUAL_DEVICE),
+        "media": _rows(shared, _USUAL_LINK),
+        "links": _paired(_rows(arrows, _USUAL_LINK)),
+    }
+    paths = {} if topology.paths == "first" else {"paths": topology.paths}
+    content: Content = {"simctl_topology": VERSION, "name": topology.name, **paths}
+    content |= {key: values for key, values in lists.items() if values}
+    validated(content, lambda location: f"{shown(topology.name)}, {spelling(location)}")
+    return content
 
 
 def _rows(columns: Mapping[str, Iterable[object]], usual: Content) -> list[Content]:
+    rows = (zip(columns, row, strict=True) for row in zip(*columns.values(), strict=True))
     return [
-        {
-            key: value
-            for key, value in zip(columns, row, strict=True)
-            if key not in usual or usual[key] != value
-        }
-        for row in zip(*columns.values(), strict=True)
+        {key: value for key, value in row if key not in usual or usual[key] != value}
+        for row in rows
     ]
 
 
