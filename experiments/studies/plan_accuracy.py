@@ -133,59 +133,20 @@ def mlperf(path: Path) -> Iterator[MeasuredStep]:
         )
 
 
-def _published(name: str, gpus: int, model: str, plan: str, seconds: float) -> MeasuredStep:
-    machine = f"dgx_a100:nodes={gpus // 8}"
-    return MeasuredStep("", "A100", name, "a100", "bf16", machine, model, plan, seconds, (gpus,))
+def published(paper: str) -> Iterator[MeasuredStep]:
+    """Steps of a paper on DGX A100, from `plan_accuracy.csv`.
 
-
-def narayanan() -> Iterator[MeasuredStep]:
-    """Table 1 of Narayanan et al., SC 2021, on DGX A100: seconds from TFLOP/s a GPU by its equation
-    3 with everything computed again."""
-    rows = (
-        (1.7, 24, 2304, 24, 1, 1, 32, 512, 16, 1, 137),
-        (3.6, 32, 3072, 30, 2, 1, 64, 512, 16, 1, 138),
-        (7.5, 32, 4096, 36, 4, 1, 128, 512, 16, 1, 142),
-        (18.4, 48, 6144, 40, 8, 1, 256, 1024, 8, 1, 135),
-        (39.1, 64, 8192, 48, 8, 2, 512, 1536, 4, 1, 138),
-        (76.1, 80, 10240, 60, 8, 4, 1024, 1792, 2, 3, 140),
-        (145.6, 96, 12288, 80, 8, 8, 1536, 2304, 2, 2, 148),
-        (310.1, 128, 16384, 96, 8, 16, 1920, 2160, 1, 2, 155),
-        (529.6, 128, 20480, 105, 8, 35, 2520, 2520, 1, 3, 163),
-        (1008.0, 160, 25600, 128, 8, 64, 3072, 3072, 1, 1, 163),
-    )
-    seq, vocabulary = 2048, 51200
-    for size, heads, hidden, layers, tp, pp, gpus, batch, micro, v, rate in rows:
-        flops = 96.0 * batch * seq * layers * hidden**2
-        flops *= 1 + seq / (6 * hidden) + vocabulary / (16 * layers * hidden)
-        yield _published(
-            f"{size:g} G",
-            gpus,
-            f"gpt3_1_7b:layers={layers},hidden={hidden},heads={heads}",
-            f"dp={gpus // tp // pp},tp={tp},pp={pp},v={v},micro={micro},batch={batch},{MEGATRON}",
-            flops / (rate * 1e12 * gpus),
-        )
-
-
-def korthikanti() -> Iterator[MeasuredStep]:
-    """Table 5 of Korthikanti et al., arXiv 2205.05198, on DGX A100: everything computed again, and
-    sequence parallel with scores computed again."""
-    rows = (
-        ("22 G", 6144, 64, 48, 8, 1, 1, 4, 4, 1.42, 1.10),
-        ("175 G", 12288, 96, 96, 64, 8, 3, 64, 1, 18.13, 13.75),
-        ("530 G", 20480, 128, 105, 280, 35, 3, 280, 1, 49.05, 37.83),
-        ("1 T", 25600, 160, 128, 512, 64, 1, 512, 1, 94.42, 71.49),
-    )
-    ways = ("recompute=full", "recompute=selective,sp=yes")
-    for size, hidden, heads, layers, gpus, pp, v, batch, micro, *seconds in rows:
-        for way, measured in zip(ways, seconds, strict=True):
-            yield _published(
-                f"{size}, {way}",
-                gpus,
-                f"gpt3_1_7b:layers={layers},hidden={hidden},heads={heads}",
-                f"dp=1,tp=8,pp={pp},v={v},micro={micro},batch={batch},{way},attention=unfused,"
-                "dropout=yes,scatter=yes",
-                float(measured),
-            )
+    - narayanan: Table 1 of Narayanan et al., SC 2021, seconds from TFLOP/s a GPU by its equation 3
+      with everything computed again;
+    - korthikanti: Table 5 of Korthikanti et al., arXiv 2205.05198, everything computed again, or
+      sequence parallel with scores computed again.
+    """
+    for row in rows_of(Path(__file__).with_suffix(".csv")):
+        if row["paper"] == paper:
+            gpus, texts = int(row["gpus"]), (row["model"], row["plan"])
+            machine = f"dgx_a100:nodes={gpus // 8}"
+            kind = "", "A100", row["group"], "a100", "bf16", machine
+            yield MeasuredStep(*kind, *texts, float(row["seconds"]), (gpus,))
 
 
 class Predicted(NamedTuple):
@@ -303,15 +264,15 @@ def main(folder: Path) -> str:
         sections[f"{name}, by plan"] = _errors(dict(sorted(by_plan.items())))
         worst = sorted(part, key=lambda each: -abs(each.error))[:10]
         sections[f"{name}, the ten worst"] = _steps(worst) | _parts_of_steps(worst)
-    published = unfitted([*mlperf(folder / "mlperf_llama31_405b.csv")])
-    machines = {"machine": [each.row.group for each in published]}
-    sections["MLPerf Training 5.0, nothing fitted"] = machines | _steps(published)
+    mlperf_steps = unfitted([*mlperf(folder / "mlperf_llama31_405b.csv")])
+    machines = {"machine": [each.row.group for each in mlperf_steps]}
+    sections["MLPerf Training 5.0, nothing fitted"] = machines | _steps(mlperf_steps)
     for paper, steps in (
-        ("Narayanan et al. 2021, table 1", narayanan()),
-        ("Korthikanti et al. 2022, table 5", korthikanti()),
+        ("Narayanan et al. 2021, table 1", "narayanan"),
+        ("Korthikanti et al. 2022, table 5", "korthikanti"),
     ):
-        sections[f"{paper}, nothing fitted"] = _steps(unfitted([*steps]))
-    kinds = errors_by_kind([*three, *every, *unfitted([*single, *several, *fsdp]), *published])
+        sections[f"{paper}, nothing fitted"] = _steps(unfitted([*published(steps)]))
+    kinds = errors_by_kind([*three, *every, *unfitted([*single, *several, *fsdp]), *mlperf_steps])
     sections["Errors by kind of plan, as reports name them"] = {
         name: [str(row[name]) for row in kinds] for name in kinds[0]
     }

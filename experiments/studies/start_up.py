@@ -1,31 +1,18 @@
-"""Start-up: the first commands on a machine, small commands after them, and imports."""
+"""Start-up: the imports that take the longest, and from when on compiled code pays."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-import sys
-from collections.abc import Mapping, Sequence
 from statistics import median
-from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Annotated
 
 import typer
 
 from experiments import output
-from experiments.studies.process_usage import (
-    PYTHON,
-    SIMCTL,
-    ProcessUsage,
-    compiling,
-    environment,
-    unit,
-    usage,
-)
+from experiments.studies.process_usage import PYTHON, SIMCTL, environment, usage
 from topologies.units import format_seconds
-
-SWEEP = (*SIMCTL, "sweep", "--algo", "ring", "--p", "64")
 
 
 def main(
@@ -33,43 +20,13 @@ def main(
         bool, typer.Option(help="Time sweeps with compiled code forced each way instead.")
     ] = False,
 ) -> str:
-    """CPU seconds of commands with an empty cache of compiled code and with a full one, and the
-    largest imports."""
+    """The packages that a command with compiled code spends most time to import."""
     if crossover:
         return output.align(crossovers())
-    return f"{output.align(commands())}\n\n{output.align(imports(_import_times()))}"
-
-
-def commands(repeats: int = 5) -> list[list[str]]:
-    """A row for each command: seconds, and CPU over the fixed loop."""
-    base = unit()
-    rows = [["command", "compiled code", "CPU", "over the loop", "elapsed"]]
-    with TemporaryDirectory() as folder:
-        needed = {"SIMCTL_CACHE_DIR": folder, "SIMCTL_COMPILE": "needed"}
-        for name, line in {
-            "sweep --algo ring --p 64": SWEEP,
-            "python -m simulator.kernels": compiling(),
-        }.items():
-            rows.append(_row(name, "none", [used(line, needed)], base))
-        for name, line in {
-            "python -c pass": (sys.executable, "-c", "pass"),
-            "--help": (*SIMCTL, "--help"),
-            "run --algo ring --p 8": (*SIMCTL, "run", "--algo", "ring", "--p", "8"),
-            "sweep --algo ring --p 64": SWEEP,
-            "sweep --algo ring --p 2..64": (*SWEEP[:-1], "2..64"),
-        }.items():
-            rows.append(_row(name, "all", [used(line, needed) for _ in range(repeats)], base))
-    return rows
-
-
-def used(line: Sequence[str], variables: Mapping[str, str]) -> ProcessUsage:
-    """The usage of a process and of those that it waits for."""
-    return usage(line, {**environment(), **variables})
-
-
-def _row(name: str, compiled: str, runs: Sequence[ProcessUsage], base: float) -> list[str]:
-    cpu, elapsed = min(run.cpu for run in runs), min(run.elapsed for run in runs)
-    return [name, compiled, format_seconds(cpu), f"{cpu / base:.2f}", format_seconds(elapsed)]
+    sweep = (*SIMCTL[1:], "sweep", "--algo", "ring", "--p", "64")
+    line = (PYTHON[0], "-X", "importtime", *sweep)
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=True)
+    return output.align(imports(done.stderr))
 
 
 def imports(text: str, count: int = 6) -> list[list[str]]:
@@ -84,12 +41,6 @@ def imports(text: str, count: int = 6) -> list[list[str]]:
         ["import", "time", "share"],
         *([name, format_seconds(seconds[name]), f"{seconds[name] / total:.0%}"] for name in order),
     ]
-
-
-def _import_times() -> str:
-    line = (PYTHON[0], "-X", "importtime", *SWEEP[1:])
-    done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=True)
-    return done.stderr
 
 
 def crossovers(repeats: int = 7) -> list[list[str]]:

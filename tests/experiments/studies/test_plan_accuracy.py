@@ -82,21 +82,24 @@ def test_errors_are_counted_by_kind_of_plan(folder: Path) -> None:
 @pytest.mark.parametrize("number", range(4))
 def test_published_steps_are_predicted_without_a_fit(number: int) -> None:
     """Narayanan et al., SC 2021, table 1: the rows up to 256 GPUs, within 6%."""
-    (predicted,) = plan_accuracy.unfitted([[*plan_accuracy.narayanan()][number]])
+    (predicted,) = plan_accuracy.unfitted([[*plan_accuracy.published("narayanan")][number]])
     assert abs(predicted.error) < 0.06
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_recomputation_is_predicted_without_a_fit(number: int) -> None:
     """Korthikanti et al., arXiv 2205.05198, table 5: the two smaller models, within 10%."""
-    (predicted,) = plan_accuracy.unfitted([[*plan_accuracy.korthikanti()][number]])
+    (predicted,) = plan_accuracy.unfitted([[*plan_accuracy.published("korthikanti")][number]])
     assert abs(predicted.error) < 0.10
 
 
 @pytest.mark.exhaustive
 def test_published_steps_of_interleaved_pipelines_are_near() -> None:
     """Within 6% and 10%; no cause was found for the row of 76.1 G, which is 7% too fast."""
-    narayanan, korthikanti = [*plan_accuracy.narayanan()], [*plan_accuracy.korthikanti()]
+    narayanan, korthikanti = (
+        [*plan_accuracy.published("narayanan")],
+        [*plan_accuracy.published("korthikanti")],
+    )
     for rows, most in ((narayanan[4:8], 0.06), (korthikanti[4:6], 0.10)):
         for each in plan_accuracy.unfitted(rows):
             assert abs(each.error) < (0.07 if each.row.group == "76.1 G" else most), each.row.group

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from experiments import output
-from experiments.studies import generated_pages, growth, process_usage, speed
+from experiments.studies import generated_pages, growth, process_usage, speed, start_up
 from experiments.studies.__main__ import main, studies
 from experiments.studies.process_usage import (
     ProcessUsage,
@@ -70,7 +70,7 @@ def test_every_study_has_a_line_and_options(capsys: pytest.CaptureFixture[str]) 
 @each_case(
     ("arguments", "message"),
     [
-        (["sped"], "'sped' is no study: accuracy, calibration, generated-pages, gloo-lab"),
+        (["sped"], "'sped' is no study: calibration, generated-pages, gloo-lab"),
         (["speed", "--repeats", "0"], "'--repeats': "),
         (["speed", "--repeats", "x"], "'--repeats': "),
         (["speed", "--agains", "x"], "No such option: --agains"),
@@ -281,3 +281,13 @@ def test_a_damaged_csv_file_is_named(results: Path, old: str, new: str) -> None:
     file.write_text(file.read_text().replace(old, new, 1))
     with pytest.raises(InputError, match=r"rows\.csv is damaged .*: measure it anew"):
         generated_pages.speed_page(results)
+
+
+def test_imports_are_summed_by_package() -> None:
+    text = (
+        "import time: self [us] | cumulative | imported package\n"
+        "import time:       100 |        300 | numpy.core\n"
+        "import time:       200 |        300 |   numpy\n"
+        "import time:       100 |        100 | csv\n"
+    )
+    assert start_up.imports(text)[1:] == [["numpy", "300us", "75%"], ["csv", "100us", "25%"]]

@@ -8,25 +8,23 @@ import pytest
 from experiments.calibration import LinkFit
 from experiments.studies.__main__ import main
 from experiments.studies.gloo_lab import LabRow
-from experiments.studies.horovod_runs import (
-    Nodes,
-    bucket_sizes,
-    curve_fit,
-    fitted_pause,
-    losses,
-    run_seconds,
-    runs,
-)
 from experiments.studies.training_runs import (
     COPYING,
     MIB,
+    Nodes,
     Overhead,
     Slept,
     all_reduces,
+    bucket_sizes,
     calibrate,
+    curve_fit,
+    fitted_pause,
+    losses,
     overhead,
     reduced,
     role_of,
+    run_seconds,
+    runs,
     sleeping_steps,
     slept,
 )
@@ -131,7 +129,6 @@ def test_the_tables_say_what_is_fitted_and_what_is_predicted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     main(["training-runs", str(folder)])
-    main(["horovod-runs", str(folder)])
     printed = capsys.readouterr().out
     assert (
         "130us of software a hop; a layer sleeps 500us longer forward and 900us longer backward "
