@@ -141,15 +141,6 @@ def test_usual_networks_are_the_machines_own() -> None:
 # Sizes.
 
 
-def test_rails_have_a_leaf_for_each_nic_of_32_nodes() -> None:
-    topology = cluster("hgx_h100", 65)
-    assert len(switches(topology, "leaf")) == 8 * 3
-    assert len(switches(topology, "spine")) == 32
-    for node, leaf in ((0, 0), (31, 0), (32, 1), (64, 2)):
-        for nic in range(8):
-            assert topology.graph.has_edge(f"node{node}.nic{nic}", f"rail{nic}.leaf{leaf}")
-
-
 def test_rail_only_has_no_spines_and_goes_through_the_nodes() -> None:
     """GPU 0 to GPU 5 of another node: by one of the rails near either, and by NVLink there; a leaf
     has all nodes."""
@@ -331,8 +322,7 @@ def test_one_node_is_asked_for_as_carefully(options: dict[str, Any]) -> None:
 
 
 @each_case(
-    "options",
-    [{"nodes": 1, "spines": -1}, {"spines": 0, "oversubscription": NAN}, {"nodes": 1.5}],
+    "options", [{"nodes": 1, "spines": -1}, {"spines": 0, "oversubscription": NAN}, {"nodes": 1.5}]
 )
 def test_what_no_network_takes_is_refused(options: dict[str, Any]) -> None:
     refusal(lambda: cluster("hgx_h100", **({"nodes": 2} | options)))

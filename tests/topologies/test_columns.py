@@ -80,14 +80,6 @@ def test_rows_that_say_one_of_some_words(words: list[str], wanted: set[str]) -> 
     assert Words.of(words).are(*wanted).tolist() == [word in wanted for word in words]
 
 
-def test_the_words_of_a_column_can_be_searched() -> None:
-    column = Words.of(["gpu", "nic", "gpu"])
-    assert "nic" in column
-    assert "cpu" not in column
-    assert (column.index("nic"), column.count("gpu")) == (1, 2)
-    assert list(reversed(column)) == ["gpu", "nic", "gpu"]
-
-
 def test_a_wire_is_named_by_its_ends_and_shared_media_follow() -> None:
     assert wires() == ("a->b", "b->c")
     assert wires(("bus",)) == ("a->b", "b->c", "bus")

@@ -81,13 +81,6 @@ def test_links_to_the_next_groups_lie_on_the_routers_in_order() -> None:
     assert ends[1] == ["group0.router0", "group1.router0", "group4.router0"]
 
 
-def test_cutting_a_dragonfly_in_two_cuts_a_link_a_pair_of_groups() -> None:
-    topology = built(join_dragonfly, 64, hosts=2, routers=4, global_links=2)
-    half = below(topology, [name for group in range(4) for name in routers_of(topology, group)])
-    assert len(half) == 32 + 16
-    assert across(topology, half) == 4 * 4 * 4e9
-
-
 @each_case(("ports", "groups"), [(16, 2), (24, 3), (32, 4), (64, 8), (72, 9)])
 @each_case("cables", [1, 2, None])
 def test_cables_between_groups_are_as_many_as_asked_for(

@@ -1,12 +1,8 @@
 """Times of one node, computed by hand."""
 
-from collections import Counter
-from itertools import permutations
-
 import numpy as np
 import pytest
 
-from catalogue_entries import DEVICES
 from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.engines import simulate
@@ -66,39 +62,6 @@ def test_a_message_takes_the_latencies_of_its_links_and_once_the_slowest(
     )
 
 
-@each_case(
-    ("name", "pair", "bandwidth"),
-    [
-        ("pcie_box", (0, 1), 24e9),
-        ("dgx1", (0, 3), 40e9),
-        ("hgx_h100", (0, 7), 370.8e9),
-        ("mi300x", (2, 5), 48e9),
-    ],
-)
-def test_messages_in_flight_share_a_link(
-    name: str, pair: tuple[int, int], bandwidth: float
-) -> None:
-    """Five at once are n/β after each other: no two are on a link together."""
-    machine, nbytes = MACHINES[name].node(), 1e6
-    alone = sent(machine, [pair], nbytes)
-    assert sent(machine, [pair] * 5, nbytes) == pytest.approx(
-        alone + 4 * nbytes / bandwidth, rel=1e-12
-    )
-
-
-def test_the_link_between_two_sockets_is_divided() -> None:
-    """Four GPUs to the other socket: 4 n / 10 GB/s one after the other; to their own neighbours
-    each has its own."""
-    machine, nbytes = cluster("pcie_box"), 1e6
-    across = [(gpu, gpu + 4) for gpu in range(4)]
-    assert sent(machine, across, nbytes) == pytest.approx(2.1 * US + 4 * nbytes / 10e9, rel=1e-12)
-    assert sent(machine, [*across, *((b, a) for a, b in across)], nbytes) == pytest.approx(
-        2.1 * US + 4 * nbytes / 10e9, rel=1e-12
-    )
-    pairs = [(gpu, gpu ^ 1) for gpu in range(8)]
-    assert sent(machine, pairs, nbytes) == pytest.approx(1.0 * US + nbytes / 24e9, rel=1e-12)
-
-
 def test_an_nvswitch_does_not_block_but_a_gpu_has_one_port() -> None:
     """Eight pairs at once are as one; seven senders to one GPU queue at its port."""
     machine, nbytes = cluster("hgx_h100"), 1e6
@@ -135,18 +98,6 @@ def test_a_ring_takes_a_latency_and_a_chunk_a_step(name: str, nbytes: float) -> 
     assert time == pytest.approx(2 * (ranks - 1) * step, rel=1e-12)
 
 
-@each_case("name", ALPHA_RING)
-def test_everyone_to_everyone_takes_p_1_messages_through_a_switch_and_one_where_all_are_joined(
-    name: str,
-) -> None:
-    """Through an NVSwitch a GPU sends p - 1 times V one after the other, to others than the others
-    do: (p - 1) V/β + α. With a link for each peer: V/β + α."""
-    ranks, bandwidth = ALPHA_RING[name]
-    messages = ranks - 1 if "nvswitch" in DEVICES[name] else 1
-    time = collective(MACHINES[name].node(), "naive", ranks, 8e6)
-    assert time == pytest.approx(messages * 8e6 / bandwidth + 0.6 * US, rel=1e-12)
-
-
 def test_a_ring_in_a_pcie_box_is_as_fast_as_the_link_between_its_sockets() -> None:
     """V = 8 MB, a chunk of 1 MB: s = 100 us over UPI (10 GB/s), f = 41.7 us over PCIe (24 GB/s).
     Steps 3 -> 4 and 7 -> 0 cross UPI, one each way, and take s each time; the three steps between
@@ -154,15 +105,6 @@ def test_a_ring_in_a_pcie_box_is_as_fast_as_the_link_between_its_sockets() -> No
     the α of 0.5 + 0.5 + 0.1 + 0.5 + 0.5 us once."""
     assert collective(cluster("pcie_box"), "ring", 8, 8e6) == pytest.approx(
         (14 * 100 + 2.1) * US, rel=1e-12
-    )
-
-
-def test_everyone_to_everyone_in_a_pcie_box_waits_for_the_link_between_its_sockets() -> None:
-    """16 of the messages cross UPI each way, V/10 GB/s = 800 us each; the first head is there after
-    two links of PCIe (GPU 3 begins with GPU 4), UPI is never empty since PCIe brings more, and the
-    last has 0.1 + 0.5 + 0.5 us to go."""
-    assert collective(cluster("pcie_box"), "naive", 8, 8e6) == pytest.approx(
-        (1.0 + 16 * 800 + 1.1) * US, rel=1e-12
     )
 
 
@@ -174,28 +116,6 @@ def test_a_ring_in_rank_order_in_a_dgx1() -> None:
     assert collective(cluster("dgx1"), "ring", 8, 1.6e6) == pytest.approx(
         (13 * 10 + 2 * 0.6 + 10 + 0.6) * US, rel=1e-12
     )
-
-
-def test_everyone_to_everyone_in_a_dgx1() -> None:
-    """V = 1.6 MB is 80 us over one NVLink. Six messages take 7 -> 3: those of GPU 7 to 3, to 0 and
-    to 2 (both by 3, where 4 and 6 would do as well), and those of 4, 5 and 6 to 3 (by 7). GPU 7 has
-    its three ready at once, the others come meanwhile, all that come later end at 3: 6 * 80 us + α.
-    As many take 2 -> 6."""
-    machine = cluster("dgx1")
-    links = Counter(link for pair in permutations(range(8), 2) for link in machine.route(*pair))
-    load = {
-        (
-            machine.device_names[machine.source[link]],
-            machine.device_names[machine.target[link]],
-        ): count
-        for link, count in links.items()
-        if machine.bandwidth[link] == 20e9
-    }
-    assert {ends for ends, count in load.items() if count == max(load.values())} == {
-        ("gpu7", "gpu3"),
-        ("gpu2", "gpu6"),
-    }
-    assert collective(machine, "naive", 8, 1.6e6) == pytest.approx((6 * 80 + 0.6) * US, rel=1e-12)
 
 
 def test_two_nodes_of_leonardo_by_hand() -> None:

@@ -74,21 +74,6 @@ NEAREST = {
     "alps": [[gpu] for gpu in range(4)],
 }
 """The NICs that are as few links away from GPU k as any."""
-NETWORKS = {
-    # How nodes are joined and the β of a NIC's port: EDR 100, HDR 200, NDR 400 Gbit/s, Slingshot 11
-    # 200 Gbit/s.
-    "pcie_box": ("leaf_spine", 12.5e9),
-    "dgx1": ("leaf_spine", 12.5e9),
-    "dgx_a100": ("rails", 25e9),
-    "hgx_h100": ("rails", 50e9),
-    "hgx_h200": ("rails", 50e9),
-    "b200": ("rails", 50e9),
-    "nvl72": ("rails", 50e9),
-    "mi300x": ("rails", 50e9),
-    "leonardo": ("dragonfly", 12.5e9),
-    "mn5_acc": ("leaf_spine", 25e9),
-    "alps": ("dragonfly", 25e9),
-}
 
 DGX1_MATRIX = """
         GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 GPU6 GPU7 mlx5_0 mlx5_2 mlx5_1 mlx5_3
@@ -177,26 +162,6 @@ def test_the_links_of_a_machine(name: str) -> None:
     assert machine.shared_names == ()
 
 
-def test_the_figures_of_link_kinds() -> None:
-    """GB/s of NCCL 2.2x's src/graph/topo.h (NVLinks by compute capability, 12 for x16 of PCIe 3,
-    between sockets by CPU), of RCCL's for xGMI, and line rates of networks over 8."""
-    figures = {
-        "nvlink1": (18, 0.6), "nvlink2": (20, 0.6), "nvlink3": (20, 0.6), "nvlink4": (20.6, 0.6),
-        "nvlink5": (40.1, 0.6), "xgmi1": (24, 0.6), "xgmi2": (36, 0.6), "xgmi3": (48, 0.6),
-        "pcie3": (12, 0.5), "pcie4": (24, 0.5), "pcie5": (48, 0.5), "qpi": (6, 0.1), "upi2": (10,
-        0.1), "upi3": (22, 0.1), "upi4": (40, 0.1), "fabric": (16, 0.1), "power": (32, 0.1), "arm":
-        (6, 0.1), "c2c": (450, 0.5), "ethernet10": (1.25, 0.35), "ethernet25": (3.125, 0.35),
-        "ethernet100": (12.5, 0.35), "ethernet400": (50, 0.35), "roce100": (12.5, 0.35),
-        "roce200": (25, 0.35), "roce400": (50, 0.35), "slingshot": (25, 0.35), "edr":
-        (12.5, 0.35), "hdr": (25, 0.35), "ndr200": (25, 0.35), "ndr": (50, 0.35),
-        "grace": (100, 0.5),
-    }  # fmt: skip
-    assert list(LINKS) == [*figures]
-    for name, kind in LINKS.items():
-        assert (kind.link.bandwidth / 1e9, kind.link.latency / US) == pytest.approx(figures[name])
-    assert all("\n" not in kind.source and len(kind.source) > 20 for kind in LINKS.values())
-
-
 def test_one_step_of_nccls_over_each_kind_takes_what_its_links_take_together() -> None:
     """LL steps of tuning.cc: 0.6 us over NVLink or two hops to an NVSwitch, 1.0 us over a PCIe
     switch, 2.7 us over a network with a PCIe link before and after each NIC and one switch of the
@@ -243,16 +208,6 @@ def test_a_grace_cpu_of_nvl72_has_two_gpus_and_two_nics() -> None:
     for cpu in range(36):
         below = [f"gpu{2 * cpu}", f"gpu{2 * cpu + 1}", f"nic{2 * cpu}", f"nic{2 * cpu + 1}"]
         assert sorted(graph.successors(f"cpu{cpu}")) == below
-
-
-@each_case("name", MACHINES)
-def test_networks_are_those_of_the_machine(name: str) -> None:
-    machine = MACHINES[name]
-    network, bandwidth = NETWORKS[name]
-    assert machine.network == network
-    assert link_kind(machine.port).link.bandwidth == bandwidth
-    kinds = {"pcie_box": "ethernet", "mi300x": "roce", "alps": "slingshot"}
-    assert link_kind(machine.port).kind == kinds.get(name, "ib")
 
 
 @each_case("name", MACHINES)

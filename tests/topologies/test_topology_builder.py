@@ -91,19 +91,6 @@ def test_a_wire_for_each_pair_is_a_connection_for_each(
     same(at_once.build(names), one_by_one.build(names))
 
 
-@given(meshes(), LINK)
-def test_one_number_of_cables_is_every_links(
-    mesh: tuple[int, list[tuple[Pair, float]]], link: Link
-) -> None:
-    count, links = mesh
-    names = [f"d{number}" for number in range(count)]
-    single_number, number_per_link = with_devices(*names), with_devices(*names)
-    ends = np.array([end for end, *_ in links], dtype=np.int32).reshape(-1, 2).T
-    single_number.wire(ends[0], ends[1], link, cables=3)
-    number_per_link.wire(ends[0], ends[1], link, cables=(3,) * len(links))
-    same(single_number.build(names), number_per_link.build(names))
-
-
 def test_ends_of_wires_are_broadcast_and_their_figures_follow_row_by_row() -> None:
     """Two leaves and three spines: leaf 0 to each spine, then leaf 1."""
     builder = with_devices("l0", "l1", "s0", "s1", "s2")
@@ -138,19 +125,6 @@ def test_the_shared_media_of_a_link_follow_its_own_in_the_order_given() -> None:
     assert topology.medium_bandwidth.tolist() == [3e9, 4e9, 5e9, 2e9, 1e9]
     assert topology.medium_gap.tolist() == [0, 0, 0, 1e-6, 0]
     assert topology.bandwidth.tolist() == [3e9, 1e9, 2e9]
-
-
-def test_wires_and_links_across_media_may_be_mixed() -> None:
-    """Numbers of links are those in the order of the calls, whatever their sort."""
-    builder = with_devices("a", "b", "c")
-    hub = builder.medium("hub", 7.0)
-    builder.wire([0], [1], Link(1.0))
-    builder.link("b", "c", Link(2.0), media=(hub,))
-    builder.wire([2], [0], Link(3.0))
-    topology = builder.build([])
-    assert topology.medium_names == ("a->b", "b->a", "b->c", "c->a", "a->c", "hub")
-    assert topology.medium_bandwidth.tolist() == [1, 1, 2, 3, 3, 7]
-    assert [topology.media_of(link).tolist() for link in range(5)] == [[0], [1], [2, 5], [3], [4]]
 
 
 def test_empty_calls_add_nothing() -> None:

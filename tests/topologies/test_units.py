@@ -12,13 +12,7 @@ from hypothesis import strategies as st
 from grouped_cases import each_case
 from refusals import Parse, attempt, refusal
 from topologies.errors import InputError
-from topologies.units import (
-    parse_bandwidth,
-    parse_bytes,
-    parse_counts,
-    parse_seconds,
-    parse_sizes,
-)
+from topologies.units import parse_bandwidth, parse_bytes, parse_counts, parse_seconds, parse_sizes
 
 SIZES = {
     "1B": 1.0,

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from topologies.catalogue import find
-from topologies.clusters import cluster
 from topologies.errors import InputError
 from topologies.shapes import SHAPES, star
 from topologies.topology import Topology
@@ -24,10 +23,6 @@ def machine(nodes: list[int]) -> Topology:
     builder = TopologyBuilder("some")
     names = [builder.device(f"d{k}", node=node) for k, node in enumerate(nodes)]
     return builder.build(names)
-
-
-def nodes_of(topology: Topology) -> list[int]:
-    return list(topology.node[topology.placement].tolist())
 
 
 @given(NODES)
@@ -71,18 +66,6 @@ def test_every_rank_keeps_a_device_of_its_own_and_nothing_else_changes(
     assert after.source is before.source
 
 
-def test_two_nodes_of_eight() -> None:
-    pair = cluster("dgx1", 2)
-    assert nodes_of(placed(pair, "node")) == [0] * 8 + [1] * 8
-    assert nodes_of(placed(pair, "round-robin")) == [0, 1] * 8
-    assert (
-        placed(pair, (0, 8, 1, 9), 4).placement[:4].tolist()
-        == pair.placement[[0, 8, 1, 9]].tolist()
-    )
-    back = placed(placed(pair, "round-robin"), "node")
-    assert back.placement.tolist() == pair.placement.tolist()
-
-
 def test_ranks_that_share_a_device_are_places_of_their_own() -> None:
     builder = TopologyBuilder("shared")
     for node in range(2):
@@ -97,15 +80,6 @@ def test_ranks_that_share_a_device_are_places_of_their_own() -> None:
 def test_a_shape_has_one_node_for_all(shape: str, order: Order) -> None:
     topology = SHAPES[shape](8, bandwidth=1e9)
     assert placed(topology, order).placement.tolist() == topology.placement.tolist()
-
-
-def test_routes_are_found_anew() -> None:
-    topology = star(4, bandwidth=1e9)
-    before = topology.route(0, 1)
-    after = placed(topology, (3, 2, 1, 0))
-    assert after.route(3, 2) == before
-    assert after.route(0, 1) == topology.route(3, 2)
-    assert topology.route(0, 1) == before
 
 
 NO_PLACEMENTS = (

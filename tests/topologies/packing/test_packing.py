@@ -210,10 +210,7 @@ def test_edges_that_cannot_be_split_evenly_are_split_one_by_one() -> None:
 
 def test_cuts_of_equal_shares_only_shorten_the_search() -> None:
     network = random_network(6)
-    bandwidth, sinks = (
-        wiring(network),
-        spanned(network.placement, len(network.device_names)),
-    )
+    bandwidth, sinks = (wiring(network), spanned(network.placement, len(network.device_names)))
     limits = tuple(pack(network, network.ranks, towards=way).limit for way in (False, True))
     rates = [usage(bandwidth, sinks, both=True, alike=alike).roots.sum() for alike in ((), limits)]
     assert rates[0] == pytest.approx(rates[1])
