@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.effects.channels import PeerChannels, few_channels
+from simulator.effects.channels import PeerChannels
 from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import Jobs, job, nodes_of, reduces
@@ -325,13 +325,19 @@ class Profile:
             "long exchanges": longer * excess * between.slower(jobs.nodes)[1]
             if np.any(longer)
             else np.zeros(jobs.nodes.shape),
-            "few channels": few_channels(self.channels, jobs, nbytes, self._slowness),
+            "few channels": sum(
+                (self._few_channels(name, jobs, nbytes) for name in self.channels),
+                start=np.zeros(jobs.nodes.shape),
+            ),
         }
 
-    def _slowness(self, algorithm: str, kind: str) -> float:
-        """1/β of links of `kind` by the last protocol in an algorithm."""
-        factor = self.slower.get(algorithm, {}).get(kind, 1.0)
-        return factor / self.protocols[-1].links[kind].bandwidth
+    def _few_channels(self, algorithm: str, jobs: Jobs, nbytes: Floats | float) -> Floats:
+        """Seconds that messages of an algorithm to one peer take more than with all channels."""
+        few = self.channels[algorithm]
+        # 1/β of all channels is that of the last protocol.
+        factor = self.slower.get(algorithm, {}).get(few.kind, 1.0)
+        slowness = factor / self.protocols[-1].links[few.kind].bandwidth
+        return jobs.by_algorithm({algorithm: 1.0}, 0.0) * few.excess(jobs, nbytes, slowness)
 
     def ignored(
         self, label: str, collective: str, ranks: int, nodes: int | None = None, library: str = ""

@@ -146,10 +146,9 @@ def fit_torus(
 ) -> Fitted:
     """The dimensions of a torus; one ring on any other machine."""
     dims = dims_of(topology, ranks)
-    if not dims:
-        schedule = torus_rings_all_reduce(ranks, nbytes, (), shifts)
-        return Fitted(schedule, topology, neighbors.RING_ALL_REDUCE)
     schedule = torus_rings_all_reduce(ranks, nbytes, dims, shifts)
+    if not dims:
+        return Fitted(schedule, topology, neighbors.RING_ALL_REDUCE)
     return Fitted(schedule, topology, machine_formulas.torus_rings(dims), (_words(dims),))
 
 
@@ -157,16 +156,8 @@ def _words(dims: Dims) -> str:
     return f"rings of {', '.join(map(str, reversed(dims)))} ranks"
 
 
-def _shifts(ranks: int, levels: int = LEVELS) -> Shifts:
-    return _all_shifts(box(ranks, levels))
-
-
-def _shifts_on(topology: Topology, ranks: int, levels: int = LEVELS) -> Shifts:
-    return _all_shifts(_levels_of(topology, ranks, levels))
-
-
-def _torus_shifts_on(topology: Topology, ranks: int) -> Shifts:
-    return _all_shifts(dims_of(topology, ranks) or (ranks,))
+def _shifts_along(dims: Dims) -> Shifts:
+    return Shifts(dims, (1,) * len(dims))
 
 
 @declare(
@@ -175,7 +166,7 @@ def _torus_shifts_on(topology: Topology, ranks: int) -> Shifts:
     neighbors.RING_ALL_REDUCE,
     fit=fit_torus,
     shifts=rotations,
-    shifts_on=_torus_shifts_on,
+    shifts_on=lambda topology, ranks: _shifts_along(dims_of(topology, ranks) or (ranks,)),
 )
 def torus_rings_all_reduce(
     ranks: int, nbytes: float, dims: Dims = (), shifts: Shifts | None = None
@@ -187,18 +178,18 @@ def torus_rings_all_reduce(
     return _all_reduce((ranks,), nbytes, 1, 1, shifts)
 
 
-def _operations(ranks: int, levels: int = LEVELS) -> float:
-    return ranks * 2.0 * sum(size - 1 for size in box(ranks, levels))
-
-
 @declare(
     "blue_connect",
     ALL_REDUCE,
     machine_formulas.blue_connect,
     fit=fit_blue_connect,
-    shifts=_shifts,
-    shifts_on=_shifts_on,
-    operations=_operations,
+    shifts=lambda ranks, levels=LEVELS: _shifts_along(box(ranks, levels)),
+    shifts_on=lambda topology, ranks, levels=LEVELS: _shifts_along(
+        _levels_of(topology, ranks, levels)
+    ),
+    operations=lambda ranks, levels=LEVELS: (
+        ranks * 2.0 * sum(size - 1 for size in box(ranks, levels))
+    ),
 )
 def blue_connect_all_reduce(
     ranks: int,
@@ -217,7 +208,3 @@ def blue_connect_all_reduce(
     8
     """
     return _all_reduce(dims or box(ranks, levels), nbytes, 1, 1, shifts)
-
-
-def _all_shifts(dims: Dims) -> Shifts:
-    return Shifts(dims, (1,) * len(dims))

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 
+from simulator.collectives import algorithms, of_collective
 from simulator.collectives.collective import Algorithm, Collective, first_sentence
 from simulator.cost_models import CostModel
 from simulator.cost_models.cost_model import NO_FORMULA
@@ -34,7 +35,9 @@ def algorithm(
     >>> everyone.name, everyone.build(4, 8.0).volume
     ('everyone', 24.0)
     """
-    promise = _called(collective) if isinstance(collective, str) else collective
+    promise = collective
+    if isinstance(promise, str):  # packages are not asked, as they may be about to declare theirs
+        promise = of_collective(promise, algorithms())[0].collective
 
     def declare(function: Callable[..., Schedule]) -> Algorithm:
         return Algorithm(
@@ -48,11 +51,3 @@ def algorithm(
         )
 
     return declare
-
-
-def _called(name: str) -> Collective:
-    """The collective of this name. Packages are not asked, as they may be about to declare
-    theirs."""
-    from simulator.collectives import algorithms, of_collective
-
-    return of_collective(name, algorithms())[0].collective

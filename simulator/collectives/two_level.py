@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, Fitted, declare
-from simulator.cost_models import machine_formulas
+from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, Collective, Fitted, declare
+from simulator.cost_models import CostModel, machine_formulas
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -91,6 +91,7 @@ def equal_nodes(ranks: int, per_node: int = 8) -> Ranks:
 
 def fit(
     write: Callable[..., Schedule],
+    formula: Callable[[int], CostModel],
     topology: Topology,
     ranks: int,
     nbytes: float,
@@ -101,7 +102,7 @@ def fit(
     nodes = nodes_of(topology, ranks)
     schedule = write(ranks, nbytes, nodes, shifts)
     words = f"{nodes.shape[0]} nodes of {nodes.shape[1]} ranks"
-    return Fitted(schedule, topology, machine_formulas.two_level(nodes.shape[1]), (words,))
+    return Fitted(schedule, topology, formula(nodes.shape[1]), (words,))
 
 
 def nodes_of(topology: Topology, ranks: int) -> Ranks:
@@ -194,21 +195,6 @@ def two_stages(
     return stages.build()
 
 
-def fit_stages(
-    topology: Topology,
-    ranks: int,
-    nbytes: float,
-    shifts: Shifts | None = None,
-    *,
-    inside_first: bool,
-) -> Fitted:
-    """The nodes of the machine; ranks that are in no node are cut as without a machine."""
-    nodes = nodes_of(topology, ranks)
-    schedule = two_stages(ranks, nbytes, nodes, shifts, inside_first=inside_first)
-    words = f"{nodes.shape[0]} nodes of {nodes.shape[1]} ranks"
-    return Fitted(schedule, topology, machine_formulas.two_stages(nodes.shape[1]), (words,))
-
-
 def _operations(ranks: int) -> float:
     """Three copies of every block, and a message to every place and every node. A rank sends itself
     none of single blocks."""
@@ -216,28 +202,45 @@ def _operations(ranks: int) -> float:
     return float(ranks * (3 * (ranks - 1) + size - (count == 1) + count - (size == 1)))
 
 
-_over_nodes = partial(declare, shifts=shifts_of_nodes, shifts_on=shifts_on)
+def _over_nodes(
+    name: str,
+    collective: Collective,
+    write: Callable[..., Schedule],
+    formula: Callable[..., CostModel],
+    summary: str,
+    operations: Callable[[int], float] = _operations,
+) -> Callable[..., Schedule]:
+    return declare(
+        name,
+        collective,
+        formula(),
+        summary,
+        fit=partial(fit, write, formula),
+        shifts=shifts_of_nodes,
+        shifts_on=shifts_on,
+        operations=operations,
+    )(write)
+
+
 two_level_all_reduce = _over_nodes(
     "two_level",
     ALL_REDUCE,
-    machine_formulas.two_level(),
+    two_levels,
+    machine_formulas.two_level,
     "Rings inside each node, and across the nodes",
-    fit=partial(fit, two_levels),
     operations=lambda ranks: ranks * 2.0 * (sum(equal_nodes(ranks).shape) - 2),
-)(two_levels)
+)
 rail_all_to_all = _over_nodes(
     "rail_all_to_all",
     ALL_TO_ALL,
-    machine_formulas.two_stages(),
+    partial(two_stages, inside_first=True),
+    machine_formulas.two_stages,
     "To the rail inside the node, then along the rail, as NCCL's PXN",
-    fit=partial(fit_stages, inside_first=True),
-    operations=_operations,
-)(partial(two_stages, inside_first=True))
+)
 forwarded_all_to_all = _over_nodes(
     "forwarded_all_to_all",
     ALL_TO_ALL,
-    machine_formulas.two_stages(),
+    partial(two_stages, inside_first=False),
+    machine_formulas.two_stages,
     "Along the rail, then inside the node, as DeepEP",
-    fit=partial(fit_stages, inside_first=False),
-    operations=_operations,
-)(partial(two_stages, inside_first=False))
+)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from math import isqrt
+from typing import Any
 
 from simulator.cost_models.cost_model import (
     ASSUMES,
@@ -80,6 +81,7 @@ BINOMIAL_GATHER = replace(
 )
 
 
+_NO_DATA: dict[str, Any] = dict.fromkeys(("volume", "peak", "redundant"), lambda p: 0.0)
 _MELLOR = "Mellor-Crummey, Scott, ACM Transactions on Computer Systems 9(1), 1991"
 
 
@@ -93,10 +95,8 @@ CENTRAL_BARRIER = CostModel(
     assumes="one port a rank; with a port for each peer: 2α + 2g",
     source=_MELLOR,
     time=_central,
-    volume=lambda p: 0.0,
     steps=lambda p: 2,
-    peak=lambda p: 0.0,
-    redundant=lambda p: 0.0,
+    **_NO_DATA,
 )
 
 TREE_BARRIER = CostModel(
@@ -106,10 +106,8 @@ TREE_BARRIER = CostModel(
     time=lambda fabric, p, nbytes: (
         binomial_gather(fabric, p, 0.0) + binomial_scatter(fabric, p, 0.0)
     ),
-    volume=lambda p: 0.0,
     steps=lambda p: 2 * log2_floor(p),
-    peak=lambda p: 0.0,
-    redundant=lambda p: 0.0,
+    **_NO_DATA,
 )
 
 DISSEMINATION_BARRIER = linear(
@@ -118,9 +116,7 @@ DISSEMINATION_BARRIER = linear(
     source="Hensgen, Finkel, Manber, International Journal of Parallel Programming 17(1), 1988",
     steps=log2_ceil,
     moved=lambda p: 0.0,
-    volume=lambda p: 0.0,
-    peak=lambda p: 0.0,
-    redundant=lambda p: 0.0,
+    **_NO_DATA,
 )
 
 

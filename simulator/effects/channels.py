@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -42,21 +41,3 @@ class PeerChannels(NamedTuple):
         `slowness`, in the shape of `jobs`. Jobs on several nodes have none."""
         slower = np.maximum(self.slowness / self.of(jobs.ranks, nbytes) - slowness, 0.0)
         return np.asarray(np.where(jobs.nodes == 1, nbytes * slower, 0.0))
-
-
-def few_channels(
-    channels: Mapping[str, PeerChannels],
-    jobs: Jobs,
-    nbytes: Floats | float,
-    slowness: Callable[[str, str], Floats | float],
-) -> Floats:
-    """Seconds that messages to one peer take more than with all channels, in the shape of `jobs`.
-
-    `channels` is by algorithm, and `slowness` gives 1/β of all channels by algorithm and kind of
-    link.
-    """
-    seconds = np.zeros(jobs.nodes.shape)
-    for name, few in channels.items():
-        ran = jobs.by_algorithm({name: 1.0}, 0.0)
-        seconds = seconds + ran * few.excess(jobs, nbytes, slowness(name, few.kind))
-    return seconds

@@ -21,6 +21,7 @@ from simulator.collectives.two_level import (
     two_level_all_gather,
     two_level_reduce_scatter,
 )
+from simulator.cost_models.machine_formulas import two_level as two_level_formula
 from simulator.schedules.semantics import Chosen, Data, Promise
 from topologies.topology import Ints, Topology
 
@@ -48,7 +49,7 @@ def two_levels(collective: str, topology: Topology, group: Ints) -> list[Algorit
     else:
         return []
     made = replace(made, postcondition=partial(promise, nodes))
-    fitted = replace(two_level, fit=partial(fit, write), operations=_operations)
+    fitted = replace(two_level, fit=partial(fit, write, two_level_formula), operations=_operations)
     return [replace(fitted, name=f"two_level_{collective}", collective=made)]
 
 

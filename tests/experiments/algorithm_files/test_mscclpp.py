@@ -31,12 +31,8 @@ def lowered(text: str) -> Schedule:
 @each_case(
     ("shape", "volume"),
     [
-        ("put", 2.0),
-        ("read", 2.0),
-        ("packets", 2.0),
-        ("groups", 1.0),
-        ("fetched", 1.0),
-        ("barriers", 2.0),
+        *(("put", 2.0), ("read", 2.0), ("packets", 2.0)),
+        *(("groups", 1.0), ("fetched", 1.0), ("barriers", 2.0)),
     ],
 )
 def test_every_shape_is_proven(shape: str, volume: float) -> None:

@@ -177,14 +177,6 @@ def test_slow_additions_are_not_claimed_with_segments() -> None:
     assert find("ring:segments=4").cost.holds(observe(timeline.routed)) == "slow additions"
 
 
-def test_both_ways_round_a_ring_take_half_of_the_time() -> None:
-    topology = SHAPES["ring"](8, bandwidth=1e9)
-    one, both = (
-        simulate(find(name).build(8, 8e9), topology).makespan for name in ("ring", "ring:ways=2")
-    )
-    assert (one, both) == (14.0, 7.0)
-
-
 def seconds_on(topology: Topology, nbytes: float, algorithm: Algorithm) -> float:
     return simulate(algorithm.build(topology.ranks, nbytes), topology, "compiled").makespan
 

@@ -16,7 +16,6 @@ from simulator.collectives.binary_trees import (
     binary_tree_broadcast,
     binary_tree_reduce,
     children,
-    k_nomial_broadcast,
     split_binary_broadcast,
 )
 from simulator.cost_models import trees
@@ -55,13 +54,6 @@ def test_a_broadcast_takes_what_its_closed_form_says(
     timeline = simulate(BUILDS[name](ranks, 1e6, segments=pieces), machine)
     time = getattr(trees, name)(pieces).time(observe(timeline.routed), ranks, 1e6)
     assert timeline.makespan == pytest.approx(time, rel=1e-9)
-
-
-def test_seven_ranks_and_four_pieces_by_hand() -> None:
-    # Routes of 1 s, pieces of 10 s. The root sends 8, the last is through at 81 s; rank 2 passes it
-    # on to 5, then to 6.
-    schedule = binary_tree_broadcast(7, 40.0, segments=4)
-    assert simulate(schedule, star(7, bandwidth=1.0, latency=0.5)).makespan == 81.0 + 20.0 + 1.0
 
 
 def test_the_root_of_a_reduce_takes_in_twice_what_there_is() -> None:
@@ -107,12 +99,6 @@ def test_the_root_of_long_data_sends_half_as_much_as_in_a_binary_tree() -> None:
     assert times == pytest.approx([96.0, 128.0], rel=0.02)
 
 
-def test_with_radix_two_it_is_a_binomial_tree() -> None:
-    schedules = find("tree_broadcast").build(16, 1.0), k_nomial_broadcast(16, 1.0, radix=2)
-    topology = star(16, bandwidth=1.0, latency=0.5)
-    assert [simulate(schedule, topology).makespan for schedule in schedules] == [8.0, 8.0]
-
-
 @each_case("radix", [2, 3, 4, 9])
 @each_case("ranks", [2, 3, 10, 33])
 def test_every_rank_but_0_has_one_parent(ranks: int, radix: int) -> None:
@@ -124,15 +110,3 @@ def test_a_radix_beyond_the_ranks_is_a_linear_tree() -> None:
     for radix in (6, 10**12):
         ((parent, below),) = children(6, radix)
         assert (parent, below.tolist()) == (0, [1, 2, 3, 4, 5])
-
-
-def test_levels_by_hand() -> None:
-    # 16 ranks, radix 4, a port a peer: two levels of 1 s and a latency of 0.5 s.
-    schedule = k_nomial_broadcast(16, 1.0)
-    assert simulate(schedule, full_mesh(16, bandwidth=1.0, latency=0.5)).makespan == 3.0
-
-
-def test_the_root_sends_each_segment_to_all_its_children() -> None:
-    # 4 ranks, radix 4: three children, 2 segments of half a second each.
-    schedule = k_nomial_broadcast(4, 1.0, segments=2)
-    assert simulate(schedule, star(4, bandwidth=1.0)).makespan == 3.0

@@ -43,20 +43,6 @@ def test_any_number_of_pieces_keeps_its_promise_and_its_time(
     )
 
 
-@pytest.mark.parametrize("name", BUILDS)
-def test_five_ranks_and_four_pieces_by_hand(name: str) -> None:
-    # 4 routes of 1 s; V = 40 B in pieces of 10 s at 1 B/s, 4 + 3 of them one after the other.
-    schedule = BUILDS[name](5, 40.0, segments=4)
-    assert simulate(schedule, star(5, bandwidth=1.0, latency=0.5)).makespan == 4 * 1.0 + 7 * 10.0
-
-
-def test_a_reduction_slower_than_the_wire_sets_the_pace() -> None:
-    # 3 ranks, 2 pieces of 10 s to send and 30 s to merge: 2 (10 + 30) until the first is through,
-    # 30 for the other.
-    schedule = chain_reduce(3, 20.0, segments=2)
-    assert simulate(schedule, star(3, bandwidth=1.0, reduction=3.0)).makespan == 110.0
-
-
 ALONG_RINGS = {"chains_broadcast": chains_broadcast, "chains_reduce": chains_reduce}
 CHAIN = {"chains_broadcast": "chain_broadcast", "chains_reduce": "chain_reduce"}
 

@@ -90,13 +90,6 @@ def test_a_small_message_takes_a_latency_a_step(ranks: int, per_node: int, laten
     )
 
 
-def test_two_ranks_send_each_other_half_twice() -> None:
-    # V = 16 B at 1 B/s: 8 s up and 8 s down, one step of which waits; α = 1 s a route.
-    schedule = double_tree_all_reduce(2, 16.0)
-    assert simulate(schedule, star(2, bandwidth=1.0)).makespan == 16.0
-    assert find("double_tree").cost.steps(2) == 2
-
-
 def test_nodes_come_from_the_machine() -> None:
     fitted = fit(cluster("hgx_h100", 3), 20, 1e6)
     assert fitted.chosen == ("4 channels, two trees of 3 nodes each, chains of 8 ranks",)

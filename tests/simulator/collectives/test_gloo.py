@@ -149,14 +149,6 @@ def test_a_reduce_of_long_chunks_sends_all_segments_but_two_once_too_often(
     assert schedule.volume == pytest.approx(needed + 60 * (parts - 2) / parts)
 
 
-def test_a_reduce_of_two_ranks_by_hand() -> None:
-    # Twice 1 s to say ready and 1 s on the way, 8 bytes in two segments, then 8 at once.
-    assert (
-        simulate(gloo_ring_reduce(2, 16.0), star(2, bandwidth=2.0, latency=0.5)).makespan
-        == 2 + 4 + 2 + 4
-    )
-
-
 def test_through_a_switch_signals_wait_behind_whole_segments() -> None:
     timeline = simulate(gloo_ring_all_reduce(4, 8e6), star(4, bandwidth=1e9, latency=1e-4))
     formula = COST.time(observe(timeline.routed), 4, 8e6)

@@ -65,13 +65,6 @@ def test_some_workers_serve(shards: int) -> None:
     assert schedule.volume == 2 * 3 * 12.0
 
 
-def test_shards_on_all_workers_are_as_fast_as_a_ring() -> None:
-    topology = star(8, bandwidth=1.0)
-    names = ("sharded_parameter_server", "ring", "sharded_parameter_server:shards=1")
-    times = [simulate(find(name).build(8, 8.0), topology).makespan for name in names]
-    assert times == [14.0, 14.0, 112.0]
-
-
 def test_a_reduce_waits_for_the_last_map() -> None:
     schedule = find("map_reduce:map_us=500,reduce_us=200").build(4, 4.0)
     assert schedule.phases == ("map", "shuffle", "reduce")

@@ -20,7 +20,7 @@ from simulator.collectives.posted_exchanges import exchange, exponential_steps, 
 from simulator.collectives.roots import from_root
 from simulator.engines import simulate
 from simulator.schedules import semantics
-from topologies.shapes import SHAPES, full_mesh, nodes, star
+from topologies.shapes import SHAPES, nodes, star
 
 PATTERNS = (
     patterns.next_rank,
@@ -91,19 +91,6 @@ def test_other_slots_than_those_of_the_pattern_are_refused() -> None:
     collective = exchange("stages", patterns.stages)
     with pytest.raises(ValueError, match="3 slots: the pattern has 4"):
         collective.postcondition(np.zeros((4, 3), dtype=np.uint64), None)
-
-
-def test_an_incast_waits_at_the_receivers_port() -> None:
-    machine = star(5, bandwidth=1.0, latency=0.5)
-    assert simulate(find("incast").build(5, 10.0), machine).makespan == 41.0
-
-
-def test_a_pull_takes_a_request_more_than_a_push() -> None:
-    machine = full_mesh(4, bandwidth=1.0, latency=2.0)
-    push, pull = (
-        simulate(find(name).build(4, 10.0), machine).makespan for name in ("push", "pull")
-    )
-    assert (push, pull) == (12.0, 14.0)
 
 
 def test_a_push_from_another_root_goes_to_the_next_rank() -> None:

@@ -8,7 +8,7 @@ import pytest
 from grouped_cases import each_case
 from simulator.collectives import find, of_collective
 from simulator.collectives.barriers import BARRIER
-from simulator.collectives.scatter_gather import scatter_doubling_broadcast, scatter_ring_broadcast
+from simulator.collectives.scatter_gather import scatter_ring_broadcast
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -41,23 +41,6 @@ def test_a_subtree_that_is_ready_first_is_served_first() -> None:
     timeline = simulate(schedule, star(5, bandwidth=1.0))
     arrived = dict(zip(schedule.rank.tolist(), timeline.finish.tolist(), strict=True))
     assert arrived == {1: 1.0, 3: 1.0, 4: 2.0, 2: 4.0}
-
-
-@pytest.mark.parametrize("build", [scatter_doubling_broadcast, scatter_ring_broadcast])
-def test_long_messages_cross_a_port_twice(build: object) -> None:
-    assert callable(build)
-    schedule = build(8, 8.0)
-    assert simulate(schedule, star(8, bandwidth=1.0)).makespan == 14.0
-
-
-def test_short_messages_take_the_latencies_of_both_phases() -> None:
-    topology = star(8, bandwidth=float("inf"), latency=0.5)
-    assert simulate(scatter_doubling_broadcast(8, 1.0), topology).makespan == 6.0
-    assert simulate(scatter_ring_broadcast(8, 1.0), topology).makespan == 10.0
-
-
-def test_ranks_that_fold_get_v_at_the_end() -> None:
-    assert simulate(scatter_doubling_broadcast(5, 4.0), star(5, bandwidth=1.0)).makespan == 10.0
 
 
 def test_nobody_gets_a_chunk_twice() -> None:
