@@ -14,7 +14,7 @@ from simulator.collectives.algorithm_options import with_options
 from simulator.collectives.collective import DECLARED, Algorithm, Collective
 from topologies.errors import InputError, nearest_name
 
-FIRST = ("ring", "rings", "gloo", "pairwise", "pairwise_sync")
+FIRST = ("ring", "rings", "gloo", "pairwise")
 """Files listed before the others, which follow by name. The first algorithm of a collective is the
 default for measurements of that collective."""
 FOLDER = Path(__file__).parent

@@ -1,8 +1,8 @@
-"""Every rank, or rank 0, sends to all others at once, or reads their buffers."""
+"""Every rank, or rank 0, sends to all others at once or in turn, or reads their buffers."""
 
 import numpy as np
 
-from simulator.collectives.collective import ALL_REDUCE, BROADCAST, REDUCE, declare
+from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, BROADCAST, REDUCE, declare
 from simulator.collectives.layouts import by_place, chunked
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
@@ -127,3 +127,34 @@ def _flags(shot: ScheduleBuilder, after: Ints | None = None) -> Ints:
         sent = shot.signal(rank, (rank + turn) % ranks, after=() if after is None else after)
         came.append(sent[shot.place((rank - turn) % ranks)])
     return shot.signal(rank, rank, after=np.stack(came, axis=1) if came else ())
+
+
+@declare("pairwise_sync", ALL_TO_ALL, servers.pairwise_sync, shifts=rotations, by_place=True)
+def pairwise_sync_all_to_all(
+    ranks: int,
+    nbytes: float,
+    shifts: Shifts | None = None,
+    *,
+    window: int = 1,
+    per_node: int = 1,
+) -> Schedule:
+    """Every rank exchanges blocks with one peer after the other. In step k it sends to r+k and
+    receives from r-k. A step begins when the rank and its peer have sent and received all of the
+    step that is `window` steps before.
+
+    A window of 1 is MPI's blocking sendrecv. Open MPI's linear_sync has a window of several.
+    """
+    pairs = chunked(ranks, nbytes, shifts, inboxes=True, phase="exchange")
+    rank, done = by_place(pairs, per_node), list[Ints]()
+    number = np.empty(rank.size, np.int32)
+    number[pairs.place(rank)] = np.arange(rank.size).reshape(rank.shape)
+    for turn in range(1, ranks):
+        peer, origin = (rank + turn) % ranks, (rank - turn) % ranks
+        posted = done[turn - 1 - window] if turn > window else np.zeros((rank.size, 0), np.int32)
+        after = np.hstack((posted, posted[number[pairs.place(peer)].ravel()]))
+        sent = pairs.copy(rank, peer, slot=peer, target=ranks + rank, after=after, steps=1)
+        done.append(np.stack((sent, sent[number[pairs.place(origin)].ravel()]), axis=1))
+    pairs.phase("unpack")
+    origin = (rank - np.arange(1, ranks)[:, None, None]) % ranks
+    pairs.copy(rank, rank, slot=ranks + origin, target=origin, steps=2)
+    return pairs.build()

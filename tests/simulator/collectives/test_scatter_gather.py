@@ -7,8 +7,7 @@ import pytest
 
 from grouped_cases import each_case
 from simulator.collectives import find, of_collective
-from simulator.collectives.barriers import BARRIER
-from simulator.collectives.scatter_gather import scatter_ring_broadcast
+from simulator.collectives.scatter_gather import BARRIER, scatter_ring_broadcast
 from simulator.engines import simulate
 from simulator.schedules import semantics
 from simulator.schedules.schedule_builder import ScheduleBuilder
