@@ -22,6 +22,18 @@ def _largest(chunks: Chunks, p: int) -> float:
     return float(chunks(p).max())
 
 
+def _posted(fabric: Fabric, blocks: Floats, sent: Floats, nbytes: float) -> float:
+    """All blocks that are `sent` at once, as shares of V from each rank to each: the busiest port
+    never waits."""
+    if fabric.ports == "peer":
+        return fabric.latency + fabric.send(float(blocks.max()) * nbytes)
+    busy = [
+        fabric.gap * sent.sum(axis=axis) + blocks.sum(axis=axis) * nbytes / fabric.bandwidth
+        for axis in (0, 1)
+    ]
+    return fabric.latency + float(np.max(busy))
+
+
 def ring_all_gatherv(chunks: Chunks) -> CostModel:
     """The largest chunk sets the pace of all steps."""
     return CostModel(
@@ -75,11 +87,8 @@ def linear_all_gatherv(chunks: Chunks) -> CostModel:
     """The rank with the smallest chunk receives most, the one with the largest sends most."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        shares = chunks(p) * nbytes
-        if fabric.ports == "peer":
-            return fabric.latency + fabric.send(float(shares.max()))
-        most = max(float(shares.sum() - shares.min()), (p - 1) * float(shares.max()))
-        return fabric.latency + (p - 1) * fabric.gap + most / fabric.bandwidth
+        sent = 1 - np.eye(p)
+        return _posted(fabric, chunks(p)[:, None] * sent, sent, nbytes)
 
     return CostModel(
         latex=r"\alpha + (p-1)g + \max(1 - w_{min}, (p-1)w_{max})\frac{V}{\beta}",
@@ -131,14 +140,7 @@ def all_to_allv(matrix: Chunks) -> CostModel:
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
         blocks = sent(p)
-        busy = [
-            fabric.gap * np.count_nonzero(blocks, axis=axis)
-            + blocks.sum(axis=axis) * nbytes / fabric.bandwidth
-            for axis in (0, 1)
-        ]
-        if fabric.ports == "peer":
-            return fabric.latency + fabric.send(float(blocks.max()) * nbytes)
-        return fabric.latency + float(np.max(busy))
+        return _posted(fabric, blocks, blocks > 0, nbytes)
 
     return CostModel(
         latex=r"\alpha + \max_r\left(m_r g + \frac{w_r V}{\beta}\right)",

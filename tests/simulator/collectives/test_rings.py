@@ -60,18 +60,14 @@ def test_each_ring_has_a_channel() -> None:
 def test_both_ways_round_a_ring_double_the_bandwidth() -> None:
     # p = 8, V = 800 B, 1 B/s: 14 steps of 100 B in one direction, of 50 B in both.
     machine = ring(8, bandwidth=1.0, latency=0.5)
-    fitted = find("rings")
-    assert fitted.fit is not None
-    two_rings = fitted.fit(machine, 8, 800.0)
+    two_rings = find("rings").on(machine, 8, 800.0)
     assert len(two_rings.chosen) == 2
     assert simulate(two_rings.schedule, two_rings.topology).makespan == 14 * 50.5
     assert simulate(find("ring").build(8, 800.0), machine).makespan == 14 * 100.5
 
 
 def test_a_star_has_one_ring_and_its_closed_form() -> None:
-    algorithm = find("rings")
-    assert algorithm.fit is not None
-    fitted = algorithm.fit(star(5, bandwidth=1.0), 5, 10.0)
+    fitted = find("rings").on(star(5, bandwidth=1.0), 5, 10.0)
     assert fitted.cost == find("ring").cost
     assert fitted.chosen == ("channel 0: 0 1 2 3 4",)
 
@@ -81,19 +77,15 @@ def test_a_star_has_one_ring_and_its_closed_form() -> None:
     # Bytes/s handed on by all rings: NVLinks of a GPU inside; PCIe to eight NICs, or four NICs of
     # 25 GB/s, between.
     [
-        ("dgx1", 1, 120e9),
-        ("hgx_h100", 1, 370.8e9),
-        ("hgx_h100", 2, 384e9),
-        ("mn5_acc", 4, 100e9),
-        ("dgx_a100", 2, 192e9),
+        *(("dgx1", 1, 120e9), ("hgx_h100", 1, 370.8e9), ("hgx_h100", 2, 384e9)),
+        *(("mn5_acc", 4, 100e9), ("dgx_a100", 2, 192e9)),
     ],
 )
 def test_large_all_reduces_reach_what_the_links_carry(
     machine: str, nodes: int, rate: float
 ) -> None:
-    topology, algorithm = cluster(machine, nodes), find("rings")
-    assert algorithm.fit is not None
-    fitted = algorithm.fit(topology, topology.ranks, 2.0**34)
+    topology = cluster(machine, nodes)
+    fitted = find("rings").on(topology, topology.ranks, 2.0**34)
     p, time = topology.ranks, simulate(fitted.schedule, fitted.topology).makespan
     ideal = 2 * (p - 1) / p * 2.0**34 / rate
     assert ideal * (1 - 1e-9) <= time <= 1.01 * ideal
