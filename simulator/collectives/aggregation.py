@@ -14,12 +14,7 @@ round are packed into messages of at most `chunks` chunks.
 import numpy as np
 import numpy.typing as npt
 
-from simulator.collectives.collective import (
-    ALL_GATHER,
-    ALL_TO_ALL,
-    REDUCE_SCATTER,
-    declare,
-)
+from simulator.collectives.collective import ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, declare
 from simulator.collectives.layouts import chunked
 from simulator.cost_models import aggregation_formulas, log2_ceil
 from simulator.schedules.schedule import Schedule

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.collectives.collective import (
-    ALL_REDUCE,
-    REDUCE_SCATTER,
-    Collective,
-    declare,
-)
+from simulator.collectives.collective import ALL_REDUCE, REDUCE_SCATTER, Collective, declare
 from simulator.cost_models import servers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder

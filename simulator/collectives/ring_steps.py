@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulator.collectives.collective import (
-    ALL_GATHER,
-    SEND_RECV,
-    Collective,
-    declare,
-    others,
-)
+from simulator.collectives.collective import ALL_GATHER, SEND_RECV, Collective, declare, others
 from simulator.collectives.layouts import by_place
 from simulator.collectives.ring import ring_all_gather
 from simulator.cost_models import neighbors
