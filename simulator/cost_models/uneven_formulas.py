@@ -140,7 +140,7 @@ def all_to_allv(matrix: Chunks) -> CostModel:
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
         blocks = sent(p)
-        return _posted(fabric, blocks, blocks > 0, nbytes)
+        return _posted(fabric, blocks, np.sign(blocks), nbytes)
 
     return CostModel(
         latex=r"\alpha + \max_r\left(m_r g + \frac{w_r V}{\beta}\right)",
