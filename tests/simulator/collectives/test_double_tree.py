@@ -136,14 +136,7 @@ def test_devices_of_no_node_are_nodes_of_their_own() -> None:
     assert fitted.schedule.steps == 6
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"per_node": 0}, "per_node is 0: 1 or more"),
-        ({"channels": -1}, "channels is -1: 1 or more"),
-        ({"segments": 0}, "segments is 0: 1 or more"),
-    ],
-)
-def test_a_tree_of_nothing_is_refused(wrong: dict[str, int], says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        double_tree_all_reduce(4, 1.0, **wrong)
+@each_case("name", ["per_node", "channels", "segments"])
+def test_a_tree_of_nothing_is_refused(name: str) -> None:
+    with pytest.raises(InputError, match=f"{name} is 0: 1 or more"):
+        double_tree_all_reduce(4, 1.0, **{name: 0})

@@ -121,13 +121,10 @@ def test_one_root_suffices_on_a_line() -> None:
     assert seconds(algorithm, line(4, bandwidth=V)) == pytest.approx(1 + 3 / 64)
 
 
-def test_words_tell_what_was_packed() -> None:
+def test_words_tell_what_was_packed_and_that_switches_only_forward() -> None:
     words = find("optimal_all_gather").on(machine("dgx1").build(8, 0), 8, V).chosen
     assert words[0] == "all-gather: 128 trees from 8 roots, up to 7 deep"
     assert words[1].startswith("64 segments; 151 GB/s of V together, 0.18% below the tightest cut")
-
-
-def test_words_say_that_switches_only_forward() -> None:
     words = find("optimal_broadcast:trees=1").on(machine("hgx_h100").build(8, 0), 8, V).chosen
     assert words[-1] == "switches that reduce or multicast only forward: nvls and sharp use them"
 

@@ -25,6 +25,7 @@ from topologies.topology import Topology
 from topologies.variants import placed, slowed
 
 LINK = {"bandwidth": 1e9, "latency": 1e-6}
+ROOTED = ("tree", "naive_serial", "parameter_server", "chain_broadcast")
 
 
 def simulated(name: str, topology: Topology, ranks: int) -> int | None:
@@ -39,45 +40,33 @@ def test_one_rank_stands_for_all_on_a_star(name: str) -> None:
     assert few == (2 if name == "neighbor_exchange" else 1)
 
 
-@each_case("name", ["tree", "naive_serial", "parameter_server", "chain_broadcast"])
-def test_a_root_leaves_no_shift(name: str) -> None:
-    assert simulated(name, SHAPES["star"](64, **LINK), 64) is None
+NODES = SHAPES["nodes"](64, **LINK, per_node=8)
 
 
-def test_ranks_of_a_node_stand_for_those_of_all_nodes() -> None:
-    assert simulated("ring", SHAPES["nodes"](64, **LINK, per_node=8), 64) == 8
-    assert simulated("halving_doubling", SHAPES["nodes"](64, **LINK, per_node=8), 64) == 8
-
-
-@pytest.mark.parametrize("name", ["pairwise", "linear_all_to_all", "naive", "neighbor_exchange"])
-def test_ranks_that_meet_at_the_port_of_a_node_stand_for_others(name: str) -> None:
-    assert simulated(name, SHAPES["nodes"](64, **LINK, per_node=8), 64) == 8
-
-
-def test_ranks_stand_for_those_of_other_rings() -> None:
-    """Rings of a node are one ring, shifted; units of 32 nodes are joined by spines."""
-    assert simulated("rings", cluster("hgx_h100", 8), 64) == 1
-    assert simulated("rings", cluster("hgx_h100", 64), 512) == 32
-
-
-def test_a_ring_on_a_ring() -> None:
-    assert simulated("ring", SHAPES["ring"](64, **LINK), 64) == 1
-    assert simulated("ring", SHAPES["line"](64, **LINK), 64) is None
-
-
-def test_flips_on_a_hypercube() -> None:
-    assert simulated("halving_doubling", SHAPES["hypercube"](64, **LINK), 64) == 1
-
-
-def test_a_slow_rank_leaves_no_shift() -> None:
-    topology = slowed(SHAPES["star"](64, **LINK), 5, 2.0)
-    assert simulated("ring", topology, 64) is None
+@each_case(
+    ("name", "topology", "few"),
+    [
+        # A root, or a slow rank, leaves no shift.
+        *((name, SHAPES["star"](64, **LINK), None) for name in ROOTED),
+        ("ring", slowed(SHAPES["star"](64, **LINK), 5, 2.0), None),
+        # Ranks of a node stand for those of all nodes, also where they meet at its port.
+        *((name, NODES, 8) for name in ("ring", "halving_doubling", "pairwise", "naive")),
+        *((name, NODES, 8) for name in ("linear_all_to_all", "neighbor_exchange")),
+        # Rings of a node are one ring, shifted; units of 32 nodes are joined by spines.
+        ("rings", cluster("hgx_h100", 8), 1),
+        ("rings", cluster("hgx_h100", 64), 32),
+        ("ring", SHAPES["ring"](64, **LINK), 1),
+        ("ring", SHAPES["line"](64, **LINK), None),
+        ("halving_doubling", SHAPES["hypercube"](64, **LINK), 1),
+    ],
+)
+def test_so_many_ranks_are_simulated(name: str, topology: Topology, few: int | None) -> None:
+    assert simulated(name, topology, topology.ranks) == few
 
 
 def test_another_placement_is_judged_by_itself() -> None:
     """Dealt out to the nodes in turn, every rank of a ring sends to another node."""
-    topology = placed(SHAPES["nodes"](64, **LINK, per_node=8), "round-robin")
-    few = simulated("ring", topology, 64)
+    few = simulated("ring", placed(NODES, "round-robin"), 64)
     assert few is None or few < 64
 
 
