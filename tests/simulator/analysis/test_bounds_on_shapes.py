@@ -191,61 +191,6 @@ def test_links_of_many_ranks_are_counted() -> None:
     assert (name, seconds) == ("all links", pytest.approx(2 * 110 / 21 / 4))
 
 
-def test_shards_pass_what_is_between_two_groups() -> None:
-    # Five on one side, two on the other: 1 B/s there, 2 B/s back.
-    builder = TopologyBuilder("five and two")
-    gpus = [builder.device(f"gpu{k}") for k in range(7)]
-    for source in range(7):
-        for target in range(source):
-            if (source < 5) == (target < 5):
-                builder.connect(gpus[source], gpus[target], Link(10.0))
-    for source in range(2):
-        builder.link(gpus[source], gpus[source + 5], Link(0.5))
-        builder.link(gpus[source + 5], gpus[source], Link(1.0))
-    topology = builder.build(gpus)
-    # An all-gather: the shards of five go there; a reduce-scatter: what the five own comes back,
-    # merged.
-    assert best(ALL_GATHER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(5))
-    assert best(REDUCE_SCATTER, topology, 7, 7.0) == ("cut of 5 of 7 ranks", pytest.approx(2.5))
-
-
-@pytest.mark.parametrize(("forth", "back"), [(1.0, 0.5), (0.5, 1.0)])
-def test_an_all_reduce_crosses_the_slower_of_two_one_way_cuts(forth: float, back: float) -> None:
-    # Three ranks on each side, all joined by 10 B/s. Two links lead there, and two others back.
-    builder = TopologyBuilder("one way each")
-    gpus = [builder.device(f"gpu{k}") for k in range(6)]
-    for source in range(6):
-        for target in range(source):
-            if (source < 3) == (target < 3):
-                builder.connect(gpus[source], gpus[target], Link(10.0))
-    for source in range(2):
-        builder.link(gpus[source], gpus[source + 3], Link(forth))
-        builder.link(gpus[source + 4], gpus[source + 1], Link(back))
-    topology = builder.build(gpus)
-    assert best(ALL_REDUCE, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(12))
-    assert best(BROADCAST, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / forth))
-    assert best(REDUCE, topology, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / back))
-    in_turns = replace(topology, placement=topology.placement[[0, 3, 1, 4, 2, 5]])
-    assert best(BROADCAST, in_turns, 6, 12.0) == ("cut of 3 of 6 ranks", pytest.approx(6 / forth))
-
-
-def test_two_groups_may_share_what_leads_out() -> None:
-    # A tree, in which the way out of two of three switches is one medium: eight of twelve shards
-    # over 0.5 B/s.
-    builder = TopologyBuilder("shared way out")
-    top = builder.device("top", "switch")
-    shared = builder.medium("way out", 0.5)
-    gpus = []
-    for group in range(3):
-        hub = builder.device(f"hub{group}", "switch")
-        builder.link(hub, top, Link(1.0 + group), media=(shared,) if group < 2 else ())
-        builder.link(top, hub, Link(10.0))
-        gpus += [builder.device(f"gpu{group}{k}") for k in range(4)]
-        for gpu in gpus[-4:]:
-            builder.connect(gpu, hub, Link(10.0))
-    assert best(ALL_GATHER, builder.build(gpus), 12) == ("cut of 8 of 12 ranks", pytest.approx(16))
-
-
 def test_pairs_find_the_best_way() -> None:
     ring = shapes.ring(6, bandwidth=1.0)
     assert best(SEND_RECV, ring, 6, 6.0) == ("best routing", pytest.approx(5))

@@ -13,13 +13,11 @@ from random_machines import IRREGULAR_MACHINE, random_machine
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.analysis.contention import contended_share, waited
 from simulator.analysis.critical_path import QueueWait, critical_path, parts, waits, worth
-from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from topologies import shapes
-from topologies.catalogue import find as machine
 from topologies.topology import Topology
 from transfers import head, slower_by
 
@@ -66,29 +64,6 @@ def test_messages_of_the_same_rank_between_others_are_serialisation() -> None:
     assert timeline.makespan == 7
     assert by_part == {"serialisation": 4, "contention": 3}
     assert [(wait.waiter, wait.behind, wait.seconds) for wait in waiting] == [(1, (2,), 3.0)]
-
-
-def test_who_came_later_did_not_wait_for_what_was_over() -> None:
-    # At rank 0's port: 4 s of rank 1, 4 s of rank 2, and rank 1 again from 8 to 12, whose message
-    # is ready at 6: it waits for the last 2 s of rank 2 alone. Rank 2 waited for rank 1 before.
-    schedule = ScheduleBuilder(4, 1.0)
-    schedule.signal(1, 0, nbytes=4.0)
-    schedule.signal(2, 0, nbytes=4.0)
-    schedule.signal(1, 0, nbytes=4.0, after=schedule.compute(1, 6.0))
-    by_part, waiting = parts_and_waits(simulate(schedule.build(), star()))
-    assert by_part == {"serialisation": 4 + 2, "contention": 2 + 4}
-    assert waiting == [
-        QueueWait("switch->gpu0", 2, (1,), 4.0),
-        QueueWait("switch->gpu0", 1, (2,), 2.0),
-    ]
-
-
-def test_any_channel_of_the_same_rank_is_serialisation() -> None:
-    """Eight rings at full use of healthy links have no contention."""
-    fitted = find("rings").on(machine("hgx_h100:nodes=2").build(16), 16, 2.0**26)
-    by_part, waiting = parts_and_waits(simulate(fitted.schedule, fitted.topology))
-    assert set(by_part) == {"latency", "serialisation"}
-    assert waiting == []
 
 
 def test_sums_are_merged_in_turn() -> None:

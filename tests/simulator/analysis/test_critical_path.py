@@ -22,7 +22,7 @@ from simulator.engines import Sharing, simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
-from small_machines import merge, route_of
+from small_machines import route_of
 from small_schedules import messages
 from topologies import shapes
 from topologies.link import Link
@@ -102,16 +102,6 @@ def test_the_last_of_an_incast_waited_for_all_before_it() -> None:
     assert worth(critical_path(timeline))["serialisation"] == 12
 
 
-def test_a_queue_that_costs_nothing_is_not_on_the_path() -> None:
-    # Rank 0's head waits at the switch until 5, but its last byte leaves rank 0 at 10: the wire is
-    # all that counts.
-    schedule = ScheduleBuilder(3, 1.0)
-    schedule.signal(1, 2, nbytes=20.0)
-    schedule.signal(0, 2, nbytes=10.0)
-    timeline = simulate(schedule.build(), merge())
-    assert story(timeline) == [("serialisation", 10, 1, False)]
-
-
 def test_reductions_queue_for_the_receiver() -> None:
     # Both arrive at 4; merged 4..7 and 7..10: the path is 4 s on the wire, 3 s in the queue, 3 s of
     # merging.
@@ -171,17 +161,6 @@ def test_the_path_goes_through_the_slowest_of_several_media() -> None:
         "serialisation": 20 + 1,
         "gap": 3,
     }
-
-
-def test_of_equally_slow_media_the_first_is_on_the_path() -> None:
-    builder = TopologyBuilder("equal media")
-    ends = [builder.device("a"), builder.device("b")]
-    media = [builder.medium(name, 2.0) for name in ("bus", "port")]
-    builder.link("a", "b", Link(4.0), media=media)
-    topology = builder.build(ends)
-    (segment,) = [s for s in critical_path(simulate(messages(8.0), topology)) if s.seconds]
-    assert segment[:2] == ("serialisation", 4.0)
-    assert topology.medium_names[segment.where] == "bus"
 
 
 def test_no_time_has_no_path() -> None:

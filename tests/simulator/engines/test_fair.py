@@ -111,18 +111,6 @@ def test_an_empty_message_takes_the_gap_and_the_latency_and_no_share(run: Run) -
 # The rest is as it was.
 
 
-def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(run: Run) -> None:
-    # Rank 1 sends two flows of 4 bytes, rank 0 receives two: 1 B/s each, and all end at 4. Rank 0
-    # merges them from 4 to 6 and from 6 to 8, the lower index first.
-    schedule = ScheduleBuilder(3, 8.0, slots=(0.5, 0.5))
-    schedule.reduce([1, 2], 0, slot=0)
-    schedule.reduce(1, 2, slot=1)
-    timeline = run(schedule.build(), shapes.star(3, bandwidth=2.0, reduction=0.5))
-    assert timeline.sent.tolist() == [4, 4, 4]
-    assert timeline.finish.tolist() == [6, 8, 6]
-    assert timeline.node_cause.tolist() == [-1, -1, -1, -1, -1, 2, -1, -1, -1]
-
-
 def test_what_ends_together_does_so_in_spite_of_rounding(run: Run) -> None:
     # 0.1 + 0.1 + 0.1 s and 0.3 s, which are not the same number: the lower index is merged first.
     schedule = ScheduleBuilder(3, 1.0, slots=(0.3, 0.1, 0.6))
@@ -147,15 +135,6 @@ def test_what_ends_with_a_computation_does_so_in_spite_of_rounding(run: Run) -> 
     assert timeline.finish.tolist() == [pytest.approx(8 / 3), pytest.approx(1 / 3), 8, 3, 13]
 
 
-def test_what_depends_on_a_reduction_waits_until_it_is_merged(run: Run) -> None:
-    schedule = ScheduleBuilder(2, 4.0)
-    schedule.reduce(0, 1, slot=0)
-    schedule.copy(1, 0, slot=0)
-    timeline = run(schedule.build(), shapes.line(2, bandwidth=1.0, latency=1.0, reduction=0.5))
-    assert timeline.ready.tolist() == [0, 7]
-    assert timeline.finish.tolist() == [7, 12]
-
-
 def test_computations_and_local_work_know_nothing_of_it(run: Run) -> None:
     builder = TopologyBuilder("local")
     names = [builder.device(name, reduction=1.0, copy=0.5) for name in ("a", "b")]
@@ -167,21 +146,6 @@ def test_computations_and_local_work_know_nothing_of_it(run: Run) -> None:
     timeline = run(schedule.build(), builder.build(names))
     assert timeline.finish.tolist() == [2, 6, 3, 8]
     assert timeline.node_cause.tolist() == [-1, -1, -1, 2]
-
-
-def test_a_reduction_that_costs_nothing_waits_until_a_copy_is_done(run: Run) -> None:
-    # γ = 0. Rank 0 copies for 8 s; rank 1's bytes arrive at 4, and the memory is free for them at
-    # 8.
-    builder = TopologyBuilder("local")
-    names = [builder.device(name, copy=2.0) for name in ("a", "b")]
-    builder.connect(names[0], names[1], Link(1.0))
-    schedule = ScheduleBuilder(2, 4.0, scratch=2)
-    schedule.copy(0, 0, slot=0, target=1)
-    schedule.reduce(1, 0, slot=0, target=2)
-    timeline = run(schedule.build(), builder.build(names))
-    assert timeline.sent.tolist() == [0, 4]
-    assert timeline.finish.tolist() == [8, 8]
-    assert timeline.node_cause.tolist() == [-1, -1, 0]
 
 
 def test_a_flow_too_short_to_take_time_ends_after_all_that_was_ready(run: Run) -> None:

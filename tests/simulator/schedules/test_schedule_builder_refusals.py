@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 from grouped_cases import each_case
 from refusals import refusal
@@ -55,143 +54,87 @@ def test_two_may_add_to_a_slot_in_one_call_and_not_overwrite_it() -> None:
     assert len(builder.build()) == 2
 
 
-@each_case("method", ["copy", "reduce"])
-@each_case(
-    ("slot", "target", "count"),
-    [(3, 0, 1), (0, 3, 1), (-1, 0, 1), (0, -1, 1), (2, 0, 2), (0, 2, 2), (0, 0, 4)],
-)
-def test_slots_that_are_not_there_are_refused(
-    method: str, slot: int, target: int, count: int
-) -> None:
-    message = refusal(
-        lambda: getattr(builder_of_three(), method)(0, 1, slot=slot, target=target, count=count)
-    )
-    assert "a rank has 3" in message
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_a_transfer_of_no_slots_is_refused(count: int) -> None:
-    refusal(lambda: builder_of_three().copy(0, 1, slot=0, count=count))
-
-
-@each_case(("rank", "peer"), [(3, 0), (0, 3), (-1, 0), (0, -1), (99, 0), (0, 99), ([0, 7], 1)])
-@each_case("method", ["copy", "reduce", "signal"])
-def test_ranks_that_are_not_there_are_refused(method: str, rank: Any, peer: Any) -> None:
-    slot = {} if method == "signal" else {"slot": 0}
-    message = refusal(lambda: getattr(builder_of_three(), method)(rank, peer, **slot))
-    assert "ranks run from 0 to 2" in message
-
-
-@pytest.mark.parametrize("rank", [3, -1, [0, 5]])
-def test_a_computation_on_a_rank_that_is_not_there_is_refused(rank: Any) -> None:
-    assert "ranks run from 0 to 2" in refusal(lambda: builder_of_three().compute(rank, 1.0))
-
-
-@each_case("accessed", ["reads", "writes"])
-@each_case(("slot", "count"), [(3, 1), (99, 1), (2, 2), (-2, 1), (0, 4)])
-def test_a_computation_on_slots_that_are_not_there_is_refused(
-    accessed: str, slot: int, count: int
-) -> None:
-    """The compiled kernels check no index: this would write to memory that is somebody else's."""
-    builder = builder_of_three()
-    refusal(lambda: builder.compute(2, 1.0, count=count, **{accessed: slot}))
-
-
 def test_computations_of_one_call_race_as_transfers_do() -> None:
     assert "overwrite the same" in race("compute", [0, 0], 1.0, writes=1)
     assert "reads" in race("compute", [0, 0], 1.0, reads=[0, 1], writes=[1, 2])
 
 
-@each_case("seconds", [-1.0, -1e-12, NAN, INF, [1.0, -1.0]])
-def test_a_computation_takes_finite_time_of_zero_or_more(seconds: Any) -> None:
-    refusal(lambda: builder_of_three().compute([0, 1], np.asarray(seconds)))
+RANKS = [(3, 0), (0, 3), (-1, 0), (0, -1), (99, 0), (0, 99), ([0, 7], 1)]
+SLOTS = [(3, 0, 1), (0, 3, 1), (-1, 0, 1), (0, -1, 1), (2, 0, 2), (0, 2, 2), (0, 0, 4), (0, 0, 0)]
+REFUSED: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
+    *(
+        (method, (0, 1), {"slot": slot, "target": target, "count": count}, "a rank has 3")
+        for method in ("copy", "reduce")
+        for slot, target, count in SLOTS
+    ),
+    *(
+        (method, ranks, {} if method == "signal" else {"slot": 0}, "ranks run from 0 to 2")
+        for method in ("copy", "reduce", "signal")
+        for ranks in RANKS
+    ),
+    *(("compute", (rank, 1.0), {}, "ranks run from 0 to 2") for rank in (3, -1, [0, 5])),
+    # The compiled kernels check no index: this would write to memory that is somebody else's.
+    *(
+        ("compute", (2, 1.0), {accessed: slot, "count": count}, "a rank has 3")
+        for accessed in ("reads", "writes")
+        for slot, count in ((3, 1), (99, 1), (2, 2), (-2, 1), (0, 4))
+    ),
+    *(
+        ("compute", ([0, 1], np.asarray(seconds)), {}, "0 or more")
+        for seconds in (-1.0, -1e-12, NAN, INF, [1.0, -1.0])
+    ),
+    # -1 would be the reduction lane of the rank before.
+    *(
+        ("compute", ([0, 1], 1.0), {"lane": lane}, "lanes run from 0 to 1023")
+        for lane in (-1, -2, 1024, [0, -1])
+    ),
+    *(("signal", (0, 1), {"nbytes": nbytes}, "0 or more") for nbytes in (-1.0, NAN, INF)),
+    *(
+        ("copy", ([0, 1], 2), {"slot": [0, 1], "after": after}, "earlier ones only")
+        for after in ([1], [0, 5], [-2], [[0], [1]], 1)
+    ),
+    *(
+        ("copy", ([0, 1], 2), {"slot": [0, 1], "after": after}, "have the shape")
+        for after in ([[0], [0], [0]], [[[0]], [[0]]])
+    ),
+    ("compute", (0, 1.0), {"after": [7]}, "earlier ones only"),
+    ("inline", (three_rank_child(),), {"ranks": [0, 1, 9]}, "ranks run from 0 to 2"),
+]
 
 
-@pytest.mark.parametrize("lane", [-1, -2, 1024])
-def test_a_lane_is_zero_or_more(lane: int) -> None:
-    """-1 would be the reduction lane of the rank before."""
-    refusal(lambda: builder_of_three().compute(1, 1.0, lane=lane))
-    refusal(lambda: builder_of_three().compute([0, 1], 1.0, lane=[0, lane]))
+@each_case(("method", "operands", "options", "message"), REFUSED)
+def test_a_refused_call_says_why_and_leaves_nothing_behind(
+    method: str, operands: tuple[Any, ...], options: dict[str, Any], message: str
+) -> None:
+    builder = builder_of_three()
+    builder.signal(0, 1)
+    assert message in refusal(getattr(builder, method), *operands, **options)
+    schedule = builder.build()
+    assert (len(schedule), schedule.lanes, schedule.phases) == (1, 1, ("transfer",))
+
+
+@each_case(
+    ("sizes", "message"),
+    [
+        *(({"ranks": ranks}, f"at least 1, got {ranks}") for ranks in (0, -2)),
+        *(({"nbytes": nbytes}, f"nbytes is {nbytes}") for nbytes in (0.0, -1.0, NAN, INF)),
+        *(
+            ({"slots": slots}, "slots ")
+            for slots in ([0.5, 0.4], [0.5, 0.6], [1.5, -0.5], [NAN, 1.0], [0.0], [], 0, -1)
+        ),
+        *(({"scratch": scratch}, "scratch ") for scratch in (-1, [-0.5], [NAN], [INF])),
+        ({"servers": -1}, "servers are -1"),
+        ({"ranks": 2**17, "slots": 2**14}, "at most 1073741824 slots"),
+    ],
+)
+def test_sizes_that_no_schedule_has_are_refused(sizes: dict[str, Any], message: str) -> None:
+    assert message in refusal(lambda: ScheduleBuilder(**{"ranks": 2, "nbytes": 1.0} | sizes))
 
 
 def test_the_last_lane_and_the_last_channel_are_there() -> None:
     builder = builder_of_three()
     builder.compute(1, 1.0, lane=1023)
     assert builder.copy(0, 1, slot=0, channel=1023).tolist() == [1]
-
-
-def test_more_slots_than_can_be_numbered_are_refused() -> None:
-    assert "at most 1073741824 slots" in refusal(lambda: ScheduleBuilder(2**17, 1.0, slots=2**14))
-
-
-@pytest.mark.parametrize("nbytes", [-1.0, NAN, INF])
-def test_a_message_has_zero_bytes_or_more(nbytes: float) -> None:
-    refusal(lambda: builder_of_three().signal(0, 1, nbytes=nbytes))
-
-
-@each_case("after", [[1], [0, 5], [-2], [[0], [1]], 1])
-def test_waiting_for_a_later_operation_or_for_itself_is_refused(after: Any) -> None:
-    builder = builder_of_three()
-    builder.signal(0, 1)
-    assert "earlier ones only" in refusal(lambda: builder.copy([0, 1], 2, slot=[0, 1], after=after))
-
-
-@pytest.mark.parametrize("after", [[[0], [0], [0]], [[[0]], [[0]]]])
-def test_operations_to_wait_for_in_another_shape_are_refused(after: Any) -> None:
-    builder = builder_of_three()
-    builder.signal(0, 1)
-    refusal(lambda: builder.copy([0, 1], 2, slot=[0, 1], after=after))
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        pytest.param(lambda builder: builder.copy(0, 1, slot=0, after=[7]), id="a later operation"),
-        pytest.param(
-            lambda builder: builder.signal(0, 1, after=[-2]), id="an operation before the first"
-        ),
-        pytest.param(
-            lambda builder: builder.compute(0, 1.0, after=[7]), id="a computation after a later one"
-        ),
-        pytest.param(lambda builder: builder.compute(0, -1.0, lane=5), id="negative time"),
-        pytest.param(lambda builder: builder.signal(0, 9), id="an unknown rank"),
-        pytest.param(
-            lambda builder: builder.inline(three_rank_child(), ranks=[0, 1, 9]),
-            id="a child too far out",
-        ),
-    ],
-)
-def test_a_refused_call_leaves_nothing_behind(call: Callable[[ScheduleBuilder], object]) -> None:
-    builder = builder_of_three()
-    builder.copy(0, 1, slot=0)
-    refusal(lambda: call(builder))
-    assert len(builder) == 1
-    schedule = builder.build()
-    assert (len(schedule), schedule.lanes, schedule.phases) == (1, 1, ("transfer",))
-
-
-@pytest.mark.parametrize("ranks", [0, -2])
-def test_a_schedule_has_a_rank_or_more(ranks: int) -> None:
-    assert f"ranks must be at least 1, got {ranks}" in refusal(lambda: ScheduleBuilder(ranks, 1.0))
-
-
-@each_case("nbytes", [0.0, -1.0, NAN, INF])
-def test_a_buffer_has_bytes(nbytes: float) -> None:
-    assert f"nbytes is {nbytes}" in refusal(lambda: ScheduleBuilder(2, nbytes))
-
-
-@each_case("slots", [[0.5, 0.4], [0.5, 0.6], [1.5, -0.5], [NAN, 1.0], [0.0], [], 0, -1])
-def test_shares_that_do_not_add_up_are_refused(slots: Any) -> None:
-    refusal(lambda: ScheduleBuilder(2, 1.0, slots=slots))
-
-
-@each_case("scratch", [-1, [-0.5], [NAN], [INF]])
-def test_scratch_that_cannot_be_is_refused(scratch: Any) -> None:
-    refusal(lambda: ScheduleBuilder(2, 1.0, scratch=scratch))
-
-
-def test_servers_are_not_negative() -> None:
-    refusal(lambda: ScheduleBuilder(3, 1.0, servers=-1))
 
 
 NAN, INF = float("nan"), float("inf")
