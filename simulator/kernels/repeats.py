@@ -28,14 +28,8 @@ are compared number by number: so they lie in one array."""
 OPERATION, HOP, READY, EVENT, FINISH, ENTRY = range(6)
 """Numbers of each operation with an event, and of each that is partly ready: times count from the
 next event."""
-MOST = ENTRY * ROOM // 4
-"""More numbers than these have no state that is restored: that would take long."""
-
-
-APART = 4
+STATE_SPACING = 4
 """There are so many times as many operations from state to state as there are lanes and media."""
-MOST_ROWS, MOST_NUMBERS = 2**12, 2**19
-"""So many states of a part are kept, with so many numbers in all."""
 
 
 class Parts(NamedTuple):
@@ -57,13 +51,9 @@ class Parts(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """:class:`Parts`, and the states in which a run was within a part."""
+    """The states in which a run was within a part."""
 
-    begin: Ints
-    end: Ints
-    width: Ints
-    reach: Ints
-    lanes: Ints
+    parts: Parts
     every: Ints
     """After how many operations to look at the state again: a multiple of the width."""
     fills: bool
@@ -82,14 +72,15 @@ class Steps(NamedTuple):
     def of(cls, parts: Parts, operations: int, media: int, fills: bool) -> Steps:
         """Nothing is known of these parts yet, in a run with so many operations and media."""
         width, places = parts.width.astype(np.int64), len(parts.lanes) + media
-        rounds = np.ceil(np.log2(np.maximum(1.0, APART * places / width)))
+        rounds = np.ceil(np.log2(np.maximum(1.0, STATE_SPACING * places / width)))
         return cls(
-            *parts,
+            parts,
             (width * 2**rounds).astype(np.int32),
             fills,
             np.array([0, 0 if len(width) else NEVER, 0]),
-            np.zeros(MOST_ROWS if len(width) else 1, np.int64),
-            np.empty(MOST_NUMBERS if len(width) else 0),
+            # So many states of a part are kept, with so many numbers in all.
+            np.zeros(2**12 if len(width) else 1, np.int64),
+            np.empty(2**19 if len(width) else 0),
             np.zeros(operations if len(width) else 0, np.int8),
             np.empty(operations if len(width) else 0),
         )
@@ -127,7 +118,7 @@ def skip(moment: Moment, steps: Steps, done: Index, high: Index, others: Index) 
     `others`, events in no run.
     """
     part = steps.at[PART]
-    if part == len(steps.begin):
+    if part == len(steps.parts.begin):
         steps.at[NEXT] = NEVER
         return 0
     steps.at[NEXT] = done + steps.every[part]
@@ -135,15 +126,15 @@ def skip(moment: Moment, steps: Steps, done: Index, high: Index, others: Index) 
         return 0
     low, last, now = pending(moment.runs)
     high = max(high, last)
-    if low < steps.begin[part] and high < steps.end[part]:
+    if low < steps.parts.begin[part] and high < steps.parts.end[part]:
         return 0
     skipped, goes_on = 0, False
-    if high < steps.end[part]:
+    if high < steps.parts.end[part]:
         mark(moment, steps)
-        until = min(high + steps.reach[part] + 1, steps.end[part])
+        until = min(high + steps.parts.reach[part] + 1, steps.parts.end[part])
         earlier = -1
         if describe(moment, steps, (low, high, until), done, now):
-            earlier = equal_state(steps, len(moment.media.free) + len(steps.lanes))
+            earlier = equal_state(steps, len(moment.media.free) + len(steps.parts.lanes))
             goes_on = earlier < 0
         if earlier >= 0:
             jump = jump_of(moment, steps, earlier)
@@ -183,21 +174,21 @@ def describe(
     """Append the state to those that are kept; returns whether there is room. `rows` are the first
     operation with an event, the last that has begun, and the end of those that wait for them."""
     states, times, row = steps.states, moment.times, steps.at[ROWS]
-    media, places = moment.media, len(moment.media.free) + len(steps.lanes)
+    media, places = moment.media, len(moment.media.free) + len(steps.parts.lanes)
     low, high, until = rows
     at = steps.rows[row]
     if row + 2 > len(steps.rows) or at + HEAD + 5 * places + until - low > len(states):
         return False
     states[at + DONE], states[at + NOW] = done, now
     states[at + LOW], states[at + HIGH] = low, high
-    rounds = done // steps.width[steps.at[PART]]
-    node, first = rounds * nodes_of(moment, steps), rounds * steps.width[steps.at[PART]]
+    rounds = done // steps.parts.width[steps.at[PART]]
+    node, first = rounds * nodes_of(moment, steps), rounds * steps.parts.width[steps.at[PART]]
     at += HEAD
     for k in range(len(media.free)):
         describe_turn(media, k, states, at + k, places, now, node)
-    for k in range(len(steps.lanes)):
+    for k in range(len(steps.parts.lanes)):
         place = at + len(media.free) + k
-        describe_turn(moment.lanes, steps.lanes[k], states, place, places, now, node)
+        describe_turn(moment.lanes, steps.parts.lanes[k], states, place, places, now, node)
     at += 5 * places
     for i in range(low, until):
         states[at + i - low] = moment.waiting[i] if steps.hop[i] == 0 else -1.0
@@ -220,8 +211,8 @@ def describe(
 
 def nodes_of(moment: Moment, steps: Steps) -> Index:
     """The nodes of as many operations as the part is wide."""
-    nodes, begin = moment.work.routes.nodes, steps.begin[steps.at[PART]]
-    return nodes[begin + steps.width[steps.at[PART]]] - nodes[begin]
+    nodes, begin = moment.work.routes.nodes, steps.parts.begin[steps.at[PART]]
+    return nodes[begin + steps.parts.width[steps.at[PART]]] - nodes[begin]
 
 
 def describe_turn(
@@ -255,17 +246,17 @@ def equal_state(steps: Steps, places: Index) -> int:
 def jump_of(moment: Moment, steps: Steps, earlier: Index) -> Jump:
     """The furthest way to go on within the part, given that the last state is an earlier one."""
     part, last, states = steps.at[PART], steps.at[ROWS] - 1, steps.states
-    first, now, width = steps.rows[earlier], steps.rows[last], steps.width[steps.at[PART]]
+    first, now, width = steps.rows[earlier], steps.rows[last], steps.parts.width[steps.at[PART]]
     shift = np.int64(states[now + DONE] - states[first + DONE])
     seconds = states[now + NOW] - states[first + NOW]
     # The last operations are not skipped: what comes after the part waits for them.
-    most = steps.end[part] - 1 - steps.reach[part] - width
+    most = steps.parts.end[part] - 1 - steps.parts.reach[part] - width
     row = last
     periods = (most - np.int64(states[now + HIGH])) // shift
     for k in range(earlier + 1, last):
         if states[steps.rows[k] + HIGH] + (periods + 1) * shift <= most:
             row = k
-    if periods < 0 or steps.rows[last + 1] - now > MOST:
+    if periods < 0 or steps.rows[last + 1] - now > ENTRY * ROOM // 4:  # that would take long
         row, periods = last, 0
     if row < last:
         periods += 1
@@ -279,7 +270,7 @@ def advance(moment: Moment, steps: Steps, jump: Jump) -> int:
     for i in range(low, high + 1):
         if steps.hop[i] == 0 and moment.waiting[i] == 0:
             steps.hop[i] = -1
-    moved, end = jump.periods * jump.shift, steps.end[steps.at[PART]]
+    moved, end = jump.periods * jump.shift, steps.parts.end[steps.at[PART]]
     row, until = steps.rows[jump.row], np.int64(states[steps.rows[jump.row] + HIGH]) + moved + 1
     for i in range(low, until):
         if (i > high or steps.hop[i] >= 0) and is_done(moment, steps, jump, i - moved):
@@ -289,20 +280,21 @@ def advance(moment: Moment, steps: Steps, jump: Jump) -> int:
                 if steps.hop[i] < 2:
                     ready = moment.times.ready[i - jump.shift] + jump.seconds
                     moment.times.ready[i] = ready
-                fill(moment, jump, i, max(0, steps.hop[i] - 1), count_nodes(moment, i))
-    advance_turns(moment, steps, jump)
+                nodes = moment.work.routes.nodes[i + 1] - moment.work.routes.nodes[i]
+                fill(moment, jump, i, max(0, steps.hop[i] - 1), nodes)
+    media, count = moment.media, len(moment.media.free)
+    places = count + len(steps.parts.lanes)
+    for k in range(count):
+        advance_turn(media, k, steps, jump, k, places)
+    for k in range(len(steps.parts.lanes)):
+        advance_turn(moment.lanes, steps.parts.lanes[k], steps, jump, count + k, places)
     restore(moment, steps, jump)
     return int(states[row + DONE] - states[last + DONE] + moved)
 
 
-def count_nodes(moment: Moment, i: Index) -> Index:
-    """The nodes of an operation."""
-    return moment.work.routes.nodes[i + 1] - moment.work.routes.nodes[i]
-
-
 def waiting_of(moment: Moment, steps: Steps, row: Index) -> Index:
     """Where a state has for how many operations others wait."""
-    return steps.rows[row] + HEAD + 5 * (len(moment.media.free) + len(steps.lanes))
+    return steps.rows[row] + HEAD + 5 * (len(moment.media.free) + len(steps.parts.lanes))
 
 
 def is_done(moment: Moment, steps: Steps, jump: Jump, i: Index) -> bool:
@@ -331,16 +323,6 @@ def fill(moment: Moment, jump: Jump, i: Index, hop: Index, until: Index) -> None
         times.cause[node] = cause + jump.nodes if cause >= 0 else cause
 
 
-def advance_turns(moment: Moment, steps: Steps, jump: Jump) -> None:
-    """Bring media and lanes to where they are after the jump."""
-    media, count = moment.media, len(moment.media.free)
-    places = count + len(steps.lanes)
-    for k in range(count):
-        advance_turn(media, k, steps, jump, k, places)
-    for k in range(len(steps.lanes)):
-        advance_turn(moment.lanes, steps.lanes[k], steps, jump, count + k, places)
-
-
 def advance_turn(
     turns: Turns, k: Index, steps: Steps, jump: Jump, place: Index, places: Index
 ) -> None:
@@ -363,14 +345,16 @@ def restore(moment: Moment, steps: Steps, jump: Jump) -> None:
     states, times, runs = steps.states, moment.times, moment.runs
     row, part, at = steps.rows[jump.row], steps.at[PART], waiting_of(moment, steps, jump.row)
     low, moved = np.int64(states[row + LOW]), jump.periods * jump.shift
-    until = min(np.int64(states[row + HIGH]) + steps.reach[part] + 1, steps.end[part])
+    until = min(np.int64(states[row + HIGH]) + steps.parts.reach[part] + 1, steps.parts.end[part])
     for i in range(low, until):
         moment.waiting[i + moved] = max(0.0, states[at + i - low])
     for run in range(runs.used[0]):
         runs.ends[run, 0], runs.ends[run, 1] = 0, 0
         runs.heads[run], runs.tails[run] = np.inf, -np.inf
     now = states[row + NOW] + jump.periods * jump.seconds
-    first = np.int64(states[row + DONE]) // steps.width[part] * steps.width[part] + moved
+    first = (
+        np.int64(states[row + DONE]) // steps.parts.width[part] * steps.parts.width[part] + moved
+    )
     for place in range(at + until - low, steps.rows[jump.row + 1], ENTRY):
         i, hop = np.int64(states[place + OPERATION]) + first, np.int64(states[place + HOP])
         times.ready[i] = now + states[place + READY]

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels import dependencies
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import TRANSFER, Schedule
-from topologies.jit import kernel
 
 Longs = npt.NDArray[np.int64]
 
@@ -83,8 +81,7 @@ def _posted(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:
 def _steps(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:
     """Pairs of transfers into one rank, of a step and of the step before, by their places in
     `moved`."""
-    chain = kernel(dependencies.chain, len(schedule))
-    step = chain(schedule.remote.astype(np.int8), schedule.indptr, schedule.indices)[moved]
+    step = schedule.depth()[moved]
     receiver = schedule.peer[moved]
     order = np.lexsort((step, receiver))
     opens = np.diff(receiver[order], prepend=-1) != 0

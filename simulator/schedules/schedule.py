@@ -106,8 +106,13 @@ class Schedule:
     @cached_property
     def steps(self) -> int:
         """Transfers between ranks on the longest dependency chain."""
+        return int(self.depth().max(initial=0))
+
+    def depth(self) -> Ints:
+        """Transfers between ranks on the longest dependency chain that ends with each operation."""
         chain = kernel(dependencies.chain, len(self))
-        return int(chain(self.remote.astype(np.int8), self.indptr, self.indices).max(initial=0))
+        depth: Ints = chain(self.remote.astype(np.int8), self.indptr, self.indices)
+        return depth
 
     @cached_property
     def successors(self) -> Csr:
@@ -178,12 +183,8 @@ class Schedule:
         chosen = np.flatnonzero(self.remote & between_nodes & (self.nbytes > beyond))
         if not len(chosen):
             return np.zeros(0)
-        chain = kernel(dependencies.chain, len(self))(
-            self.remote.astype(np.int8), self.indptr, self.indices
-        )
-        step, rank, peer = (
-            column[chosen].astype(np.int64) for column in (chain, self.rank, self.peer)
-        )
+        columns = self.depth(), self.rank, self.peer
+        step, rank, peer = (column[chosen].astype(np.int64) for column in columns)
         back = peer, rank
         if self.fold is not None:
             shifts = self.fold.shifts

@@ -31,7 +31,7 @@ def folded(name: str, topology: Topology, ranks: int) -> tuple[Routed, Parts]:
     found = fold(find(name), topology, ranks, merges=True)
     assert found is not None
     routed = in_ticks(found.routed.scaled(1e9), TICK)
-    with patch("simulator.schedules.alike_steps.FEW", 4):
+    with patch("simulator.schedules.alike_steps.FEWEST_STEPS", 4):
         places = used(routed)
         return routed, alike_steps(routed, places[places < routed.work.ranks.serials])
 
@@ -52,7 +52,7 @@ def skipping(routed: Routed, free: Floats, parts: Parts, fills: bool = True) -> 
             patch("simulator.engines.compiled.kernel", lambda kernel, _: partial(kernel))
         )
         stack.enter_context(patch("simulator.kernels.first_come.skip", skip))
-        stack.enter_context(patch("simulator.kernels.repeats.APART", 0))
+        stack.enter_context(patch("simulator.kernels.repeats.STATE_SPACING", 0))
         part = run_part(routed, np.zeros(len(routed.schedule)), free, parts, fills=fills)
     return part, len(routed.schedule) - skipped
 

@@ -174,8 +174,8 @@ def test_a_run_that_is_not_explained_at_once_can_be_explained_later() -> None:
 
 
 def test_steps_that_repeat_are_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simulator.schedules.alike_steps.FEW", 4)
-    monkeypatch.setattr("simulator.kernels.repeats.APART", 0)
+    monkeypatch.setattr("simulator.schedules.alike_steps.FEWEST_STEPS", 4)
+    monkeypatch.setattr("simulator.kernels.repeats.STATE_SPACING", 0)
     monkeypatch.setattr("simulator.engines.compiled.kernel", lambda loop, _: compiled(loop))
     machine = find("hgx_h100:nodes=8").build(64)
     setting = Setting(machine, 64, 1, Conditions(), outline_beyond=0, symmetric=True)
