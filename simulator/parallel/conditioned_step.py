@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from simulator.kernels.records import Csr
 from simulator.parallel.passes import COMPUTE
 from simulator.parallel.step import Step, behind_others
 from simulator.steps.kinds import FORWARD, RESTART
 from simulator.steps.place_splits import TaskCopies, classes, in_order, split
-from simulator.steps.step_graph import COLUMNS, Numbers, StepGraph, ranges, waits_by_row
+from simulator.steps.step_graph import COLUMNS, Numbers, StepGraph, ranges
 from simulator.training.conditions import Conditions
 from topologies.topology import Floats, Ints
 
@@ -107,7 +108,8 @@ def chained(step: Step, conditions: Conditions, steps: int) -> Step:
         )
         for name, kind in COLUMNS.items()
     }
-    indptr, indices = waits_by_row(size, *np.concatenate(waits, axis=1))
+    later, earlier = np.concatenate(waits, axis=1)
+    indptr, indices = Csr.of(later, earlier, size)
     entries, tails, numbers, device = map(np.concatenate, zip(*actions, strict=True))
     whole = replace(graph, **columns, indptr=indptr, indices=indices)
     return replace(step, graph=whole, entries=entries, tails=tails, number=numbers, device=device)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
+from simulator.kernels.records import Csr
 from simulator.steps.kinds import RECEIVE
 from simulator.steps.step_graph import (
     COLUMNS,
@@ -19,7 +20,6 @@ from simulator.steps.step_graph import (
     occurrences,
     ranges,
     step_graph,
-    waits_by_row,
 )
 
 
@@ -82,10 +82,10 @@ def in_order(graph: StepGraph, order: Numbers) -> StepGraph:
     by_lane = np.lexsort((columns["lane"], columns["place"]))
     same = np.diff(columns["place"][by_lane]) == 0
     same &= np.diff(columns["lane"][by_lane]) == 0
-    indptr, indices = waits_by_row(
-        len(graph),
+    indptr, indices = Csr.of(
         np.append(turn[graph.waiting], by_lane[1:][same]),
         np.append(turn[graph.indices], by_lane[:-1][same]),
+        len(graph),
     )
     names = np.asarray(graph.names, dtype=object)[order] if len(graph.names) else ()
     return replace(graph, **columns, indptr=indptr, indices=indices, names=names)
@@ -167,7 +167,7 @@ def expand(graph: StepGraph, algorithm: Callable[[Call], Algorithm]) -> StepGrap
         every.place_of,
         graph.lanes,
         columns,
-        waits_by_row(len(row), first[later], first[earlier] + arrives),
+        Csr.of(first[later], first[earlier] + arrives, len(row)),
         calls=[
             call if call.is_message else call._replace(algorithm=algorithm(call))
             for call in graph.calls

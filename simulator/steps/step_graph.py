@@ -303,12 +303,6 @@ def occurrences(*columns: Numbers) -> Numbers:
     return number
 
 
-def waits_by_row(count: int, later: Numbers, earlier: Numbers) -> Csr:
-    """What each of `count` tasks waits for, from pairs of tasks in any order."""
-    indptr = np.append(0, np.cumsum(np.bincount(later, minlength=count))).astype(np.int32)
-    return Csr(indptr, earlier[np.argsort(later, kind="stable")].astype(np.int32))
-
-
 def padded(rows: Sequence[Sequence[int]], width: int) -> Ints:
     """Rows of numbers as an array of at least `width` columns; -1 fills them up."""
     table = np.full((len(rows), max(width, *map(len, rows))), -1, dtype=np.int32)
