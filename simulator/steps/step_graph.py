@@ -25,9 +25,9 @@ from topologies.topology import Floats, Ints
 
 MESSAGE = "message"
 """What a call is that is no collective."""
-LABELS = ("step", "stage", "layer", "micro", "bucket")
 COLUMNS: Mapping[str, type] = {
-    **dict.fromkeys(("place", "peer", "lane", "kind", "call", *LABELS), np.int32),
+    **dict.fromkeys(("place", "peer", "lane", "kind", "call"), np.int32),
+    **dict.fromkeys(("step", "stage", "layer", "micro", "bucket"), np.int32),
     "seconds": np.float64,
 }
 """The columns of a graph and their types."""

@@ -16,9 +16,6 @@ from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
-COST = 4
-"""A task takes as long as so many operations of other kernels."""
-
 
 class Shared(NamedTuple):
     """What calls use of media that others use, too."""
@@ -95,7 +92,8 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRu
         counts=np.zeros(6, dtype=np.int64),
     )
     loop = Loop(tasks, schedule.successors, shared.usages, shared.slowdown, lanes, course, room)
-    done = kernel(rates.simulate, COST * count)(loop)
+    # A task takes as long as four operations of other kernels.
+    done = kernel(rates.simulate, 4 * count)(loop)
     if done < count:
         raise InputError(f"{count - done} of {count} tasks wait for each other in a circle")
     # What was not slowed down keeps its seconds to the last digit.

@@ -21,10 +21,6 @@ from topologies.topology import Floats, Ints, Topology
 
 OPERATION = Need(1.2e-5, 300.0)
 """To write and simulate an operation."""
-TABLES = 32.0
-"""Bytes of the tables of slots, for a slot of a rank."""
-WIDE = 2**20
-"""Waits of tasks that are added at once, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,9 +79,10 @@ def write(
     placed, machine, (slots, scratch) = place_buffers(graph, met, topology, distinct)
     ranks = len(machine.placement)
     if not force:
-        # Refuse what is larger than foreseen: its operations, and the tables of its slots.
+        # Refuse what is larger than foreseen: its operations, and the tables of its slots, which
+        # have 32 bytes for each slot of a rank.
         operations = len(graph) + sum(len(each.fitted.schedule) for each in placed)
-        _check_operations(operations, TABLES * ranks * (slots + scratch))
+        _check_operations(operations, 32.0 * ranks * (slots + scratch))
     sizes = slot_sizes(placed, ranks, slots + scratch)
     total = float(sizes[:, :slots].sum(axis=1).max()) or 1.0
     builder = ScheduleBuilder(
@@ -166,7 +163,8 @@ class _Writer:
             kind, end, width = self._kind(tasks[begin]), begin + 1, waits[begin]
             while end < len(tasks) and latest[end] < begin and self._kind(tasks[end]) == kind:
                 width = max(width, waits[end])
-                if width * (end + 1 - begin) > WIDE:
+                # Waits of tasks that are added at once are a table: it stays small.
+                if width * (end + 1 - begin) > 2**20:
                     break
                 end += 1
             self.builder.phase(self._phase(tasks[begin]))

@@ -31,8 +31,6 @@ from topologies.units import format_bytes
 LANES = ("compute", "communication", "interpreter")
 INTERPRETER = 2
 """The lane of rank 0 on which the threads of the process run Python, one at a time."""
-CHUNK = 10 * 2.0**20
-"""The buffer_size of torch's broadcast_coalesced and reduce_add_coalesced."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,10 @@ class DataParallel(Strategy):
     launch: float = option(
         50e-6, "Python's time a layer and device, one at a time (assumed), like 20us", "seconds"
     )
-    chunk: float = option(CHUNK, "most that is broadcast or reduced at a time, like 10MiB", "bytes")
+    # The buffer_size of torch's broadcast_coalesced and reduce_add_coalesced.
+    chunk: float = option(
+        10 * 2.0**20, "most that is broadcast or reduced at a time, like 10MiB", "bytes"
+    )
     scatter: bool = option(True, "no: inputs are on their devices already")
 
     def __post_init__(self) -> None:
