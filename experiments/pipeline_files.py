@@ -6,7 +6,7 @@ from pathlib import Path
 
 from simulator.parallel.pipeline_times import StageTimes
 from simulator.parallel.pipelines import Pipeline, PipelineOrder, find
-from simulator.parallel.pipelines.pipeline_csv import read_pipeline
+from simulator.parallel.pipelines.pipeline import read_pipeline
 from topologies.errors import InputError
 from topologies.readers.contents import contents, decoded
 
@@ -41,7 +41,7 @@ def order_of_file(path: Path) -> PipelineOrder:
 
 
 def pipeline_of_file(path: Path) -> Pipeline:
-    """The pipeline in a CSV (:mod:`simulator.parallel.pipelines.pipeline_csv`). Raises InputError
+    """The pipeline in a CSV (:mod:`simulator.parallel.pipelines.pipeline`). Raises InputError
     if the file cannot be read, or is no pipeline."""
     content = contents(path, LIMIT)
     if len(content) > LIMIT:

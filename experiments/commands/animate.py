@@ -221,7 +221,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
 
     def _animate_model(self) -> None:
         from experiments.commands.plan_cases import parse
-        from experiments.parallel.plan_run import PlanJob
+        from experiments.parallel.plan_job import PlanJob
 
         p = self.p
         is_any_size = self.blueprint.kind == "shape" and self.blueprint.size is None
@@ -283,8 +283,8 @@ def run_plan(run: PlanRun, out: Path, parameters: Parameters) -> None:
     from experiments.pictures.timelines.step_spans import step_spans
 
     check_out(out)
-    name, (step, attempts) = f"{run.training.name}, {run.plan}", run.timed
-    _write_step(spans_film(step_spans(step, attempts)), name, parameters, out, len(attempts))
+    name, attempts = f"{run.training.name}, {run.plan}", run.attempts
+    _write_step(spans_film(step_spans(run.whole, attempts)), name, parameters, out, len(attempts))
 
 
 def run_pipeline(pipeline: Pipeline, times: StageTimes, out: Path, parameters: Parameters) -> None:

@@ -23,7 +23,7 @@ from experiments.options.execution_options import ExecutionOptions
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
-from experiments.parallel.plan_run import PlanJob
+from experiments.parallel.plan_job import PlanJob
 from experiments.templates import render
 from experiments.training.strategy_options import names_in
 from topologies.catalogue import Blueprint

@@ -19,7 +19,7 @@ from topologies.errors import InputError
 from topologies.units import format_bandwidth
 
 if TYPE_CHECKING:
-    from experiments.models.model_entry import Entry
+    from experiments.models.model_catalogue import Entry
     from topologies.clusters import NodeKind
     from topologies.topology import Topology
 
@@ -130,7 +130,7 @@ def _models() -> tuple[Answer, str]:
 
 def _model(name: str, entry: Entry) -> Record:
     """A model with its times, or without them if no device holds it."""
-    from experiments.models.model_entry import fits
+    from experiments.models.model_catalogue import fits
     from experiments.models.model_shapes import TransformerShape
     from simulator.training.model import WIDTHS
 

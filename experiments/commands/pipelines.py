@@ -71,7 +71,7 @@ class Pipelines(FormatOptions):
         """Print a line an order, draw them, and write the actions of one."""
         from experiments.options.values import parse_stage_times
         from simulator.parallel.pipeline_times import of_stages, pipeline_times
-        from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
+        from simulator.parallel.pipelines.pipeline import pipeline_csv
 
         plot, actions = self.plot, self.actions
         times = parse_stage_times(self.times)._replace(blocking=self.blocking)

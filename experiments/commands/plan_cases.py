@@ -16,11 +16,11 @@ from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import DetailName
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
-from experiments.parallel.compute_calibration import calibrated_by
-from experiments.parallel.plan_run import PlanJob
+from experiments.parallel.plan_job import PlanJob, Setting
 from experiments.parallel.plan_space import parse_space
-from experiments.parallel.plan_step import Setting, Training
+from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import KEYS, parse_plan
+from experiments.parallel.step_calibration import calibrated_by
 from topologies.errors import InputError
 from topologies.units import parse_counts, parse_sizes
 

@@ -13,13 +13,13 @@ import numpy as np
 from experiments import output
 from experiments.commands.answer import Answer, check_files
 from experiments.options.execution_options import ExecutionOptions
-from experiments.parallel.plan_errors import span_of
+from experiments.parallel.plan_job import PlanJob, Setting
 from experiments.parallel.plan_report import search_text, text
-from experiments.parallel.plan_run import PlanJob, PlanRun
+from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space
-from experiments.parallel.plan_step import Setting
 from experiments.parallel.plan_text import Plan
+from experiments.parallel.step_calibration import span_of
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.profiles.interval_levels import level_of
 from experiments.trace_choice import TraceChoice
@@ -58,7 +58,7 @@ def run(
     about = request.parameters, request.machine, request.profile
     answer = Answer("plan", result.figures(), [result.record], *about)
     # The spans are of a step without conditions.
-    details = partial(_details, result.step) if result.course is None else dict
+    details = partial(_details, result.step) if not result.has_conditions else dict
     answer.write(files.out, report=files.report, details=details)
     answer.show(how, lambda: text(result))
     return int(result.missing > 0)
@@ -81,9 +81,9 @@ def _note_nodes(times: GroupTimes) -> None:
 def _draw(result: PlanRun, timeline: Path, request: PlanJob, choice: TraceChoice) -> None:
     """Write a picture, a Chrome trace, or a folder with a trace of each rank."""
     from experiments.pictures.timelines.step_spans import step_spans
-    from simulator.parallel.step_transfers import ranks_of
+    from simulator.parallel.step_splits import ranks_of
 
-    step, attempts = result.timed
+    step, attempts = result.whole, result.attempts
     write_timeline(
         timeline,
         lambda: step_spans(step, attempts),

@@ -53,7 +53,7 @@ class Plans(PlanOptions, SimulationOptions, TraceOptions, ReportOptions, Executi
             return learning_runs.run(learning, self.out, self.plot, self.format, self.report)
         from experiments.commands.plan_cases import parse
         from experiments.commands.planned_runs import SearchRequest, run
-        from experiments.parallel.plan_run import PlanJob
+        from experiments.parallel.plan_job import PlanJob
 
         case = parse(self, self, self, self)
         if isinstance(case, PlanJob | SearchRequest):

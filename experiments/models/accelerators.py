@@ -1,14 +1,16 @@
 """Devices for training, and the shares of their peaks that training reaches.
 
-Peaks are dense (without sparsity), in FLOP/s; a multiply-add counts as two. Datasheet figures are
-those in github.com/stas00/ml-engineering (compute/accelerator). Figures marked "recalled" are from
-memory; we have not checked them. No share is fitted to a run on several devices, because such runs
-judge the communication.
+Peaks are dense (without sparsity), in FLOP/s, and in TFLOP/s in the table of this module; a
+multiply-add counts as two. Datasheet figures are those in github.com/stas00/ml-engineering
+(compute/accelerator). Figures marked "recalled" are from memory; we have not checked them. No share
+is fitted to a run on several devices, because such runs judge the communication.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from topologies.errors import InputError, did_you_mean
@@ -24,7 +26,7 @@ class Accelerator(NamedTuple):
     peak: Mapping[str, float]
     """FLOP/s in each dtype that it has instructions for."""
     alike: str
-    """The GPU of :mod:`experiments.models.products` whose shares its products reach."""
+    """The GPU of :mod:`experiments.models.device_times` whose shares its products reach."""
     multiprocessors: int = 0
     """Multiprocessors or compute units that run kernels; 0 for a CPU."""
     tuned: float = 1.0
@@ -45,53 +47,19 @@ class Precision(NamedTuple):
     width: float
     """Bytes of an activation."""
     parameters: str
-    """The dtype of parameters and optimizer state."""
     gradients: Literal["fp32", "bf16"]
-    """The dtype of gradients."""
 
 
-def _device(
-    memory: float, bandwidth: float, units: int, alike: str, *, tuned: float = 1.0, **peak: float
-) -> Accelerator:
-    """A device with the memory in GB, its bandwidth in GB/s, and the peaks in TFLOP/s."""
-    flops = {dtype: value * 1e12 for dtype, value in peak.items()}
-    return Accelerator(memory * 1e9, bandwidth * 1e9, flops, alike, units, tuned)
+def _accelerator(row: Mapping[str, str]) -> Accelerator:
+    return Accelerator(
+        float(row["memory_GB"]) * 1e9,
+        float(row["bandwidth_GB_s"]) * 1e9,
+        {dtype: float(row[dtype]) * 1e12 for dtype in SHARES["matmul"] if row[dtype]},
+        row["alike"],
+        int(row["multiprocessors"]),
+        float(row["tuned"]),
+    )
 
-
-_H100 = {"fp32": 67, "tf32": 494.5, "fp16": 989, "bf16": 989, "fp8": 1979}
-
-ACCELERATORS: dict[str, Accelerator] = {
-    # Recalled: NVIDIA P100 datasheet, SXM2 with 16 GB.
-    "p100": _device(16, 732, 56, "a100", fp32=10.6),
-    # NVIDIA V100 datasheet, SXM2 with 32 GB (as fanghostt/transformers-benchmarks lists it).
-    "v100": _device(32, 900, 80, "a100", fp32=15.7, fp16=125),
-    # NVIDIA A100 datasheet, SXM with 80 GB.
-    "a100": _device(80, 2039, 108, "a100", fp32=19.5, tf32=156, fp16=312, bf16=312),
-    # NVIDIA H100 datasheet, SXM with 80 GB, and H200 datasheet, SXM.
-    "h100": _device(80, 3350, 132, "h100", **_H100),
-    "h200": _device(141, 4800, 132, "h100", **_H100),
-    # NVIDIA DGX B200 datasheet.
-    "b200": _device(180, 8000, 148, "b200", fp32=80, tf32=1125, fp16=2250, bf16=2250, fp8=4500),
-    # AMD Instinct MI300X datasheet. Its best matrix multiplications reach 51% to 60% of peak,
-    # NVIDIA's 80% to 87%.
-    "mi300x": _device(
-        192,
-        5300,
-        304,
-        "h100",
-        tuned=0.7,
-        fp32=163.4,
-        tf32=653.7,
-        fp16=1307.4,
-        bf16=1307.4,
-        fp8=2614.9,
-    ),
-    # Recalled: two Intel Xeon Platinum 8480+. 112 cores at their base of 2 GHz (64 FLOP a cycle
-    # with AVX-512, 2048 with AMX), 16 channels of DDR5-4800; two sockets are assumed to reach half
-    # of the usual share.
-    "cpu": _device(512, 614.4, 0, "a100", tuned=0.5, fp32=14.3, bf16=458.8),
-}
-"""The devices by name."""
 
 PRECISIONS: dict[str, Precision] = {
     "fp32": Precision(("fp32",), 4, "fp32", "fp32"),
@@ -122,6 +90,15 @@ are those of the definition."""
 MEMORY = 0.8
 """The share of the memory bandwidth that element-wise work, norms and the optimizer reach.
 Recalled: copies reach 80% to 92% of a GPU's; kernels of PyTorch are at the lower end."""
+
+
+with Path(__file__).with_suffix(".csv").open(newline="") as _file:
+    _ROWS = list(csv.DictReader(_file))
+ACCELERATORS = {row["name"]: _accelerator(row) for row in _ROWS}
+"""The devices by name. The table of this module has their sources."""
+DEVICES = {machine: row["name"] for row in _ROWS for machine in row["machines"].split()}
+"""The device of each machine in the catalogue and of each profile of GPUs, or the most similar
+one."""
 
 
 def accelerator(name: str) -> Accelerator:
@@ -159,21 +136,3 @@ def rate(device: str, dtype: str, kind: str = "matmul") -> float:
 def bandwidth(device: str) -> float:
     """Bytes/s that memory-bound work on `device` reaches."""
     return accelerator(device).bandwidth * MEMORY
-
-
-DEVICES = {
-    "dgx1": "v100",
-    "dgx_a100": "a100",
-    "leonardo": "a100",
-    "hgx_h100": "h100",
-    "mn5_acc": "h100",
-    "alps": "h100",
-    "hgx_h200": "h200",
-    "b200": "b200",
-    "nvl72": "b200",
-    "mi300x": "mi300x",
-    "h100_cluster": "h100",
-    "abci_v100": "v100",
-}
-"""The device of each machine in the catalogue and of each profile of GPUs, or the most similar
-one."""

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from experiments.models.block_passes import Computation
-from experiments.models.kernels import Kernels, Tensors
+from experiments.models.kernels import Computation, Kernels, Tensors
 from simulator.training.model import Layer, Model
 
 CHANNELS, CLASSES = 3, 1000

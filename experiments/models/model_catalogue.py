@@ -3,112 +3,284 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
+from experiments.models.device_times import DeviceTimes
 from experiments.models.image_networks import ImageNetworks
-from experiments.models.model_entry import Entry, Setup
 from experiments.models.model_shapes import (
     RMS_DECODER,
+    BlockCut,
     Experts,
     Latent,
     TransformerShape,
     multi_head,
+    share,
 )
-from simulator.training.model import Model
-from topologies.errors import InputError, nearest_name
+from experiments.models.transformer_blocks import Writer
+from experiments.models.transformers import transformer
+from experiments.option_text import Parser, parse_pairs
+from simulator.parallel.degrees import divisor
+from simulator.training.model import Layer, Model
+from topologies.errors import InputError, nearest_name, unknown_option
+from topologies.units import parse_whole
 
-ENDINGS = (".json", ".json.gz")
-"""The names of traces end so."""
+LONGEST = 131072
+"""Tokens of the longest sequence, where no table of positions ends earlier."""
 
-
-def _family(size: int, *, stretched: bool = False, **shared: Any) -> Callable[..., Entry]:
-    """Transformers that `shared` describes: entries from blocks, width, heads, the usual training
-    and what differs."""
-
-    def entry(
-        blocks: int, width: int, heads: int, setup: Setup | None = None, **differing: Any
-    ) -> Entry:
-        shape = multi_head(blocks, width, heads, **({"hidden": 4 * width} | shared | differing))
-        return Entry(shape, size, stretched, setup or Setup())
-
-    return entry
-
-
-# Devlin et al., NAACL 2019.
-_bert = _family(512, vocabulary=30522, kind="encoder", positions=512, segments=2, dropout=True)
-# Radford et al., 2019.
-_gpt2 = _family(1024, tied=True, vocabulary=50257, positions=1024, dropout=True)
-# Narayanan et al., SC 2021, table 1; that of 175B Brown et al., NeurIPS 2020, table 2.1.
-_gpt3 = _family(2048, tied=True, stretched=True, vocabulary=51200, positions=2048, dropout=True)
-# mosaicml/llm-foundry, benchmarks of training, with learned positions and biases. A test holds the
-# parameters of each size against the benchmarks' own.
-_mpt = _family(2048, tied=True, stretched=True, vocabulary=50368, positions=2048)
-# Touvron et al., arXiv 2307.09288.
-_llama2 = _family(4096, **RMS_DECODER, vocabulary=32000)
-# Llama team, arXiv 2407.21783, table 3.
-_llama3 = _family(8192, **RMS_DECODER, kv_heads=8, vocabulary=128256)
-# Jiang et al., arXiv 2401.04088, table 1.
-_mixtral = _family(4096, **RMS_DECODER, kv_heads=8, vocabulary=32000)
-# Qwen team, arXiv 2505.09388, table 2, and config.json.
-_qwen3 = _family(4096, **RMS_DECODER, kv_heads=4, head_size=128, vocabulary=151936, head_norms=True)
-# DeepSeek-AI, arXiv 2412.19437, section 4.2.
-_deepseek = _family(
-    4096,
-    **RMS_DECODER,
-    head_size=128,
-    vocabulary=129280,
-    latent=Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
-)
-# Dosovitskiy et al., ICLR 2021, table 1, for images of 224 x 224 in patches of 16 x 16.
-_vit = _family(197, stretched=True, vocabulary=1000, kind="image", positions=197, patch=3 * 16**2)
-
-_ENTRIES = {
-    "resnet50": Entry(ImageNetworks.resnet50, 224, setup=Setup(128, "amp")),
-    "vgg16": Entry(ImageNetworks.vgg16, 224, setup=Setup(64, "amp")),
-    "bert_base": _bert(12, 768, 12, Setup(32, "amp")),
-    "bert_large": _bert(24, 1024, 16, Setup(16, "amp")),
-    "gpt2": _gpt2(12, 768, 12, Setup(16, "amp")),
-    "gpt3_1_7b": _gpt3(24, 2304, 24, Setup(8, "amp")),
-    "gpt3_3_6b": _gpt3(30, 3072, 32, Setup(2, "amp")),
-    "gpt3_7_5b": _gpt3(36, 4096, 32),
-    "gpt3_18b": _gpt3(40, 6144, 48, Setup(device="b200")),
-    "gpt3_39b": _gpt3(48, 8192, 64),
-    "gpt3_76b": _gpt3(60, 10240, 80),
-    "gpt3_145b": _gpt3(80, 12288, 96),
-    "gpt3_175b": _gpt3(96, 12288, 96),
-    "gpt3_530b": _gpt3(105, 20480, 128),
-    "gpt3_1t": _gpt3(128, 25600, 160),
-    "llama_7b": _llama2(32, 4096, 32, hidden=11008),
-    "llama2_7b": _llama2(32, 4096, 32, hidden=11008),
-    "llama2_13b": _llama2(40, 5120, 40, Setup(device="h200"), hidden=13824),
-    "llama2_70b": _llama2(80, 8192, 64, kv_heads=8, hidden=28672),
-    "llama3_8b": _llama3(32, 4096, 32, Setup(device="h200"), hidden=14336),
-    "llama3_70b": _llama3(80, 8192, 64, hidden=28672),
-    "llama3_405b": _llama3(126, 16384, 128, hidden=53248),
-    "mpt_125m": _mpt(12, 768, 12, Setup(32, "amp")),
-    "mpt_350m": _mpt(24, 1024, 16, Setup(32, "amp")),
-    "mpt_760m": _mpt(24, 1536, 12, Setup(16, "amp")),
-    "mpt_1b": _mpt(24, 2048, 16, Setup(16, "amp")),
-    "mpt_3b": _mpt(32, 2560, 20, Setup(4, "amp")),
-    "mpt_7b": _mpt(32, 4096, 32, Setup(2)),
-    "mpt_13b": _mpt(40, 5120, 40, Setup(2, device="h200")),
-    "mpt_30b": _mpt(48, 7168, 56),
-    "mpt_70b": _mpt(80, 8192, 64),
-    "mixtral_8x7b": _mixtral(32, 4096, 32, hidden=14336, experts=Experts(8, 2, 14336)),
-    "deepseek_v3": _deepseek(
-        61, 7168, 128, hidden=18432, experts=Experts(256, 8, 2048, shared=2048, dense=3)
-    ),
-    "qwen3_30b_a3b": _qwen3(48, 2048, 32, hidden=6144, experts=Experts(128, 8, 768)),
-    "qwen3_235b_a22b": _qwen3(94, 4096, 64, hidden=12288, experts=Experts(128, 8, 1536)),
-    "vit_l16": _vit(24, 1024, 16, Setup(32, "amp")),
+OPTIONS: dict[str, tuple[str, int, str]] = {
+    "layers": ("blocks", 4096, "blocks of attention and MLP"),
+    "hidden": ("width", 2**20, "elements of a token between blocks; the MLP changes in proportion"),
+    "heads": ("heads", 2**14, "heads of queries"),
+    "kv_heads": ("kv_heads", 2**14, "heads of keys and values"),
+    "mlp": ("hidden", 2**22, "elements of a token inside an MLP"),
+    "vocab": ("vocabulary", 2**24, "tokens of the vocabulary"),
 }
-MODELS = {name: replace(entry, name=name) for name, entry in _ENTRIES.items()}
+"""The options: the field of :class:`TransformerShape`, the largest value, the meaning."""
+
+
+class Setup(NamedTuple):
+    """The training of a model on one device, with a batch of samples."""
+
+    batch: int = 1
+    dtype: str = "bf16"
+    device: str = "h100"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model that is shipped or that a config.json describes."""
+
+    model: TransformerShape | Callable[[ImageNetworks, int], Iterable[Layer]]
+    """A transformer, or a network for images of a side."""
+    size: int
+    """Tokens of a sequence or pixels of an image's side."""
+    stretched: bool = False
+    """Whether the table of positions has as many rows as a sequence has tokens, as in a training
+    from scratch."""
+    setup: Setup | None = None
+    """The training without options; None: in the first dtype and on the first device that hold the
+    model."""
+    name: str = ""
+    choices: Mapping[str, int | str] = field(default_factory=dict)
+    """The options that the user chose."""
+
+    @property
+    def shape(self) -> TransformerShape:
+        """The shape of a transformer. Raises InputError for another model."""
+        if not isinstance(self.model, TransformerShape):
+            raise InputError(f"{self.name} is no transformer: take one, like llama3_8b")
+        return self.model
+
+    @property
+    def estimate(self) -> Model:
+        """The model with its times. Raises InputError if the device cannot train it."""
+        batch, dtype, device = self.defaults
+        try:
+            times = DeviceTimes(device, dtype)
+            cut = BlockCut(micro=batch, grads=PRECISIONS[dtype].gradients)
+            if isinstance(self.model, TransformerShape):
+                cut = replace(cut, dropout=self.model.dropout)
+                model = transformer(Writer(times, cut, self.model, self.size))
+            else:
+                images = ImageNetworks(times, cut)
+                model = images.network(self.model(images, self.size), self.size)
+        except InputError as error:
+            raise InputError(f"{self.name}: {error}") from None
+        return replace(model, name=self.name)
+
+    @cached_property
+    def defaults(self) -> Setup:
+        """The setup. If there is none, the model fits into the device's memory where it can, with
+        the largest batch up to 32."""
+        if self.setup:
+            return self.setup
+        for setup in (Setup(1, "amp"), Setup(), Setup(device="h200"), Setup(device="b200")):
+            room = _room(model := replace(self, setup=setup).estimate)
+            if room > 0:
+                batches = [2**k for k in range(6) if (2**k - 1) * model.activations < room]
+                return setup._replace(batch=batches[-1])
+        return Setup()
+
+    @property
+    def ranges(self) -> dict[str, tuple[str, int, int, object]]:
+        """What each option is for, its least and largest value, which are 0 for a word, and its
+        default."""
+        batch, dtype, device = self.defaults
+        options: dict[str, tuple[str, int, int, object]] = {
+            "batch": ("samples a device", 1, 65536, batch),
+            "image": ("side of an image in pixels", 32, 4096, self.size),
+            "device": (f"one of {', '.join(ACCELERATORS)}", 0, 0, device),
+            "dtype": ("fp32, tf32, amp, bf16 or fp8 where device and model can", 0, 0, dtype),
+        }
+        if isinstance(self.model, TransformerShape):
+            longest = (0 if self.stretched else self.model.positions) or LONGEST
+            seq = ("tokens of a sequence", 1, longest, self.size)
+            options = {"batch": options.pop("batch"), "seq": seq, **options}
+            del options["image"]
+            for key, (name, most, meaning) in OPTIONS.items():
+                options[key] = meaning, 1, most, getattr(self.model, name)
+        return options
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What each option is for, with its default."""
+        return {
+            key: f"{meaning}{f', {least} to {most}' if most else ''} [{usual}]"
+            for key, (meaning, least, most, usual) in self.ranges.items()
+        }
+
+    def parse(self, text: str) -> dict[str, Any]:
+        """The values of options like "layers=4,device=a100".
+
+        Raises InputError for an option that is unknown, has no value, comes twice, or is out of
+        range.
+        """
+        parsers: dict[str, Parser] = {
+            key: partial(_parse_in, least, most) if most else str
+            for key, (_, least, most, _) in self.ranges.items()
+        }
+        return parse_pairs(
+            text, self.name, parsers, lambda key: unknown_option(self.name, key, self.options)
+        )
+
+    def with_options(self, text: str) -> Entry:
+        """The model with options. Raises InputError as :meth:`parse`, and for heads that do not
+        divide."""
+        if not text:
+            return self
+        values, model = self.parse(text), self.model
+        size = values.get("seq", values.get("image", self.size))
+        if isinstance(model, TransformerShape):
+            try:
+                model = _changed(model, values, size if self.stretched else 0)
+            except InputError as error:
+                raise InputError(f"{self.name}: {error}") from None
+        # The options of the help: a smaller model keeps the batch and dtype of the whole one.
+        named = {key: values[key] for key in Setup._fields if key in values}
+        setup = self.defaults._replace(**named)
+        return replace(self, model=model, size=size, setup=setup, choices=values)
+
+
+def _parse_in(least: int, most: int, text: str) -> int:
+    if not least <= (value := parse_whole(text)) <= most:
+        raise InputError(f"it is {least} to {most}")
+    return value
+
+
+def _room(model: Model) -> float:
+    """Bytes that a device has left behind parameters, gradients, the optimizer's state and
+    activations."""
+    needed = model.parameters * (1 + model.state) + model.gradients + model.activations
+    return accelerator(model.device).memory - needed
+
+
+def fits(model: Model) -> bool:
+    """Whether one device holds the model and trains it."""
+    return _room(model) > 0
+
+
+def _changed(
+    shape: TransformerShape, values: Mapping[str, int], positions: int
+) -> TransformerShape:
+    """The shape with other layers, hidden, heads, kv_heads, mlp and vocab, and with `positions`
+    learned positions unless that is 0.
+
+    An MLP and experts keep their ratio to the width, and heads keep the number of queries that
+    share keys.
+    """
+    width, heads = values.get("hidden", shape.width), values.get("heads", shape.heads)
+    shared = not shape.latent and shape.head_size * shape.heads == shape.width
+    scale, group, experts = width / shape.width, shape.heads // shape.kv_heads, shape.experts
+    if heads % group and "kv_heads" not in values:
+        raise InputError(
+            f"heads={heads} is no multiple of {group}, the heads that share keys: add "
+            f"kv_heads={divisor(heads, shape.kv_heads)}"
+        )
+    if experts:
+        inner, together = max(1, round(experts.hidden * scale)), round(experts.shared * scale)
+        experts = replace(experts, hidden=inner, shared=together)
+    return replace(
+        shape,
+        blocks=values.get("layers", shape.blocks),
+        width=width,
+        heads=heads,
+        kv_heads=values.get("kv_heads", heads // group),
+        head_size=share(width, heads) if shared else shape.head_size,
+        hidden=values.get("mlp", max(1, round(shape.hidden * scale))),
+        vocabulary=values.get("vocab", shape.vocabulary),
+        positions=positions if positions and shape.positions else shape.positions,
+        experts=experts,
+    )
+
+
+_LLAMA3 = {**RMS_DECODER, "kv_heads": 8, "vocabulary": 128256}
+_FAMILIES: dict[str, dict[str, Any]] = {
+    # Devlin et al., NAACL 2019.
+    "bert": {
+        "vocabulary": 30522,
+        "kind": "encoder",
+        "positions": 512,
+        "segments": 2,
+        "dropout": True,
+    },
+    # Radford et al., 2019.
+    "gpt2": {"tied": True, "vocabulary": 50257, "positions": 1024, "dropout": True},
+    # Narayanan et al., SC 2021, table 1; that of 175B Brown et al., NeurIPS 2020, table 2.1.
+    "gpt3": {"tied": True, "vocabulary": 51200, "positions": 2048, "dropout": True},
+    # mosaicml/llm-foundry, benchmarks of training, with learned positions and biases. A test holds
+    # the parameters of each size against the benchmarks' own.
+    "mpt": {"tied": True, "vocabulary": 50368, "positions": 2048},
+    # Touvron et al., arXiv 2307.09288.
+    "llama2": {**RMS_DECODER, "vocabulary": 32000},
+    # Llama team, arXiv 2407.21783, table 3.
+    "llama3": _LLAMA3,
+    # Jiang et al., arXiv 2401.04088, table 1.
+    "mixtral": {**_LLAMA3, "vocabulary": 32000},
+    # Qwen team, arXiv 2505.09388, table 2, and config.json.
+    "qwen3": {**_LLAMA3, "kv_heads": 4, "head_size": 128, "vocabulary": 151936, "head_norms": True},
+    # DeepSeek-AI, arXiv 2412.19437, section 4.2.
+    "deepseek": {
+        **RMS_DECODER,
+        "head_size": 128,
+        "vocabulary": 129280,
+        "latent": Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
+    },
+    # Dosovitskiy et al., ICLR 2021, table 1, for images of 224 x 224 in patches of 16 x 16.
+    "vit": {"vocabulary": 1000, "kind": "image", "positions": 197, "patch": 3 * 16**2},
+}
+"""What the transformers of a family have in common."""
+
+
+def _shipped(row: Mapping[str, str]) -> Entry:
+    family, sizes = row["family"], {key: int(text) for key, text in row.items() if text.isdigit()}
+    shared = {"hidden": 4 * sizes["width"]} | _FAMILIES[family]
+    shared |= {key: sizes[key] for key in ("kv_heads", "hidden") if row[key]}
+    if row["experts"]:
+        experts = [sizes.get(key, 0) for key in ("experts", "top", "inside", "shared", "dense")]
+        shared["experts"] = Experts(*experts)
+    shape = multi_head(sizes["blocks"], sizes["width"], sizes["heads"], **shared)
+    setup = Setup(sizes.get("batch", 1), row["dtype"] or "bf16", row["device"] or "h100")
+    seq = shape.positions or (8192 if family == "llama3" else 4096)
+    return Entry(shape, seq, family in ("gpt3", "mpt", "vit"), setup, row["name"])
+
+
+def _catalogue() -> Iterator[Entry]:
+    yield Entry(ImageNetworks.resnet50, 224, setup=Setup(128, "amp"), name="resnet50")
+    yield Entry(ImageNetworks.vgg16, 224, setup=Setup(64, "amp"), name="vgg16")
+    with Path(__file__).with_suffix(".csv").open(newline="") as file:
+        yield from map(_shipped, csv.DictReader(file))
+
+
+MODELS = {entry.name: entry for entry in _catalogue()}
 """The models by name."""
 
 
@@ -178,7 +350,6 @@ def _file(text: str) -> tuple[str, str]:
 
 
 def _is(kind: Callable[[Path], bool], path: str) -> bool:
-    """Whether there is a file of a kind at `path`."""
     try:
         return bool(path) and kind(Path(path))
     except (OSError, ValueError):
@@ -186,7 +357,6 @@ def _is(kind: Callable[[Path], bool], path: str) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    """Whether `text` is the name of a file rather than that of a model."""
     return _is(Path.exists, text) or bool(re.search(r"[/.]", text))
 
 
@@ -206,10 +376,12 @@ def _traces_in(text: str) -> list[Path]:
     if _is(Path.exists, text):
         if not _is(Path.is_dir, text):
             return []
-        traces = [path for path in Path(text).glob("*") if path.name.endswith(ENDINGS)]
+        traces = [
+            path for path in Path(text).glob("*") if path.name.endswith((".json", ".json.gz"))
+        ]
         wrong = (
-            f"{shown} has no traces: it holds no file that ends in {' or '.join(ENDINGS)}, or is "
-            f"not readable"
+            f"{shown} has no traces: it holds no file that ends in .json or .json.gz, or is not "
+            f"readable"
         )
     elif re.search(r"[*?\[]", text):
         path, traces = Path(text), []

@@ -29,7 +29,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
-from experiments.models import kineto, kineto_trace
+from experiments.models import kineto
 from experiments.option_text import PARSERS
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError, shown
@@ -109,7 +109,7 @@ def read(path: Path) -> Model:
 
 def _read(path: Path) -> tuple[Model, int | None]:
     """As :func:`read`, and the rank that a trace says it is of."""
-    data, name = kineto_trace.contents(path), path.name
+    data, name = kineto.contents(path), path.name
     begins_json = data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
     if begins_json and b'"traceEvents"' in data:
         return kineto.parse(data, name)
@@ -165,7 +165,6 @@ def read_all(paths: Sequence[Path]) -> Model:
 
 
 def _times(owners: Sequence[Layer] | Sequence[Model], quantity: str) -> dict[str, Any]:
-    """The mean of a time over ranks, and the time of each rank."""
     values = tuple(getattr(owner, quantity) for owner in owners)
     return {quantity: fmean(values), f"{quantity}s": values}
 
@@ -218,7 +217,6 @@ def dumps(model: Model) -> str:
 
 
 def _unusual(part: type[Part], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, as they are written, that differ from the defaults."""
     known = {name: values[name] for name in part.model_fields}
     return part.model_construct(**known).model_dump(exclude_defaults=True, by_alias=True)
 

@@ -47,9 +47,7 @@ class ModuleTraining:
     warmup: int = 2
     """Steps before them."""
     device: str = "cpu"
-    """The device, like "cpu" or "cuda:1"."""
     optimizer: str = "sgd"
-    """The optimizer, "sgd" or "adamw"."""
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.warmup < 0:
@@ -188,7 +186,6 @@ def _registration(
 
 
 def _dtype(parameters: Iterable[torch.Tensor], title: str) -> str:
-    """The dtype of most bytes. Raises InputError for a dtype that a model cannot have."""
     nbytes: Counter[str] = Counter()
     for parameter in parameters:
         nbytes[str(parameter.dtype).removeprefix("torch.")] += int(nbytes_of([parameter]))

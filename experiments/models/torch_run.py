@@ -260,7 +260,6 @@ def trained(module: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _to_device(inputs: Any, device: torch.device) -> Any:
-    """The inputs as a tuple or a mapping of tensors on the device."""
     if isinstance(inputs, Mapping):
         return dict(zip(inputs, _to_device(tuple(inputs.values()), device), strict=True))
     several = (inputs,) if hasattr(inputs, "to") else inputs
@@ -273,7 +272,6 @@ def nbytes_of(value: Any) -> float:
 
 
 def _shapes(inputs: Any) -> str:
-    """Shapes and types of all tensors, as text."""
     return ", ".join(
         f"{'x'.join(map(str, t.shape)) or 'a scalar'} of {str(t.dtype)[6:]}"
         for t in tensors(inputs)

@@ -17,21 +17,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from experiments.models import block_passes as passes
-from experiments.models.block_cut import BlockCut
-from experiments.models.block_passes import Computation, Event, Gate, Ring
+from experiments.models import kernels as passes
 from experiments.models.device_times import DeviceTimes
-from experiments.models.kernels import Kernels
-from experiments.models.model_shapes import Experts, TransformerShape
+from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
+from experiments.models.model_shapes import BlockCut, Experts, TransformerShape
 from simulator.parallel.blocks import Block
 
 WIDE = 4.0
 """Bytes of an element of what is computed in fp32."""
-SCALES = 4 / 128
-"""Bytes of the scales of an element in FP8: 4 bytes for 128 elements, as in DeepEP."""
-LOSS = 20.0, 14.0
-"""Bytes that the loss moves for each logit in the forward and in the backward: conversion to fp32,
-maximum, exponential, sum; difference, conversion to 16 bits."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +115,6 @@ class Writer(Kernels):
 
     @property
     def _queries_and_keys(self) -> float:
-        """Bytes of queries, keys and values."""
         shape = self.shape
         queries = shape.heads * shape.key_size
         keys = shape.kv_heads * (shape.key_size + shape.value_size)
@@ -130,7 +122,6 @@ class Writer(Kernels):
 
     @property
     def _keys(self) -> float:
-        """Elements of a token's keys."""
         shape = self.shape
         return (shape.heads if shape.latent else shape.kv_heads) * shape.key_size
 
@@ -218,7 +209,8 @@ class Writer(Kernels):
         if cut.ep > 1:
             names = ("dispatch", "combine") if self.routed else ("all_to_all", "all_to_all")
             each = sent if self.routed else sent * (arriving / even)
-            small = (1 + SCALES) / self.width if cut.dispatch == "fp8" else 1.0
+            # 128 elements have a scale of 4 bytes, as in DeepEP.
+            small = (1 + 4 / 128) / self.width if cut.dispatch == "fp8" else 1.0
             to_experts += [Gate("ep", names[0], "", each * small), Gate("ep", "", names[1], each)]
             back.append(Gate("ep", names[1], names[0], each))
         if cut.tp > 1:
@@ -276,7 +268,9 @@ class Writer(Kernels):
         if self.cut.tp > 1 and shape.kind != "encoder":
             # The largest logit, the sum of exponentials and the logit of the target.
             events += [Gate("tp", "all_reduce", "", rows * WIDE)] * 3
-        events.append(self.memory(LOSS[0] * logits, LOSS[1] * logits, kept=logits * WIDE))
+        # The bytes that the loss moves for each logit: conversion to fp32, maximum, exponential,
+        # sum; difference, conversion to 16 bits.
+        events.append(self.memory(20.0 * logits, 14.0 * logits, kept=logits * WIDE))
         return events
 
     def block(

@@ -6,11 +6,12 @@ those of Hugging Face's transformers, and of torchvision for images.
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
-from typing import NamedTuple
+from pathlib import Path
 
 from experiments.models.kernels import Tensors
 from experiments.models.model_shapes import Experts, TransformerShape, WeightMatrix
@@ -20,95 +21,19 @@ from simulator.training.model import WIDTHS, Layer, Model
 
 IDENTIFIER = 8
 """Bytes of a token's number."""
+Names = Mapping[str, str]
 
 
-class _Names(NamedTuple):
-    """Names of layers and tensors in a family. {} is the number of a block."""
+@cache
+def names_of(family: str) -> Names:
+    """The names of layers and tensors in a family: bert, gpt2, vit or llama.
 
-    tables: tuple[str, ...]
-    """The tables of tokens, positions and segments."""
-    layer: str
-    """A block in the names of layers."""
-    tensor: str
-    """A block in the names of tensors."""
-    parts: Mapping[str, str]
-    """The matrices and norms of a block; without "query", queries, keys and values are one matrix,
-    "inward". Attention is the part in which its output is."""
-    last: str
-    """The norm after the last block. Its layer has the last word of this."""
-    head: tuple[str, str]
-    """The matrix after the last block: its layer, and its tensors."""
-
-
-BERT = _Names(
-    tuple(f"embeddings.{table}_embeddings.weight" for table in ("word", "position", "token_type")),
-    "encoder.layer.{}",
-    "encoder.layer.{}",
-    {name: f"attention.self.{name}." for name in ("query", "key", "value")}
-    | {
-        "output": "attention.output.dense.",
-        "attention_norm": "attention.output.LayerNorm",
-        "up": "intermediate.dense.",
-        "down": "output.dense.",
-        "mlp_norm": "output.LayerNorm",
-    },
-    "embeddings.LayerNorm",
-    ("pooler", "pooler.dense."),
-)
-GPT2 = _Names(
-    ("transformer.wte.weight", "transformer.wpe.weight"),
-    "h.{}",
-    "transformer.h.{}",
-    {
-        "attention_norm": "ln_1",
-        "inward": "attn.c_attn.",
-        "output": "attn.c_proj.",
-        "mlp_norm": "ln_2",
-        "up": "mlp.c_fc.",
-        "down": "mlp.c_proj.",
-    },
-    "transformer.ln_f",
-    ("lm_head", "lm_head."),
-)
-VIT = _Names(
-    (),
-    "encoder_layer_{}",
-    "encoder.layers.encoder_layer_{}",
-    {
-        **GPT2.parts,
-        "inward": "self_attention.in_proj_",
-        "output": "self_attention.out_proj.",
-        "up": "mlp.0.",
-        "down": "mlp.3.",
-    },
-    "encoder.ln",
-    ("head", "heads.head."),
-)
-LLAMA = _Names(
-    ("model.embed_tokens.weight",),
-    "layers.{}",
-    "model.layers.{}",
-    {name: f"self_attn.{name[0]}_proj." for name in ("query", "key", "value", "output")}
-    | {name: f"mlp.{name}_proj." for name in ("gate", "up", "down")}
-    | {f"shared_{name}": f"mlp.shared_experts.{name}_proj." for name in ("gate", "up", "down")}
-    | {
-        "query_narrow": "self_attn.q_a_proj.",
-        "query_wide": "self_attn.q_b_proj.",
-        "key_narrow": "self_attn.kv_a_proj_with_mqa.",
-        "key_wide": "self_attn.kv_b_proj.",
-        "attention_norm": "input_layernorm",
-        "mlp_norm": "post_attention_layernorm",
-        "query_narrow_norm": "self_attn.q_a_layernorm.weight",
-        "key_narrow_norm": "self_attn.kv_a_layernorm.weight",
-        "query_norm": "self_attn.q_norm.weight",
-        "key_norm": "self_attn.k_norm.weight",
-        "router": "mlp.gate.weight",
-        "experts_up": "mlp.experts.gate_up_proj",
-        "experts_down": "mlp.experts.down_proj",
-    },
-    "model.norm",
-    ("lm_head", "lm_head."),
-)
+    {} is the number of a block. `layer` and `tensor` are a block in the names of layers and of
+    tensors. Without `query`, queries, keys and values are one matrix, `inward`. Attention is the
+    part in which its `output` is. The layer of the `last` norm has the last word of its name.
+    """
+    with Path(__file__).with_name("tensor_names.csv").open(newline="") as file:
+        return {row["of"]: row[family] for row in csv.DictReader(file) if row[family]}
 
 
 def transformer(writer: Writer) -> Model:
@@ -119,23 +44,20 @@ def transformer(writer: Writer) -> Model:
     If the head is the embedding once more, its gradient is there when the backward ends.
     """
     shape, seq = writer.shape, writer.seq
-    names = LLAMA if shape.norm == "rms" else GPT2
-    inputs, outputs = 2.0 * seq * IDENTIFIER, seq * shape.vocabulary
+    family, inputs, outputs = "gpt2", 2.0 * seq * IDENTIFIER, seq * shape.vocabulary
+    if shape.norm == "rms":
+        family = "llama"
     if shape.kind == "encoder":
-        names, inputs, outputs = BERT, 3.0 * seq * IDENTIFIER, shape.width
+        family, inputs, outputs = "bert", 3.0 * seq * IDENTIFIER, shape.width
     elif shape.kind == "image":
-        names, inputs, outputs = VIT, (seq - 1) * shape.patch * WIDTHS["fp32"], shape.vocabulary
+        family, inputs, outputs = "vit", (seq - 1) * shape.patch * WIDTHS["fp32"], shape.vocabulary
+    model = writer.model(_layers(names_of(family), writer), inputs, outputs, state=2)
+    if family != "llama":
+        return model
     # A block of Llama runs norm, attention, norm, MLP, and registers attention, MLP and the norms.
     last = 4 * shape.blocks + 1
     blocks = (first + k for first in range(1, last, 4) for k in (1, 3, 0, 2))
-    registration = (0, *blocks, last, last + 1)
-    return writer.model(
-        _layers(names, writer),
-        inputs=inputs,
-        outputs=outputs,
-        state=2,
-        registration=registration if shape.norm == "rms" else (),
-    )
+    return replace(model, registration=(0, *blocks, last, last + 1))
 
 
 def with_tensors(blocks: Sequence[Block], writer: Writer) -> list[Block]:
@@ -163,20 +85,21 @@ def with_tensors(blocks: Sequence[Block], writer: Writer) -> list[Block]:
     ]
 
 
-def _layers(names: _Names, writer: Writer) -> Iterator[Layer]:
+def _layers(names: Names, writer: Writer) -> Iterator[Layer]:
     """The layers in the order in which they run. A norm comes first in attention, in the MLP and
     behind the blocks, or last in BERT; those of Llama are layers."""
     shape, norm, attention = writer.shape, writer.norm(), writer.attention()
     is_last = shape.kind == "encoder"
-    last_norm, of_attention = _normed(names.last, shape), names.parts["output"].partition(".")[0]
+    last_norm = _normed(names["last"], shape)
     embedding = writer.embedding() + (norm if is_last else [])
     tables = (*_tables(names, shape), *(last_norm if is_last else ()))
-    yield writer.layer("embed_tokens" if names is LLAMA else "embeddings", embedding, tables)
+    yield writer.layer(names["embedding"], embedding, tables)
     inner = {experts: writer.inner(experts) for experts in (None, shape.experts)}
     for number in range(shape.blocks):
         experts = shape.experts if number >= shape.blocks - shape.expert_blocks else None
-        layer, tensor = names.layer.format(number), names.tensor.format(number)
-        tensors = {part: f"{tensor}.{name}" for part, name in names.parts.items()}
+        layer, tensor = names["layer"].format(number), names["tensor"].format(number)
+        tensors = {part: tensor + name for part, name in names.items()}
+        of_attention = names["output"].partition(".")[0]
         parts = (
             (of_attention, "attention_norm", attention, _attention(tensors, shape)),
             ("mlp", "mlp_norm", inner[experts], _inner(tensors, shape, experts)),
@@ -186,18 +109,17 @@ def _layers(names: _Names, writer: Writer) -> Iterator[Layer]:
             if is_last:
                 yield writer.layer(f"{layer}.{name}", events + norm, (*mine, *of_norm))
             elif shape.norm == "rms":
-                yield writer.layer(f"{layer}.{names.parts[norm_of]}", norm, of_norm)
+                yield writer.layer(f"{layer}.{names[norm_of]}", norm, of_norm)
                 yield writer.layer(f"{layer}.{name}", events, mine)
             else:
                 yield writer.layer(f"{layer}.{name}", norm + events, (*of_norm, *mine))
     if not is_last:
-        yield writer.layer(names.last.rpartition(".")[2], norm, last_norm)
-    head = () if shape.tied else _affine(names.head[1], shape.head)
-    yield writer.layer(names.head[0], writer.head(), head)
+        yield writer.layer(names["last"].rpartition(".")[2], norm, last_norm)
+    head = () if shape.tied else _affine(names["head"], shape.head)
+    yield writer.layer(names["head_layer"], writer.head(), head)
 
 
-def _tables(names: _Names, shape: TransformerShape) -> Tensors:
-    """The tensors of the embedding."""
+def _tables(names: Names, shape: TransformerShape) -> Tensors:
     if shape.kind == "image":
         return (
             ("class_token", shape.width),
@@ -205,11 +127,11 @@ def _tables(names: _Names, shape: TransformerShape) -> Tensors:
             ("encoder.pos_embedding", shape.positions * shape.width),
         )
     rows = (shape.vocabulary, shape.positions, shape.segments)
-    sizes = zip(names.tables, rows, strict=False)
+    sizes = zip(names["tables"].split(), rows, strict=False)
     return tuple((name, size * shape.width) for name, size in sizes if size)
 
 
-def _attention(names: Mapping[str, str], shape: TransformerShape) -> Tensors:
+def _attention(names: Names, shape: TransformerShape) -> Tensors:
     """The narrow vectors of latent attention have norms."""
     *inward, output = shape.attention_matrices
     latent, tensors = shape.latent, list[tuple[str, int]]()
@@ -227,7 +149,7 @@ def _attention(names: Mapping[str, str], shape: TransformerShape) -> Tensors:
     return tensors
 
 
-def _inner(names: Mapping[str, str], shape: TransformerShape, experts: Experts | None) -> Tensors:
+def _inner(names: Names, shape: TransformerShape, experts: Experts | None) -> Tensors:
     """An MLP, or a router, all experts together in two tensors, and the shared expert."""
     if experts is None:
         return _mlp(names, shape.mlp_matrices(shape.hidden))
@@ -241,7 +163,7 @@ def _inner(names: Mapping[str, str], shape: TransformerShape, experts: Experts |
     )
 
 
-def _mlp(names: Mapping[str, str], matrices: tuple[WeightMatrix, ...], kind: str = "") -> Tensors:
+def _mlp(names: Names, matrices: Sequence[WeightMatrix], kind: str = "") -> Tensors:
     return [each for matrix in matrices for each in _affine(names[kind + matrix.name], matrix)]
 
 

@@ -1,25 +1,33 @@
-"""Which tokens reach which experts under a plan: what a skewed router does to ranks and links."""
+"""Which tokens reach which experts under a plan: what a skewed router does to ranks and links, and
+what is proven of the layers that a plan cuts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from experiments.models.model_shapes import TransformerShape
+from experiments.models.model_shapes import Experts, TransformerShape
 from experiments.parallel.plan_text import Plan
+from simulator.collectives import find
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.forwarded import forwarded_all_to_allv
 from simulator.collectives.routers import TOKENS, Counts, Returned, Tokens
 from simulator.collectives.uneven import all_to_allv
+from simulator.parallel.layer_proofs import prove_attention, prove_experts, prove_sums
 from simulator.parallel.step_work import Work
+from simulator.schedules import semantics
 from topologies.errors import InputError
 from topologies.topology import Topology
 
 EXCHANGES = "dispatch", "combine"
+PROVEN = 16
+"""Tokens of each rank in a proof of experts."""
+LARGE = 64
+"""Ranks of a group that are proven, at most."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,6 @@ class Routing:
     plan: Plan
     router: Tokens
     tokens: float
-    """Tokens of a rank in a micro-batch."""
     forwards: bool
     """Whether a token crosses the network once for each node, as in DeepEP."""
     even: str
@@ -141,3 +148,40 @@ def _algorithms(router: Tokens, *, forwards: bool) -> Mapping[str, tuple[Algorit
     if forwards:
         return dict.fromkeys(EXCHANGES, (forwarded_all_to_allv(router),))
     return {"dispatch": (all_to_allv(router),), "combine": (all_to_allv(Returned(router)),)}
+
+
+def prove(plan: Plan, routing: Routing | None, experts: Experts | None) -> Mapping[str, str]:
+    """What is proven on integers, by the kind of group. Raises WrongResult if it is wrong."""
+    proven = {}
+    if 1 < plan.tp <= LARGE:
+        prove_sums(plan.tp, sequence=plan.sp)
+        proven["tp"] = "the partial sums of all ranks add up"
+    if 1 < plan.cp <= LARGE:
+        prove_attention(plan.context, plan.cp)
+        proven["cp"] = "every query meets every key that it may see once"
+    if 1 < plan.ep <= LARGE and experts is not None:
+        rest = "; what is dropped counts as 0" if _dropped(plan, routing, experts) else ""
+        proven["ep"] = f"every token returns to its owner with the sum of its experts{rest}"
+    return proven
+
+
+def _dropped(plan: Plan, routing: Routing | None, experts: Experts) -> int:
+    """Prove the exchanges of experts; returns how many copies of tokens are dropped."""
+    local, top, slots = experts.number // plan.ep, experts.top, 0
+    # These carry a message for each pair of ranks.
+    dispatch = combine = find("pairwise")
+    if routing is None:
+        chosen = np.arange(plan.ep * PROVEN * top).reshape(plan.ep, PROVEN, top) % experts.number
+        return prove_experts(dispatch, combine, chosen, local)
+    few = replace(routing, router=replace(routing.router, tokens=PROVEN))
+    if few.forwards and few.algorithms:
+        # What goes on inside nodes is proven by its promise.
+        forwarded = few.algorithms["dispatch"][0]
+        semantics.check(forwarded.build(plan.ep, 1.0), forwarded.collective)
+    elif few.algorithms:
+        dispatch, combine = (few.algorithms[name][0] for name in ("dispatch", "combine"))
+    # A token has no expert twice.
+    numbers = np.arange(experts.number)
+    chosen = np.array([np.repeat(numbers, row).reshape(top, -1).T for row in few.counts])
+    slots = int(np.ceil(PROVEN * top / experts.number * plan.capacity))
+    return prove_experts(dispatch, combine, chosen, local, slots)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.output import align, counted
-from experiments.parallel.plan_errors import error_cells
 from experiments.parallel.plan_run import MEANINGS, PlanRun
 from experiments.parallel.plan_search import SearchResult
+from experiments.parallel.step_calibration import error_cells
 from experiments.profiles.interval_levels import EXPECTED, INTERVAL
 from experiments.templates import Lines, fill, lines_of, table_of
 from experiments.text_lines import bytes_cell, share_cells
@@ -43,12 +43,7 @@ FIGURES = {
     "training": ("{training_s}", "{epochs} epochs"),
 }
 """The figures of a step."""
-SPENT = {
-    "  part": "  {part}",
-    "time": "time_s",
-    "share": "{share:.1%}",
-    "what it is": "about",
-}
+SPENT = {"  part": "  {part}", "time": "time_s", "share": "{share:.1%}", "what it is": "about"}
 """The columns of a table of what a mean device does."""
 WAITS = {
     "  device": "  {device}",
@@ -58,36 +53,12 @@ WAITS = {
     "stream": "stream",
     "longer by": "longer_s",
 }
-TOKENS = {
-    "busiest rank": ("{busiest:.2f}", "times the tokens of a mean rank"),
-    "dropped": ("{dropped:.1%}", "experts take {slots}"),
-    "dispatch": ("{dispatch_s:s}", "of a layer and a micro-batch; exposed {exposed_dispatch_s:s}"),
-    "combine": ("{combine_s:s}", "of a layer and a micro-batch; exposed {exposed_combine_s:s}"),
-    "all-to-alls": ("even", "{why_even}"),
-}
-"""What a router does."""
-DEVICES = {
-    "  device": "  {device}",
-    "stages": "stages",
-    "computing": "computing_s",
-    "exposed": "exposed_s",
-    "restarting": "restarting_s",
-    "input": "input_s",
-    "idle": "idle_s",
-    "between": "idle_between_s",
-}
 SHARED = {
     "  stream": "  {stream}",
     "beside": "beside",
     "together": "together_s",
     "lost": "lost_s",
     "most on": "medium",
-}
-ZERO = {
-    "  zero": "  {zero}",
-    "held": "{held:B}",
-    "redundant": "{redundant:B}",
-    "sent in a step": "{sent:B}",
 }
 PLANS = {
     "step": "step_s",
@@ -102,10 +73,9 @@ PLANS = {
 
 
 def text(run: PlanRun) -> str:
-    """The report."""
     plan, total = run.plan, run.row["step_s"]
     path = [share_cells(name, seconds, total) for name, seconds in run.path.items()]
-    waits = table_of(WAITS, run.course.waits[:8]) if run.course else []
+    waits = table_of(WAITS, run.waits[:8]) if run.has_conditions else []
     zero = run.zero if run.zero[0]["redundant"] else []
     tables = {
         f"memory of a GPU of device {run.memory.fullest} when it holds most": _memory(run),
@@ -116,7 +86,15 @@ def text(run: PlanRun) -> str:
         "what streams share on a mean device, and lose by it": table_of(SHARED, run.shared),
         f"tokens of experts ({plan.router}, seed {plan.seed})": _tokens(run),
         "proven on integers": [[f"  {kind}", words] for kind, words in run.proven.items()],
-        "stages of ZeRO: what it holds between steps": table_of(ZERO, zero),
+        "stages of ZeRO: what it holds between steps": table_of(
+            {
+                "  zero": "  {zero}",
+                "held": "{held:B}",
+                "redundant": "{redundant:B}",
+                "sent in a step": "{sent:B}",
+            },
+            zero,
+        ),
     }
     memory, *rest = (f"{title}\n{align(lines)}" for title, lines in tables.items() if lines)
     return "\n\n".join([_title(run), memory, align(figures(run.row)), *rest])
@@ -190,10 +168,21 @@ def spent(row: Record, devices: Sequence[Record]) -> list[Record]:
 
 
 def _devices(records: Sequence[Record]) -> Lines:
-    """The first and the last devices, if there are many."""
     exposed = [sum(record[f"exposed_{name}_s"] for name in MEANINGS) for record in records]
     rows = [{**record, "exposed_s": each} for record, each in zip(records, exposed, strict=True)]
-    lines = table_of(DEVICES, rows)
+    lines = table_of(
+        {
+            "  device": "  {device}",
+            "stages": "stages",
+            "computing": "computing_s",
+            "exposed": "exposed_s",
+            "restarting": "restarting_s",
+            "input": "input_s",
+            "idle": "idle_s",
+            "between": "idle_between_s",
+        },
+        rows,
+    )
     if (more := len(records) - SHOWN) > 0:
         lines[1 + SHOWN // 2 : -SHOWN // 2] = []
         lines.append([f"  {more} more in between", *[""] * (len(lines[0]) - 1)])
@@ -201,14 +190,28 @@ def _devices(records: Sequence[Record]) -> Lines:
 
 
 def _tokens(run: PlanRun) -> Lines:
-    """What a router does; nothing without one."""
     router, plan = run.router, run.plan
     even = f"{plan.capacity:g} times the tokens of even routing"
     words = {
         "slots": even if plan.capacity else "all tokens",
         "why_even": (plan.ep > 1 and router.get("even")) or None,
     }
-    return lines_of(TOKENS, {**router, **words})
+    return lines_of(
+        {
+            "busiest rank": ("{busiest:.2f}", "times the tokens of a mean rank"),
+            "dropped": ("{dropped:.1%}", "experts take {slots}"),
+            "dispatch": (
+                "{dispatch_s:s}",
+                "of a layer and a micro-batch; exposed {exposed_dispatch_s:s}",
+            ),
+            "combine": (
+                "{combine_s:s}",
+                "of a layer and a micro-batch; exposed {exposed_combine_s:s}",
+            ),
+            "all-to-alls": ("even", "{why_even}"),
+        },
+        {**router, **words},
+    )
 
 
 def search_text(result: SearchResult) -> str:

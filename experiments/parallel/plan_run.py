@@ -1,41 +1,32 @@
-"""A step of a plan that has been simulated: a row for tables and files, and all figures."""
+"""Steps of a plan that have been simulated, also under conditions: a row for tables and files, and
+all figures."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from experiments.models.accelerators import accelerator
+from experiments.names import members_name
 from experiments.output import Record
-from experiments.parallel.expert_routing import Routing, routing_of
-from experiments.parallel.memory_advice import advice
-from experiments.parallel.plan_errors import kind_of, mean_error, span_of
-from experiments.parallel.plan_proofs import prove
-from experiments.parallel.plan_step import (
-    Setting,
-    Training,
-    interval_of,
-    memory_of,
-    state_of,
-    work_of,
-)
+from experiments.parallel.expert_routing import Routing, prove, routing_of
+from experiments.parallel.plan_space import advice
+from experiments.parallel.plan_step import Training, memory_of, state_of
 from experiments.parallel.plan_text import Plan
-from experiments.profiles.interval_levels import interval_columns, level_of
+from experiments.parallel.step_calibration import kind_of, mean_error, span_of
+from experiments.profiles.interval_levels import interval_columns
 from simulator.analysis.critical_path import critical_path
 from simulator.parallel.passes import COMPUTE, EP, HOST, STREAMS
-from simulator.parallel.plan_memory import PARTS, State, StepMemory, stages_of_zero
-from simulator.parallel.step import Step, write
-from simulator.parallel.step_measures import StepMeasures, length_of, measure
+from simulator.parallel.plan_memory import PARTS, StepMemory, stages_of_zero
+from simulator.parallel.step import Step
+from simulator.parallel.step_measures import StepMeasures, by_device, length_of, measure, peer_waits
 from simulator.steps.kinds import GATHER, KINDS, REDUCE
 from simulator.training.conditions import Attempt, Conditions, Epochs
 from simulator.uncertainty.interval import Interval
-
-if TYPE_CHECKING:
-    from experiments.parallel.plan_course import ConditionedSteps
 
 MEANINGS = {
     "tp": "tensor parallel",
@@ -57,46 +48,51 @@ COPIED = {GATHER: "copy parameters", REDUCE: "copy gradients"}
 
 @dataclass(frozen=True, eq=False)
 class PlanRun:
-    """A step of a plan."""
+    """Steps of a plan."""
 
     training: Training
     plan: Plan
     step: Step
+    """A step without conditions, but with slow links."""
+    plain: Step
+    """As many steps as count, without conditions: `step` itself if there are none."""
+    whole: Step
+    """All steps one behind the other, with those that a failure repeats."""
+    conditions: Conditions = field(default_factory=Conditions)
+    steps: int = 1
     transfers_s: float | None = None
     """Seconds of the step with every transfer of all ranks, if they are simulated."""
     interval: Interval | None = None
     """The interval of the step, if the profile says how sure it is."""
-    course: ConditionedSteps | None = None
-    """The steps under conditions; None without any."""
     epochs: Epochs = field(default_factory=Epochs)
+
+    @property
+    def has_conditions(self) -> bool:
+        """Whether steps or ranks differ."""
+        return self.whole is not self.step
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """The steps of `whole`."""
+        return self.conditions.attempts(self.steps)
 
     @cached_property
     def measures(self) -> StepMeasures:
-        """What the devices of the pipeline do in a step."""
-        return measure(self.step) if self.course is None else self.course.measures
-
-    @property
-    def timed(self) -> tuple[Step, list[Attempt]]:
-        """The steps that are drawn, and which they are."""
-        course = self.course
-        if course is None:
-            return self.step, [Attempt(0)]
-        return course.step, course.conditions.attempts(course.steps)
+        """What a mean rank of each device of the pipeline does in a step."""
+        measures, graph = measure(self.whole), self.whole.graph
+        if not self.has_conditions:
+            return measures
+        return by_device(measures, graph, self.plain.graph.place_of, self.steps)
 
     @property
     def seconds(self) -> float:
         """Seconds of a step, in which the input pipeline reads its samples."""
-        return max(self.measures.step, self.reading)
+        return max(self.measures.step, self.epochs.reading(self.plan.sequences))
 
     @property
     def input_s(self) -> float:
         """Seconds of a step in which all devices wait for samples."""
         return self.seconds - self.measures.step
-
-    @property
-    def reading(self) -> float:
-        """Seconds in which the input pipeline reads the samples of a step."""
-        return self.epochs.reading(self.plan.sequences)
 
     @cached_property
     def memory(self) -> StepMemory:
@@ -105,7 +101,6 @@ class PlanRun:
 
     @property
     def capacity(self) -> float:
-        """Bytes of a device."""
         return accelerator(self.training.times.device).capacity
 
     @property
@@ -122,18 +117,17 @@ class PlanRun:
     @cached_property
     def zero(self) -> list[dict[str, float]]:
         """What each stage of ZeRO would hold and send on the fullest device."""
-
-        def state(zero: int) -> State:
-            return state_of(self.training, replace(self.plan, zero=zero))
-
-        return stages_of_zero(self.step.work, state, self.memory.fullest)
+        return stages_of_zero(
+            self.step.work,
+            lambda zero: state_of(self.training, replace(self.plan, zero=zero)),
+            self.memory.fullest,
+        )
 
     @cached_property
     def routing(self) -> Routing | None:
         """What the router of the plan does; None for a plan without one."""
-        training = self.training
         topology = self.step.work.times.topology
-        return routing_of(training.shape, self.plan, training.seq, topology)
+        return routing_of(self.training.shape, self.plan, self.training.seq, topology)
 
     @cached_property
     def row(self) -> dict[str, Any]:
@@ -146,7 +140,7 @@ class PlanRun:
         error, measured = mean_error(kind_of(times, plan.zero, span))
         means = "computing", "optimizer", "exposed", "hidden", "launching", "idle", "idle_between"
         of_devices = {name: getattr(self.measures, name).reshape(plan.pp, -1) for name in means}
-        interval = self.interval and self.interval.at_least(self.reading)
+        interval = self.interval and self.interval.at_least(self.epochs.reading(sequences))
         return {
             "model": training.name,
             "device": times.device,
@@ -167,8 +161,19 @@ class PlanRun:
             "missing_bytes": self.missing,
             "transfers_s": self.transfers_s,
             **interval_columns(interval),
-            **(self.course.row(seconds) if self.course else {}),
+            **(self._of_conditions() if self.has_conditions else {}),
             **self.epochs.columns(sequences, seconds, self.input_s),
+        }
+
+    def _of_conditions(self) -> Record:
+        plain = length_of(self.plain) / self.steps
+        return {
+            "steps": self.steps,
+            "places": self.whole.graph.places,
+            "plain_step_s": plain,
+            # A share of what the plan reaches without the conditions.
+            "relative_speed": plain / (self.seconds or 1.0),
+            "restarting_s": float(self.measures.restarting.mean()),
         }
 
     @property
@@ -181,8 +186,8 @@ class PlanRun:
     def table_row(self) -> Record:
         """The columns of a run of a strategy, then the others. Seconds are those of a mean GPU,
         whose optimizer counts as computing, and whose waiting for the CPU as idle."""
-        row, course = self.row, self.course
-        plain = measure(course.plain) if course else self.measures
+        row = self.row
+        plain = measure(self.plain) if self.has_conditions else self.measures
         busy = float((plain.computing + plain.optimizer).mean())
         common = {
             "ranks": row["gpus"],
@@ -207,19 +212,44 @@ class PlanRun:
     @cached_property
     def path(self) -> Mapping[str, float]:
         """Seconds of the critical path, by what runs there; the longest first."""
-        step, steps = self.step, 1
-        if self.course is not None:
-            step, steps = self.course.step, self.course.steps
-        path, seconds = critical_path(step.timeline), np.zeros((len(STREAMS), len(KINDS)))
-        lane, kind = (each[path.operation] for each in (step.graph.lane, step.graph.kind))
-        np.add.at(seconds, (lane, kind), path.seconds / steps)
-        parts = {
-            _named(stream, kind): float(seconds[stream, kind])
-            for stream, kind in np.argwhere(seconds)
-        }
+        graph, path = self.whole.graph, critical_path(self.whole.timeline)
+        seconds = np.zeros((len(STREAMS), len(KINDS)))
+        rows = graph.lane[path.operation], graph.kind[path.operation]
+        np.add.at(seconds, rows, path.seconds / self.steps)
+        parts = dict[str, float]()
+        for stream, kind in np.argwhere(seconds).tolist():
+            name = f"{STREAMS[stream]}: {KINDS[kind]}"
+            if stream in (COMPUTE, HOST):
+                name = COPIED.get(kind, KINDS[kind]) if stream == COMPUTE else "launch"
+            parts[name] = float(seconds[stream, kind])
         if self.input_s:
             parts["waiting for samples"] = self.input_s
         return dict(sorted(parts.items(), key=lambda part: -part[1]))
+
+    @cached_property
+    def waits(self) -> list[Record]:
+        """Who waits for whom in a step longer than without the conditions: the longest 32 waits,
+        the longest first."""
+        graph, plain, longer = self.whole.graph, peer_waits(self.plain), []
+        device = self.plain.graph.place_of[graph.leaders].tolist()
+        for (place, peer, lane), seconds in peer_waits(self.whole).items():
+            more = (seconds - plain.get((device[place], device[peer], lane), 0.0)) / self.steps
+            longer.append((more, place, peer, lane))
+        longer.sort(key=lambda wait: -wait[0])
+        # What is below this share of a step are rounding errors.
+        least = 1e-9 * length_of(self.whole) / self.steps
+        return [
+            {
+                "device": device[place],
+                "ranks": members_name(graph, place),
+                "peer_device": device[peer],
+                "peer_ranks": members_name(graph, peer),
+                "stream": graph.lanes[lane],
+                "longer_s": more,
+            }
+            for more, place, peer, lane in longer[:32]
+            if more > least
+        ]
 
     @cached_property
     def devices(self) -> list[dict[str, Any]]:
@@ -234,11 +264,10 @@ class PlanRun:
         seconds |= {f"{name}_s": getattr(measures, name) for name in ("idle", "idle_between")}
         rare = {"restarting_s": measures.restarting, "input_s": np.full(self.plan.pp, self.input_s)}
         seconds |= {name: column for name, column in rare.items() if column.any()}
-        stages = [np.flatnonzero((place == device).any(axis=0)) for device in range(self.plan.pp)]
         return [
             {
                 "device": device,
-                "stages": " ".join(map(str, stages[device].tolist())),
+                "stages": " ".join(map(str, np.flatnonzero((place == device).any(axis=0)))),
                 **{name: float(column[device]) for name, column in seconds.items()},
             }
             for device in range(self.plan.pp)
@@ -249,26 +278,21 @@ class PlanRun:
         """Streams that met on full media, a record a pair: which medium cost most, for how long
         they were there together on a mean device, and what the stream lost."""
         ran, media = self.step.ran, self.step.shared.media
-        names = self.step.work.times.topology.medium_names
-
-        def name_of(medium: int) -> str:
-            return names[medium] if medium < len(names) else "reductions"
-
-        seconds = ran.lost.sum(axis=0), ran.together.sum(axis=0)
-        return [
-            {
-                "stream": STREAMS[stream],
-                "beside": STREAMS[other],
-                "medium": name_of(int(media[ran.lost[:, stream, other].argmax()])),
-                "together_s": float(together) / self.plan.pp,
-                "lost_s": float(lost) / self.plan.pp,
-            }
-            for (stream, other), lost, together in zip(
-                np.argwhere(seconds[0]).tolist(),
-                *(each[seconds[0] > 0].tolist() for each in seconds),
-                strict=True,
+        names, pp = self.step.work.times.topology.medium_names, self.plan.pp
+        lost, together = ran.lost.sum(axis=0), ran.together.sum(axis=0)
+        records = []
+        for stream, other in np.argwhere(lost).tolist():
+            medium = int(media[ran.lost[:, stream, other].argmax()])
+            records.append(
+                {
+                    "stream": STREAMS[stream],
+                    "beside": STREAMS[other],
+                    "medium": names[medium] if medium < len(names) else "reductions",
+                    "together_s": float(together[stream, other]) / pp,
+                    "lost_s": float(lost[stream, other]) / pp,
+                }
             )
-        ]
+        return records
 
     @cached_property
     def router(self) -> Mapping[str, Any]:
@@ -301,7 +325,7 @@ class PlanRun:
             },
             "router": self.router,
             "proven": self.proven,
-            **({"waits": self.course.waits} if self.course else {}),
+            **({"waits": self.waits} if self.has_conditions else {}),
         }
 
     @property
@@ -312,66 +336,3 @@ class PlanRun:
         sizes = self.memory.held[rows].sum(axis=1)
         actions = np.column_stack((self.step.spans[rows], sizes)).tolist()
         return [dict(zip(("start_s", "end_s", "bytes"), each, strict=True)) for each in actions]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanJob(Setting):
-    """A plan of parallel training on as many GPUs as it has."""
-
-    plan: Plan
-    transfers: bool
-    """Whether every transfer of all ranks is simulated, too."""
-    conditions: Conditions = field(default_factory=Conditions)
-    steps: int = 1
-    epochs: Epochs = field(default_factory=Epochs)
-
-    @property
-    def has_conditions(self) -> bool:
-        """Whether steps or ranks differ."""
-        return self.steps > 1 or bool(self.slow_links) or not self.conditions.alike
-
-    def step(self) -> Step:
-        """The operations of a step."""
-        return write(work_of(self.training, self.plan, self.groups(self.plan)))
-
-    def answer(self) -> PlanRun:
-        """The simulated step."""
-        step, level, course = self.step(), level_of(self.profile), None
-        seconds = _with_transfers(step, force=self.rules.force) if self.transfers else None
-        if self.has_conditions:
-            from experiments.parallel.plan_course import course_of
-
-            plain = replace(self, slow_links={}).step() if self.slow_links else step
-            course = course_of(plain, step, self.conditions, self.steps, force=self.rules.force)
-        taken = course.seconds_of if course else length_of
-        interval = interval_of(step.work, level, seconds=taken) if level else None
-        return PlanRun(self.training, self.plan, step, seconds, interval, course, self.epochs)
-
-    @property
-    def gpus(self) -> int:
-        """The GPUs of the plan."""
-        return self.plan.degrees.ranks
-
-    def row(self) -> Record:
-        """The row of a table with strategies."""
-        return self.answer().table_row
-
-    def records(self) -> list[Record]:
-        """The row of the table."""
-        return [self.answer().record]
-
-
-def _with_transfers(step: Step, *, force: bool) -> float:
-    """Seconds of the step with every transfer of all ranks, after a proof of its results."""
-    from simulator.parallel.step_transfers import simulate, write_transfers
-    from simulator.steps.written import prove
-
-    written = write_transfers(step, force=force)
-    prove(written)
-    return simulate(step, written).makespan
-
-
-def _named(stream: int, kind: int) -> str:
-    if stream == COMPUTE:
-        return COPIED.get(kind, KINDS[kind])
-    return "launch" if stream == HOST else f"{STREAMS[stream]}: {KINDS[kind]}"

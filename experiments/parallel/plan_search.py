@@ -11,9 +11,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from experiments.models.accelerators import accelerator
-from experiments.models.block_cut import BlockCut
+from experiments.models.model_shapes import BlockCut
 from experiments.models.transformer_blocks import blocks
-from experiments.parallel.plan_errors import kind_of, mean_error
 from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import (
@@ -30,6 +29,7 @@ from experiments.parallel.plan_step import (
     work_of,
 )
 from experiments.parallel.plan_text import Plan
+from experiments.parallel.step_calibration import kind_of, mean_error
 from experiments.profiles.interval_levels import interval_columns
 from experiments.text_lines import bytes_cell
 from simulator.parallel.blocks import Block
@@ -37,7 +37,7 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, STREAMS, TP
 from simulator.parallel.sharding import elements
 from simulator.parallel.step import Detail, write
-from simulator.parallel.step_bound import Known, Outline, bound
+from simulator.parallel.step_bound import Known, Outline
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
 from simulator.uncertainty.interval import Interval
@@ -72,7 +72,6 @@ class SearchResult:
     limit: float
     """Bytes of the memory of a device."""
     plans: Sequence[Plan]
-    """The plans that fit in memory."""
     memory: Sequence[float]
     """Bytes that the fullest rank of each plan holds at least."""
     bounds: Sequence[float]
@@ -320,8 +319,7 @@ class PlanBounds:
             self._known[name] = replace(self.times.under(degrees), bounds=True), {}
         times, known = self._known[name]
         sharding = sharding_of(self.training, plan, stages)
-        outline = Outline(stages, plan.micro_batches, times, sharding, plan.v == 1, known)
-        return bound(outline)
+        return Outline(stages, plan.micro_batches, times, sharding, plan.v == 1, known).bound
 
     def memory(self, plan: Plan) -> float:
         """Bytes that the fullest rank holds at least: parameters, gradients, optimizer, the

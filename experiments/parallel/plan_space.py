@@ -1,4 +1,5 @@
-"""All plans of a model on a number of GPUs, and those that are left out, with the reason."""
+"""All plans of a model on a number of GPUs, those that are left out, with the reason, and changes
+that would make a plan fit into the memory of its devices."""
 
 from __future__ import annotations
 
@@ -6,12 +7,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import inf
 from typing import Any, get_args
 
-from experiments.models.block_cut import Recompute
-from experiments.parallel.plan_step import Training, stage_sizes
+from experiments.models.accelerators import accelerator
+from experiments.models.model_shapes import Recompute
+from experiments.parallel.plan_step import Training, memory_of, stage_sizes, work_of
 from experiments.parallel.plan_text import Plan, parse_values
+from experiments.text_lines import bytes_cell
+from simulator.parallel.group_times import GroupTimes
 from topologies.errors import InputError
+from topologies.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,6 @@ class Space:
         return [self.wanted[key]] if key in self.wanted else usual
 
     def _degrees(self) -> Iterator[dict[str, int]]:
-        """All degrees that multiply to the GPUs."""
         divisors = _divisors(self.gpus)
         for tp, pp, cp in product(*(self._values(key, divisors) for key in ("tp", "pp", "cp"))):
             dp, rest = divmod(self.gpus, tp * pp * cp)
@@ -90,7 +95,6 @@ class Space:
         )
 
     def _refused(self, plan: Plan) -> str:
-        """Why no plan has these degrees; empty if some may have."""
         if "tp" not in self.wanted and plan.tp > self.node:
             return "tp reaches beyond a node"
         if self.batch % plan.dp:
@@ -102,7 +106,6 @@ class Space:
         return ""
 
     def _unfit(self, plan: Plan) -> str:
-        """Why a plan is left out; empty if it is not."""
         batches, rest = divmod(self.batch, plan.dp * plan.micro)
         if rest:
             return "dp x micro does not divide the batch"
@@ -135,3 +138,57 @@ def parse_space(text: str) -> dict[str, Any]:
 
 def _divisors(number: int) -> list[int]:
     return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+
+
+def advice(training: Training, plan: Plan, topology: Topology) -> str:
+    """Up to three changes that each make a plan fit; if none does, changes that do together."""
+    capacity = accelerator(training.times.device).capacity
+    changes, least = dict[str, Any](), inf
+    for _ in range(16):  # more changes together are another plan
+        options = [changes | change for change in _changes(replace(plan, **changes))]
+        peaks = [_peak(training, replace(plan, **option), topology) for option in options]
+        if min(peaks, default=least) >= least:
+            break
+        best = peaks.index(min(peaks))
+        if peaks[best] <= capacity:
+            fitting = [place for place, nbytes in enumerate(peaks) if nbytes <= capacity]
+            shown = [best] if changes else fitting[:3]
+            words = [f"{_text(options[place])} ({bytes_cell(peaks[place])})" for place in shown]
+            return f"take {' or '.join(words)}"
+        changes, least = options[best], peaks[best]
+    return "take more GPUs or a smaller model"
+
+
+def _peak(training: Training, plan: Plan, topology: Topology) -> float:
+    try:
+        work = work_of(training, plan, GroupTimes(topology, plan.degrees))
+    except InputError:
+        return inf
+    return memory_of(training, plan, work).peak
+
+
+def _changes(plan: Plan) -> list[dict[str, Any]]:
+    """Changes of a plan that take less memory, the cheapest ones first."""
+    batch, even = plan.sequences, plan.dp % 2 == 0
+    unfused = plan.attention == "unfused" and plan.recompute == "none"
+    # Tensor parallel stays within the 8 GPUs of a usual node.
+    half, whole, within = plan.dp // 2, plan.pp == 1, plan.tp < 8
+    changes: list[tuple[bool, dict[str, Any]]] = [
+        (unfused, {"recompute": "selective"}),
+        (plan.tp > 1 and not plan.sp, {"sp": True}),
+        (plan.zero == 0, {"zero": 1}),
+        (plan.zero <= 1 and whole, {"zero": 2}),
+        (plan.zero <= 2 and whole, {"zero": 3}),
+        (plan.shard != 0, {"shard": 0}),
+        (plan.reshard is not True, {"reshard": True}),
+        (not plan.sync, {"sync": True}),
+        (plan.micro > 1, {"micro": plan.micro // 2, "batch": batch}),
+        (plan.recompute != "full", {"recompute": "full"}),
+        (even and within, {"dp": half, "tp": plan.tp * 2, "sp": True, "batch": batch}),
+        (even, {"dp": half, "pp": plan.pp * 2, "batch": batch}),
+    ]
+    return [change for possible, change in changes if possible]
+
+
+def _text(change: Mapping[str, object]) -> str:
+    return ",".join(f"{key}={'yes' if value is True else value}" for key, value in change.items())

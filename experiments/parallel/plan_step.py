@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 
 from experiments.models.accelerators import PRECISIONS, accelerator
-from experiments.models.block_cut import GRADIENTS
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_shapes import TransformerShape
+from experiments.models.model_shapes import GRADIENTS, TransformerShape
 from experiments.models.transformer_blocks import Writer, blocks
 from experiments.models.transformers import with_tensors
-from experiments.output import Value
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.plan_text import Plan
-from experiments.profiles.interval_levels import level_of
-from experiments.simulations.rules import Rules
 from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import Pass
@@ -27,13 +23,10 @@ from simulator.parallel.sharding import Sharding, elements
 from simulator.parallel.step import Detail, Step, write
 from simulator.parallel.step_measures import length_of
 from simulator.parallel.step_work import Work
-from simulator.profile import Profile
 from simulator.steps.kinds import FORWARD, INPUTS, WEIGHTS
 from simulator.training.buckets import BucketRules
 from simulator.uncertainty.interval import Interval
-from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.variants import slowed
 
 COMMUNICATOR, CONTEXT, FRAGMENTATION = 300 * 2.0**20, 2.0**30, 1.05
 """Recalled: a communicator of NCCL takes 200 to 400 MiB, the context of CUDA with the workspaces of
@@ -46,13 +39,10 @@ class Training:
     """A model on a device."""
 
     name: str
-    """The name of the model."""
     shape: TransformerShape
-    """Its shape."""
     seq: int
     """Tokens of a sequence."""
     times: DeviceTimes
-    """The times of the device."""
 
     @property
     def flops_per_token(self) -> float:
@@ -66,47 +56,6 @@ class Training:
         """The model's FLOP/s of each of so many GPUs as a share of its peak: MFU."""
         peak = accelerator(self.times.device).peak[self.times.math]
         return tokens_per_s * self.flops_per_token / gpus / peak
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What trains on which machine, whatever the plan is."""
-
-    training: Training
-    """The model on a device."""
-    machine: Blueprint
-    rules: Rules
-    """How to simulate collectives."""
-    profile: Profile | None
-    """A calibrated library, whose protocols are simulated."""
-    parameters: Mapping[str, Value]
-    """The options as the user writes them: stored with the result."""
-    slow_links: Mapping[str | int, float] = field(default_factory=dict)
-    """The share of its bandwidth that each slow link, by rank or name, still has."""
-    known: dict[tuple[int, bool], GroupTimes] = field(default_factory=dict, repr=False)
-    """Times of collectives that were simulated, by the ranks of the machine, and whether its slow
-    links are slow. Most of a step's
-    simulation is these, so steps that calibrate the device share them with the plan."""
-
-    def groups(self, plan: Plan) -> GroupTimes:
-        """The times of collectives under a plan."""
-        ranks, usual = plan.degrees.ranks, None
-        if (key := (ranks, bool(self.slow_links))) not in self.known:
-            # A shape has at least two devices, also for a single GPU.
-            machine = self.machine.build(max(ranks, 2 if self.machine.kind == "shape" else 1))
-            for link, factor in self.slow_links.items():
-                machine = slowed(machine, link, factor)
-                usual = replace(self, slow_links={}).groups(plan)
-            end: End | None = "time" if level_of(self.profile) else None
-            self.known[key] = GroupTimes(
-                machine,
-                plan.degrees,
-                profile=self.profile,
-                run=self.rules.run,
-                end=end,
-                usual=usual,
-            )
-        return self.known[key].under(plan.degrees)
 
 
 def stages_of(training: Training, plan: Plan, routing: Routing | None = None) -> Stages:

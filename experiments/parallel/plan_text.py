@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from experiments.models.block_cut import BlockCut, Degree
+from experiments.models.model_shapes import BlockCut, Degree
 from experiments.option_text import PARSERS, Parser, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
@@ -31,7 +31,6 @@ def _parse_router(text: str) -> str:
 
 
 def _parse_choice(known: Sequence[object], text: str) -> object:
-    """The value that is written as `text`."""
     names = {str(value): value for value in known}
     if text not in names:
         *first, last = names
@@ -98,7 +97,6 @@ class Plan(BlockCut):
 
     @property
     def degrees(self) -> Degrees:
-        """The groups of the plan."""
         return Degrees(self.dp, self.tp, self.pp, self.cp, self.ep, self.order)
 
     @property
@@ -122,7 +120,6 @@ class Plan(BlockCut):
 
     @property
     def pipeline(self) -> PipelineOrder:
-        """The order of the pipeline."""
         name = self.schedule or ("interleaved" if self.v > 1 else "1f1b")
         order = find_order(name)
         if self.v > 1 and "chunks" not in order.options:
@@ -131,7 +128,6 @@ class Plan(BlockCut):
 
     @property
     def stages(self) -> int:
-        """Stages of the model."""
         return self.pipeline.build(devices=self.pp, micro_batches=self.micro_batches).stages
 
     @property
@@ -141,7 +137,6 @@ class Plan(BlockCut):
         return 0.0 if self.zero >= 2 and self.sync else super().accumulated
 
     def __str__(self) -> str:
-        """The plan as a user would write it, with the degrees in front."""
         parts = [str(self.degrees)]
         # Those with other defaults under DDP are always written there.
         written = ("micro",) if self.ddp == "no" else ("micro", *_DDP)
@@ -165,7 +160,6 @@ def _keys() -> list[str]:
 
 
 def _parser_of(kind: Any) -> Parser:
-    """What reads the values of a key with this type."""
     if get_origin(kind) is Annotated:
         parser: Parser = get_args(kind)[1]
         return parser

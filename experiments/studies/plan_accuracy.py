@@ -21,14 +21,17 @@ from experiments import output
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.compute_calibration import (
-    PathSeconds,
-    calibrate,
-    plan_critical_path,
-)
-from experiments.parallel.plan_errors import PlanError, PlanKind, kind_of, span_of
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
+from experiments.parallel.step_calibration import (
+    PathSeconds,
+    PlanError,
+    PlanKind,
+    calibrate,
+    kind_of,
+    plan_critical_path,
+    span_of,
+)
 from experiments.studies.measured_rows import aligned, grouped, rows_of
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes

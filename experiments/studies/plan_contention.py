@@ -39,7 +39,7 @@ from simulator.engines import run
 from simulator.parallel.degrees import AXES
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
-from simulator.parallel.step_transfers import ranks_of, simulate, write_transfers
+from simulator.parallel.step_splits import ranks_of, simulate, write_transfers
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.steps.kinds import RECEIVE
 from simulator.steps.written import write as write_graph

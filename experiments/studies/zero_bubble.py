@@ -27,7 +27,7 @@ from experiments.models.device_times import DeviceTimes
 from experiments.studies.measured_rows import grouped, rows_of
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times
 from simulator.parallel.pipelines import Pipeline, find
-from simulator.parallel.pipelines.zb_auto import zb_auto
+from simulator.parallel.pipelines.paper_orders import zb_auto
 
 TABLES = Path(__file__).with_suffix(".csv")
 """A row for each model and number of micro-batches."""

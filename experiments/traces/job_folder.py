@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from experiments.models.kineto_trace import contents
+from experiments.models.kineto import contents
 from experiments.traces.flight_recorder import PICKLE, read_dump, unpickled
 from experiments.traces.kineto_calls import read_kineto
 from experiments.traces.measured_calls import RankTrace

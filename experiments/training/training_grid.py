@@ -14,7 +14,7 @@ from experiments.training.strategy_options import SweptValue
 from experiments.training.training_table import COLUMNS
 
 if TYPE_CHECKING:
-    from experiments.parallel.plan_run import PlanJob
+    from experiments.parallel.plan_job import PlanJob
 from experiments.training.library_costs import with_links
 from simulator.analysis.critical_path import worth
 from simulator.steps.kinds import KINDS, RESTART

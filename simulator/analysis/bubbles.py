@@ -22,7 +22,7 @@ CAUSES = ("transfer", "contention", "slower peer", "drain")
 TRANSFER, CONTENTION, SLOWER_PEER, DRAIN = range(4)
 BUBBLE_CAUSES = (*CAUSES, "fill", "launch")
 """All causes of bubbles. Only a step of a plan has the last two (see
-:func:`simulator.parallel.step_bubbles.step_bubbles`)."""
+:func:`simulator.parallel.step_measures.step_bubbles`)."""
 FILL, LAUNCH = len(CAUSES), len(CAUSES) + 1
 ROUNDING = 1e-12
 """A share of the makespan: shorter bubbles are rounding errors."""

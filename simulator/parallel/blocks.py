@@ -11,7 +11,6 @@ class BlockPart(NamedTuple):
     """A computation and a collective. The next part begins when both have ended."""
 
     seconds: float = 0.0
-    """What the computation takes."""
     group: str = ""
     """The kind of group that communicates: "tp", "cp" or "ep". Empty: there is no collective."""
     collective: str = ""
@@ -42,7 +41,6 @@ class Block:
     backward: tuple[BlockPart, ...]
     """The whole backward. Its computations take as long as those of `inputs` and `weights`."""
     again: tuple[BlockPart, ...] = ()
-    """What is computed again before the backward."""
     parameters: float = 0.0
     """Elements of parameters that all ranks of the data-parallel group hold."""
     expert_parameters: float = 0.0

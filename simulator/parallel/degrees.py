@@ -65,7 +65,7 @@ class Degrees:
         if self.dp * self.cp % self.ep:
             size = self.dp * self.cp
             raise InputError(
-                f"ep is {self.ep}: it divides dp x cp = {size}, like {_divisor(size, self.ep)}"
+                f"ep is {self.ep}: it divides dp x cp = {size}, like {divisor(size, self.ep)}"
             )
 
     def __str__(self) -> str:
@@ -86,7 +86,6 @@ class Degrees:
         return device
 
     def check(self, gpus: int) -> None:
-        """Raise InputError unless the degrees multiply to `gpus`, with degrees that do."""
         if self.ranks == gpus:
             return
         raise InputError(
@@ -106,7 +105,7 @@ class Degrees:
         if cut and (not 1 <= number <= whole or whole % number):
             raise InputError(
                 f"runs of {number} ranks: {name} groups have {whole}, so take "
-                f"{_divisor(whole, max(number, 1))}"
+                f"{divisor(whole, max(number, 1))}"
             )
         return {"": whole, "/": number, "%": whole // (number or 1)}[cut]
 
@@ -146,9 +145,13 @@ def _cut(kind: str) -> tuple[str, str, int]:
     return name, cut, int(number) if number.isdecimal() else 0
 
 
-def _divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is at most `most`."""
-    return next(divisor for divisor in range(min(most, number), 0, -1) if number % divisor == 0)
+def divisor(number: int, most: int) -> int:
+    """The largest divisor of `number` up to `most`.
+
+    >>> divisor(2304, 7)
+    6
+    """
+    return next(size for size in range(min(most, number), 0, -1) if number % size == 0)
 
 
 def _other_degrees(degrees: Degrees, gpus: int) -> str:
@@ -159,6 +162,6 @@ def _other_degrees(degrees: Degrees, gpus: int) -> str:
     for axis in ("pp", "tp", "cp"):
         most = getattr(degrees, axis)
         if gpus % (rest // most) == 0:
-            degree = _divisor(gpus // (rest // most), most)
+            degree = divisor(gpus // (rest // most), most)
             return f"{axis}={degree} and dp={gpus // (rest // most) // degree}"
     return "other degrees"

@@ -1,7 +1,7 @@
 """Fully sharded data parallel: workers share parameters, gradients and optimizer state.
 
 A step has the tasks of a plan whose data-parallel ranks are all workers. The rules are those of
-:mod:`simulator.parallel.shard_passes`.
+:mod:`simulator.parallel.sharding`.
 """
 
 from __future__ import annotations
@@ -91,7 +91,6 @@ class FSDP(Strategy):
         return Work((tuple(stage),), pipeline, times, sharding)
 
     def plan(self, model: Model, setting: Setting) -> Plan:
-        """The steps of `setting` as a schedule."""
         workers, alike = setting.ranks, setting.alike(model)
         step = write(self.work(model, _UnknownTimes(setting.topology, Degrees(dp=workers))))
         communicators = {
@@ -123,12 +122,10 @@ class _UnknownTimes(GroupTimes):
     """Times of collectives that a run finds out."""
 
     def by_place(self, kind: str, collective: str, nbytes: float) -> Mapping[int, float]:
-        """None at any place."""
         return {0: 0.0}
 
 
 def _units(model: Model) -> list[tuple[str, tuple[Layer, ...]]]:
-    """The layers that follow each other in a numbered module, with its name."""
 
     def module(layer: Layer) -> str:
         numbered = re.match(r"(.*\d)\.", layer.name)
@@ -160,7 +157,6 @@ def _changes(step: Step) -> list[tuple[int, float, float]]:
 def _stored(
     tasks: Sequence[Ints], ranks: int, changes: list[tuple[int, float, float]]
 ) -> HeldBytes:
-    """The changes of all steps, with the tasks of all ranks."""
     columns = np.array(changes * (len(tasks) // len(changes)))[:, 1:].repeat(ranks, axis=0)
     return HeldBytes(np.concatenate(tasks), *columns.T)
 

@@ -25,17 +25,10 @@ from simulator.steps.buffers import side_by_side
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Ints, Topology
 
-FEW = 4096
-"""Operations of a group that are sooner simulated than folded."""
 MOST = 2.0**21
 """Operations of a part that are simulated, at most."""
-ROUTES = 2**18
-"""Routes of all groups that are compared, at most. Beyond, the groups on the nodes of the first
-group of a place stand for all."""
 CHAIN = 8
 """How often a part runs behind itself."""
-PARTS = 4
-"""Parts of a place that are simulated, at most: those with the busiest media."""
 
 
 class Loads(NamedTuple):
@@ -63,7 +56,6 @@ class _Use(NamedTuple):
     V = 1 byte, at least."""
     media: Loads
     sizes: Floats
-    """The bytes of each transfer of a group."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,19 +72,16 @@ class Laid:
     placements: Ints
     """The devices of each group, with the switches that its algorithm takes."""
     place: Ints
-    """The place of each group."""
     use: _Use = field(repr=False)
     part: Ints
     """The part of each group. Parts that are alike are one."""
     members: list[Ints]
-    """The groups of each part."""
     parts_of: Mapping[int, Sequence[int]]
     """The parts of each place; the one with the busiest medium comes first."""
     _chains: dict[int, tuple[Routed, Ints]] = field(default_factory=dict, repr=False)
 
     @property
     def ranks(self) -> int:
-        """The ranks of a group."""
         return self.fitted.schedule.workers
 
     @cached_property
@@ -177,13 +166,16 @@ def lay(
     for all. Raises InputError if there are too many operations.
     """
     first, size, folded = _machine(usual or topology, groups[0]), groups.shape[1], None
-    if estimate(algorithm, size) > FEW:
+    # Smaller groups are sooner simulated than folded.
+    if estimate(algorithm, size) > 4096:
         folded = fold(algorithm, first, size, merges=merges)
     if folded is None:
         _check(algorithm, size, estimate(algorithm, size))
     fitted = algorithm.on(first, size, 1.0) if folded is None else folded.fitted
     pairs = _pairs(fitted.schedule)
-    if pairs.ends.shape[1] * len(groups) > ROUTES and usual is None:
+    # If the routes of all groups are too many to compare, the groups on the nodes of the first
+    # group of a place stand for all.
+    if pairs.ends.shape[1] * len(groups) > 2**18 and usual is None:
         near = _neighbours(topology, groups, place)
         groups, place = groups[near], place[near]
     placements = _placements(algorithm, usual or topology, groups, fitted)
@@ -197,8 +189,9 @@ def lay(
             members.append(part)
         part_of[part] = number[key]
         parts_of.setdefault(int(place[part[0]]), []).append(number[key])
+    # Of each place the four parts with the busiest media are simulated.
     busiest = {
-        home: sorted(dict.fromkeys(parts), key=lambda n: -use.busy[members[n]].max())[:PARTS]
+        home: sorted(dict.fromkeys(parts), key=lambda n: -use.busy[members[n]].max())[:4]
         for home, parts in parts_of.items()
     }
     columns = algorithm, topology, usual, merges, fitted, placements, place, use, part_of
@@ -218,7 +211,6 @@ def _machine(topology: Topology, group: Ints) -> Topology:
 
 
 def _placements(algorithm: Algorithm, topology: Topology, groups: Ints, fitted: Fitted) -> Ints:
-    """The devices of each group, with the switches that its algorithm takes."""
     ranks, workers = fitted.schedule.ranks, fitted.schedule.workers
     if ranks == workers:
         return topology.placement[groups]
@@ -240,7 +232,6 @@ class _Pairs(NamedTuple):
 
 
 def _pairs(schedule: Schedule) -> _Pairs:
-    """The transfers of a schedule, unfolded."""
     remote = schedule.remote
     rows = schedule.lane[remote], schedule.rank[remote], schedule.peer[remote]
     shape = int(rows[0].max(initial=0)) + 1, schedule.ranks, schedule.ranks

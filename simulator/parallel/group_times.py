@@ -1,4 +1,10 @@
-"""How long a collective takes when all groups of a kind of a place run it at once on a machine."""
+"""How long a collective takes when all groups of a kind of a place run it at once on a machine.
+
+Groups that have some ranks of several nodes take two levels. NCCL lays a ring for each NIC of a
+group's ranks. It enters and leaves a node by that NIC, and the data pass to it over NVLink. Routes
+of a machine never pass a GPU, so such rings would go through CPUs here. Rings inside nodes and
+across them move as many bytes over each NIC.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +17,24 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 
 from simulator.collectives import Algorithm, find
+from simulator.collectives.collective import ALL_GATHER, REDUCE_SCATTER
+from simulator.collectives.two_level import (
+    Ranks,
+    fit,
+    nodes_of,
+    two_level_all_gather,
+    two_level_reduce_scatter,
+)
+from simulator.cost_models.machine_formulas import two_level as two_level_formula
 from simulator.engines import run
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_routes import CHAIN, Laid, Loads, lay
-from simulator.parallel.two_levels import two_levels
 from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from simulator.schedules.semantics import Chosen, Data, Promise
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
 from simulator.steps.step_graph import MESSAGE
@@ -40,13 +55,8 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
 """The algorithms of a collective. The fastest one for the size runs. Groups that have some ranks of
 several nodes take two levels instead of rings. A dispatch sends tokens to their experts, and a
 combine returns them."""
-
 EXPLAINED = 2**16
 """Operations of a part whose phases are looked for, at most."""
-MOMENTS = 20
-"""Of which equal parts of the time of a call its phases consist."""
-UNUSED = 0.25
-"""A medium is unused while it is busy for less than so much of the share of its busiest time."""
 End = Literal["time", "expected", "low", "high"]
 """What of a call counts: its simulated time, or its expected time or an end of its interval by the
 profile's measured runs."""
@@ -56,8 +66,57 @@ Names = tuple[str | Algorithm, ...]
 """Algorithms, or their names."""
 
 
+def two_levels(collective: str, topology: Topology, group: Ints) -> list[Algorithm]:
+    """The algorithm of two levels for a group that has some ranks of several nodes, equally many of
+    each; else none."""
+    device = topology.placement[group]
+    node = topology.node[device]
+    sizes = np.unique(node, return_counts=True)[1]
+    if (node < 0).any() or len(sizes) == 1 or sizes.max() == 1 or np.ptp(sizes):
+        return []
+    kind = topology.device_kinds.codes
+    alike = (topology.node == node[0]) & (kind == kind[device[0]])
+    if np.count_nonzero(alike) == sizes[0]:
+        return []
+    two_level = find("two_level")
+    if collective == "all_reduce":
+        return [two_level]
+    nodes = nodes_of(replace(topology, placement=topology.placement[group]), len(group))
+    if collective == "reduce_scatter":
+        made, promise, write = REDUCE_SCATTER, _scattered, two_level_reduce_scatter
+    elif collective == "all_gather":
+        made, promise, write = ALL_GATHER, _gathered, two_level_all_gather
+    else:
+        return []
+    made = replace(made, postcondition=partial(promise, nodes))
+    fitted = replace(two_level, fit=partial(fit, write, two_level_formula), operations=_operations)
+    return [replace(fitted, name=f"two_level_{collective}", collective=made)]
+
+
+def _operations(ranks: int) -> float:
+    """At most two chunks of each rank and of each other, as there are at least two nodes."""
+    return ranks * ranks / 2.0
+
+
+def _owned(nodes: Ranks, slots: int) -> Ints:
+    """The rank that owns each slot."""
+    chunk = np.arange(slots) // (slots // nodes.size)
+    return np.asarray(nodes[chunk % len(nodes), chunk // len(nodes)], dtype=np.int32)
+
+
+def _scattered(nodes: Ranks, before: Data, chosen: Chosen = None) -> Promise:
+    owner = _owned(nodes, before.shape[1])
+    promised = owner == np.arange(len(before))[:, None]
+    return promised, np.broadcast_to(before.sum(axis=0), before.shape)
+
+
+def _gathered(nodes: Ranks, before: Data, chosen: Chosen = None) -> Promise:
+    slots = before.shape[1]
+    values = before[_owned(nodes, slots), np.arange(slots)]
+    return np.ones(before.shape, dtype=np.bool_), np.broadcast_to(values, before.shape)
+
+
 def _send(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:
-    """The first rank sends V to the second one."""
     builder = ScheduleBuilder(ranks, nbytes, phase="send")
     builder.copy(0, 1, slot=0)
     return builder.build()
@@ -81,7 +140,6 @@ class Timed(NamedTuple):
 
     laid: Laid
     seconds: Mapping[int, float]
-    """The time of each part of the machine."""
     intervals: Mapping[int, Interval]
     """That of each part of which the profile says how sure it is, if an end was asked for."""
     phases: Mapping[int, Phases]
@@ -129,7 +187,6 @@ class GroupTimes:
     Groups are remembered by their ranks, which several kinds and several plans may share."""
 
     topology: Topology
-    """The machine. Rank r of the plan is rank r there."""
     degrees: Degrees
     algorithms: Mapping[str, Sequence[str | Algorithm]] = field(default_factory=dict)
     """Other algorithms than those of `ALGORITHMS`, by collective."""
@@ -232,7 +289,6 @@ class GroupTimes:
         return groups, self.degrees.devices[groups[:, 0]]
 
     def _every(self, kind: str, collective: str) -> list[Laid]:
-        """All algorithms of a collective that are not too large, on the machine."""
         key = self._key(kind, collective)
         if key not in self._laid:
             (groups, place), merges = self._groups(kind), self.profile is not None
@@ -262,7 +318,6 @@ class GroupTimes:
         return instead + [each for each in chosen if not each.name.startswith("rings")]
 
     def _time(self, nbytes: float, laid: Laid) -> Timed:
-        """The time of each part of the machine."""
         parts = {number: routed.scaled(nbytes) for number, routed in laid.parts.items()}
         if self.profile is None:
             ran = {number: self.run(part) for number, part in parts.items()}
@@ -291,7 +346,6 @@ class GroupTimes:
         return Timed(laid, seconds, intervals, {}, {})
 
     def _again(self, laid: Laid, number: int, nbytes: float) -> float:
-        """By which factor a part takes longer if the same comes before, about V = `nbytes`."""
         size = 4.0 ** round(log(nbytes, 4))
         if (laid, number, size) not in self._factors:
             chain, ends = laid.chain(number)
@@ -301,8 +355,6 @@ class GroupTimes:
 
 
 def _allowed(function: Callable[[Value], Result], values: Sequence[Value]) -> list[Result]:
-    """The results of a function for all values that it does not refuse. Raises InputError if it
-    refuses all."""
     results, refused = list[Result](), InputError("")
     for value in values:
         try:
@@ -327,7 +379,8 @@ def _phases(timeline: Timeline, loads: Loads) -> Phases:
     load_of[loads.medium[links]] = _rounded(loads.seconds[links])
     load, column = np.unique(load_of[held.medium], return_inverse=True)
     media = np.bincount(column[np.unique(held.medium, return_index=True)[1]])
-    moments = MOMENTS if timeline.schedule.fold is None else 1
+    # Phases consist of equal parts of the time of a call.
+    moments = 20 if timeline.schedule.fold is None else 1
     # For how long media of each load have been busy at the end of each moment.
     busy, lasts = np.zeros((moments + 1, len(load))), np.where(held.seconds > 0, held.seconds, 1.0)
     for moment in range(1, moments + 1):
@@ -335,7 +388,8 @@ def _phases(timeline: Timeline, loads: Loads) -> Phases:
         seconds = held.nbytes / bandwidth[held.medium] * passed / lasts
         busy[moment] = np.bincount(column, seconds)
     shares = np.diff(busy, axis=0)
-    used = shares >= UNUSED * shares.max(axis=0)
+    # A medium is unused while it is busy for less than a quarter of the share of its busiest time.
+    used = shares >= 0.25 * shares.max(axis=0)
     begins = np.flatnonzero(np.append(True, np.any(used[1:] != used[:-1], axis=1)))
     changes = used[begins] / used.mean(axis=0)
     flows = np.bincount(column, held.seconds) / media / timeline.makespan

@@ -125,7 +125,6 @@ def _ring(ranks: int) -> Counts:
 
 
 def _gathered(ranks: int) -> Counts:
-    """Whose keys each rank holds after an all-gather."""
     schedule = find("ring_all_gather").build(ranks, 1.0)
     data = np.full((schedule.ranks, schedule.slots), ranks, dtype=np.uint64)
     chunks = schedule.buffer // ranks

@@ -57,7 +57,6 @@ class Pass:
     launched: int = -1
     """The last row of the CPU so far; -1 for none."""
     busy: list[float] = field(default_factory=lambda: [0.0] * len(STREAMS))
-    """Seconds of rows on each stream."""
     exposed: list[float] = field(default_factory=lambda: [0.0] * len(STREAMS))
     """Seconds of communication beside which nothing is computed, by stream."""
     inside: tuple[Call, ...] = ()
@@ -124,7 +123,6 @@ class Pass:
         return len(self.rows) - 1
 
     def _add(self, parts: Sequence[BlockPart], kind: int, layer: int) -> None:
-        """Add parts, each behind the one before."""
         for part in parts:
             before, computed, launched = self.tails, Rows(), -1
             if part.launch:

@@ -1,4 +1,9 @@
-"""The times of a pipeline whose stages take given times, on machines without other traffic."""
+"""What the actions of a pipeline and the transfers between its stages wait for, and the times of a
+pipeline whose stages take given times, on machines without other traffic.
+
+An item is an action, or a transfer: the number of actions plus its place in
+:attr:`Pipeline.transfers`.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +12,19 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.engines import Engine, simulate
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
-from simulator.parallel.stage_transfers import item_order, item_waits
 from simulator.schedules.timeline import Timeline
+from simulator.steps.group_meetings import topological_order
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, TRANSFER, WEIGHTS
 from simulator.steps.step_graph import StepGraph, priced, step_graph, waits_of
 from topologies.errors import InputError
 from topologies.shapes import line
 from topologies.topology import Floats, Ints
+
+Longs = npt.NDArray[np.int64]
 
 
 class StageTimes(NamedTuple):
@@ -42,7 +50,6 @@ class PipelineTimes:
     timeline: Timeline
     """The timeline of its schedule, which has a rank for each device."""
     operations: Ints
-    """The operation of each action."""
 
     @property
     def start(self) -> Floats:
@@ -80,6 +87,52 @@ class PipelineTimes:
         gaps[self.pipeline.starts[:-1]] = 0.0
         devices = self.pipeline.devices
         return np.asarray(np.bincount(self.pipeline.device, gaps, devices), dtype=np.float64)
+
+
+def item_waits(pipeline: Pipeline, *, blocking: bool = False, synchronous: bool = False) -> Ints:
+    """The items that each item waits for, shape (items, 5); -1 is none.
+
+    An action waits for the action before on its device and for what arrives, and if transfers are
+    blocking or the device is synchronous for the transfers of the action before. The second action
+    of a pair waits for what the first one waits for. A transfer waits for its sender, and if it is
+    blocking for what the receiver does before.
+    """
+    count, before, (sender, receiver, slot) = len(pipeline), pipeline.before, pipeline.transfers[:3]
+    sends = np.arange(count, count + len(sender))
+    waits = np.full((count + len(sends), 5), -1, dtype=np.int32)
+    waits[:count, 0] = before
+    waits[receiver, 1 + slot] = sends
+    if blocking or synchronous:
+        sent, later = np.full((count + 1, 2), -1, dtype=np.int32), np.ones(len(sends), np.int32)
+        later[np.unique(sender, return_index=True)[1]] = 0
+        sent[sender, later] = sends
+        waits[:count, 3:] = sent[before]
+    waits[pipeline.second] = waits[pipeline.second - 1]
+    waits[count:, 0] = sender
+    if blocking:
+        waits[count:, 1] = before[receiver]
+    return waits
+
+
+def item_order(pipeline: Pipeline, waits: Ints | None = None) -> Longs:
+    """The items, each behind those that it waits for: without transfers that block, or with these
+    `waits`. Raises InputError if devices wait for each other without end."""
+    count, sender = len(pipeline), pipeline.transfers[0]
+    turn = np.empty(count, dtype=np.int64)
+    turn[pipeline.order] = np.arange(count)
+    place = np.append(2 * turn, 2 * turn[sender] + 1)
+    if waits is None:
+        return np.argsort(place, kind="stable")
+    later, column = np.nonzero(waits >= 0)
+    order = topological_order(np.stack((waits[later, column], later)), place, np.arange(len(place)))
+    if len(order) < len(place):
+        stuck = int(np.setdiff1d(np.arange(len(place)), order)[0])
+        row = stuck if stuck < count else int(sender[stuck - count])
+        raise InputError(
+            f"pipeline {pipeline.name}: with blocking transfers devices wait for each other, as "
+            f"device {pipeline.device[row]} at {pipeline.text(row)}: leave blocking out"
+        )
+    return order
 
 
 def of_stages(pipeline: Pipeline, times: StageTimes) -> StageTimes:
@@ -126,10 +179,7 @@ def pipeline_graph(pipeline: Pipeline, times: StageTimes) -> tuple[StepGraph, In
     follows = np.flatnonzero(np.diff(columns["place"][main]) == 0)
     waits[main[follows + 1], -1] = main[follows]
     graph = step_graph(
-        np.arange(pipeline.devices),
-        ("compute", "send", "send back"),
-        columns,
-        waits_of([waits]),
+        np.arange(pipeline.devices), ("compute", "send", "send back"), columns, waits_of([waits])
     )
     return graph, task[:rows]
 
@@ -148,7 +198,6 @@ def peak_activations(pipeline: Pipeline, kept: float = 1.0, kept_for_weights: fl
 
 
 def _seconds(pipeline: Pipeline, times: StageTimes) -> Floats:
-    """What each action takes."""
     table = np.zeros((4, pipeline.stages))
     for kind, name in ((FORWARD, "forward"), (INPUTS, "inputs"), (WEIGHTS, "weights")):
         value = np.asarray(getattr(times, name), dtype=np.float64)

@@ -10,9 +10,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from simulator.parallel.blocks import Block
+from simulator.parallel.passes import (
+    COMPUTE,
+    COPIES,
+    GATHERS,
+    HOST,
+    REDUCTIONS,
+    REPLICAS,
+    Pass,
+    PassTask,
+    Rows,
+)
+from simulator.steps.kinds import (
+    BACKWARD,
+    COPY,
+    FORWARD,
+    GATHER,
+    HOOKS,
+    INPUTS,
+    LAUNCH,
+    REDUCE,
+    WEIGHTS,
+)
 from simulator.steps.step_graph import Call
 from simulator.training.buckets import Bucket, BucketRules, cut
 from topologies.errors import InputError
@@ -67,13 +89,6 @@ class Sharding:
             raise InputError(f"zero is {self.zero}: 0, 1, 2 or 3")
         if self.fsdp not in (1, 2):
             raise InputError(f"fsdp is {self.fsdp}: 1 or 2")
-        for name in ("shard", "reshard"):
-            value = getattr(self, name)
-            if int(value) != value or value < 0:
-                raise InputError(f"{name} is {value}: a whole number of 0 or more")
-        for name in ("nbytes", "parameter", "bucket", "bandwidth"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} is {getattr(self, name)}: it is above 0")
 
     @property
     def rules(self) -> BucketRules | None:
@@ -188,11 +203,6 @@ def buckets(stage: Sequence[Block], sharding: Sharding) -> list[Bucket]:
     return cut(gradients, sharding.bucket)
 
 
-def copies_out(stage: Sequence[Block], sharding: Sharding) -> list[float]:
-    """Seconds to copy each bucket of DDP back behind the backwards; empty if nothing is copied."""
-    return sharding.rules.copies_out(buckets(stage, sharding)) if sharding.rules else []
-
-
 def gathers(stage: Sequence[Block], sharding: Sharding) -> list[Call]:
     """What gathers the parameters of a stage behind the optimizer."""
     if sharding.zero not in (1, 2):
@@ -201,3 +211,180 @@ def gathers(stage: Sequence[Block], sharding: Sharding) -> list[Call]:
         Call(sharding.sharing(group), "all_gather", count * sharding.parameter)
         for group, count in elements(stage).items()
     ]
+
+
+@dataclass(eq=False, kw_only=True)
+class UnitPass(Pass):
+    """A pass that gathers and reduces units."""
+
+    sharding: Sharding
+    last: bool = True
+    """Whether it is the last pass of its stage."""
+
+    def __post_init__(self) -> None:
+        # So far: the rows that gather each unit, those behind which each unit has its parameters,
+        # and those with which each unit ended, but for the root's.
+        self.gathered, self.ready, self.ended = list[Rows](), list[int](), list[Rows]()
+        # The last row of each stream.
+        self.latest = dict[int, int]()
+        # The rows that scatter the gradients of the last unit, and the last one that reduces
+        # gradients; -1 for none.
+        self.reduced, self.done = Rows(), -1
+        forward, every = self.kind == FORWARD, units(self.stage, self.sharding)
+        self.root = [unit for unit in every if unit.root]
+        single = [unit for unit in every if not unit.root]
+        self.order = every if forward else single[::-1]
+        """The units that are gathered. The root's stays gathered behind the forward."""
+        self.place = {unit.blocks[0]: n for n, unit in enumerate(self.order) if not unit.root}
+        again = self.kind in (BACKWARD, INPUTS) and bool(self.sharding.reshard)
+        self.gathers = self.sharding.zero == 3 and (forward or again)
+        self.reduces = self.kind in (BACKWARD, WEIGHTS) and (self.sharding.sync or self.last)
+
+    @property
+    def calls(self) -> list[Call]:
+        gathered = self.order if self.gathers else []
+        reduced = [*self.order, *self.root] if self.reduces else []
+        calls = [call for unit in gathered for call in self._gathering(unit)]
+        return calls + [call for unit in reduced for call in self._reducing(unit)]
+
+    def written(self) -> Self:
+        if self.gathers and self.order:
+            self._gather(0)
+            if self.order[0].root:
+                self._enter(0)
+        return super().written()
+
+    def begin(self, layer: int) -> None:
+        number = self.place.get(layer)
+        if not self.gathers or number is None:
+            return
+        if number == len(self.gathered):
+            self._gather(number)
+        self._enter(number)
+        if self.kind != FORWARD and number + 1 < len(self.order):
+            self._gather(number + 1)
+
+    def end(self, layer: int) -> None:
+        if layer in self.place:
+            self.ended.append(self.tails)
+            if self.reduces:
+                self._reduce(self.order[self.place[layer]])
+
+    def finish(self) -> None:
+        for unit in self.root if self.reduces else ():
+            self._reduce(unit)
+        if self.done >= 0:
+            before = (*self.tails, self.done)
+            self.tails = (self.row(PassTask(COMPUTE, 0.0, REDUCE, before)),)
+            self.ends[-1] = self.tails
+
+    def _gathering(self, unit: Unit) -> list[Call]:
+        kind = self.sharding.sharing if self.kind == FORWARD else self.sharding.backward
+        return [
+            Call(kind(group), "all_gather", count * self.sharding.parameter)
+            for group, count in unit.elements.items()
+        ]
+
+    def _reducing(self, unit: Unit) -> list[Call]:
+        sharding, calls = self.sharding, list[Call]()
+        for group, count in unit.elements.items():
+            nbytes = count * self.sharding.nbytes
+            calls.append(Call(sharding.sharing(group), "reduce_scatter", nbytes))
+            if replicas := sharding.replicas(group):
+                calls.append(Call(replicas, "all_reduce", nbytes / sharding.shard))
+        return calls
+
+    def _gather(self, number: int) -> None:
+        """Gather a unit. The CPU issues it behind what it has launched."""
+        sharding, unit = self.sharding, self.order[number]
+        before, layer, launched = Rows(), unit.blocks[0], self.launched
+        if sharding.fsdp == 2:
+            # Version 2 keeps the buffer of a unit until the unit behind it has been copied out. A
+            # backward frees it at once.
+            lag = 2 if self.kind == FORWARD else 1
+            before = (self.ready[number - lag],) if number >= lag else ()
+        elif not unit.root:
+            single = number - bool(self.order[0].root)
+            freed = min(single - 2, len(self.ended) - 1)
+            before = self.ended[freed] if freed >= 0 else ()
+            if before and launched >= 0:
+                row = PassTask(HOST, 0.0, LAUNCH, before, layer, launched)
+                launched = self.launched = self.row(row)
+        rows = Rows()
+        for call in self._gathering(unit):
+            waits, seconds = before, self.times.seconds(*call[:3])
+            if share := self._copy(2 * call.nbytes / self.times.degrees.size(call.group)):
+                waits = (self._in_order(PassTask(COPIES, share, GATHER, before, layer, launched)),)
+            row = PassTask(GATHERS, seconds, GATHER, waits, layer, launched, call)
+            rows += (self._in_order(row),)
+        self.gathered.append(rows)
+
+    def _enter(self, number: int) -> None:
+        """Copy the parameters of a unit out of the buffer; what follows waits for that."""
+        unit = self.order[number]
+        seconds = self._copy(2 * unit.parameters * self.sharding.parameter)
+        before = (*self.tails, *self.gathered[number])
+        row = PassTask(COMPUTE, seconds, GATHER, before, unit.blocks[0], self.launched)
+        self.tails = (self.row(row),)
+        self.ready += self.tails
+
+    def _reduce(self, unit: Unit) -> None:
+        """Reduce the gradients of a unit. Version 2 copies them into a buffer when that of the unit
+        before is free."""
+        sharding, layer = self.sharding, unit.blocks[0]
+        moved = unit.parameters * (sharding.parameter + sharding.nbytes)
+        cast = sharding.parameter != sharding.nbytes
+        seconds = moved / sharding.bandwidth if cast else self._copy(moved)
+        before = (*self.tails, *(self.reduced if sharding.fsdp == 2 else ()))
+        self.tails = (self.row(PassTask(COMPUTE, seconds, REDUCE, before, layer, self.launched)),)
+        self.reduced = ()
+        for call in self._reducing(unit):
+            replicas = call.collective == "all_reduce"
+            lane = REPLICAS if replicas else REDUCTIONS if sharding.fsdp == 2 else GATHERS
+            before = self.reduced[-1:] if replicas else self.tails
+            moved = self.times.seconds(*call[:3])
+            row = PassTask(lane, moved, REDUCE, before, layer, self.launched, call)
+            self.done = self._in_order(row)
+            self.reduced += () if replicas else (self.done,)
+
+    def _in_order(self, row: PassTask) -> int:
+        """Write a row that waits for the row before on its stream; returns its number."""
+        latest = self.latest.get(row.lane)
+        if latest is not None and latest not in row.before:
+            row = row._replace(before=(*row.before, latest))
+        self.latest[row.lane] = self.row(row)
+        return self.latest[row.lane]
+
+    def _copy(self, nbytes: float) -> float:
+        """Seconds in which so many bytes are read and written; version 1 copies nothing."""
+        return nbytes / self.sharding.bandwidth if self.sharding.fsdp == 2 else 0.0
+
+
+@dataclass(eq=False, kw_only=True)
+class BucketPass(Pass):
+    """A last backward that copies gradients into the buckets of DDP, while the CPU calls hooks
+    between its launches. An all-reduce waits for both."""
+
+    buckets: Sequence[Bucket]
+    rules: BucketRules
+
+    def __post_init__(self) -> None:
+        self.copies = self.rules.copies_in(self.buckets)
+        self.hooks = dict.fromkeys(range(len(self.stage)), 0.0)
+        for bucket in self.buckets:
+            self.hooks[min(bucket.layers)] += self.rules.hooks(bucket)
+
+    def end(self, layer: int) -> None:
+        if seconds := self.copies.get(layer):
+            self.tails = (
+                self.row(PassTask(COMPUTE, seconds, COPY, self.tails, layer, self.launched)),
+            )
+        self.ends[-1] = self.tails
+        if seconds := self.hooks[layer]:
+            self.launched = self.row(PassTask(HOST, seconds, HOOKS, (), layer, self.launched))
+            self.ends[-1] += (self.launched,)
+
+    def finish(self) -> None:
+        if self.launched >= 0:
+            before = (*self.tails, self.launched)
+            self.tails = self.ends[-1] = (self.row(PassTask(COMPUTE, 0.0, HOOKS, before)),)

@@ -14,8 +14,6 @@ from topologies.topology import Floats, Ints
 Use = tuple[Ints, Floats, Floats, Floats]
 """Media, the share of each phase that each is busy, its messages, and what is left of the time of
 the call behind each phase."""
-ROUNDING = 1e-9
-"""Lanes that together use no more of a medium than all of it, up to this, never wait there."""
 
 
 def usages(
@@ -59,7 +57,8 @@ def usages(
     caller = np.repeat(np.arange(len(callers)), np.diff([*first, len(until)]))
     most = np.zeros((device.max(initial=0) + 1, lane.max(initial=0) + 1, len(media)))
     np.maximum.at(most, (device[caller], lane[caller]), table[0])
-    contended = most.sum(axis=(0, 1)) > 1 + ROUNDING
+    # Lanes that together use no more of a medium than all of it, but for rounding, never wait.
+    contended = most.sum(axis=(0, 1)) > 1 + 1e-9
     share, flows = table[:, :, contended]
     rows, medium = np.nonzero(share)
     using = np.bincount(caller[rows], minlength=len(callers)) > 0

@@ -19,9 +19,9 @@ from simulator.engines import run
 from simulator.kernels.records import Csr
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, PassTask
+from simulator.parallel.pipeline_times import item_order, item_waits
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.shared_media import repeated, usages
-from simulator.parallel.stage_transfers import item_order, item_waits
 from simulator.parallel.step_work import Work, updates
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Flags, Schedule
@@ -56,7 +56,6 @@ class Step:
     tails: Ints
     """The operations with which each action ends, shape (actions, 2); -1 is none."""
     passes: tuple[Pass, ...]
-    """What a device does for an action."""
     number: Ints
     """The place of each action's pass in `passes`."""
     device: Ints
@@ -64,7 +63,6 @@ class Step:
 
     @cached_property
     def schedule(self) -> Schedule:
-        """The operations on places."""
         return priced(self.graph)
 
     @property
@@ -76,7 +74,6 @@ class Step:
 
     @property
     def timeline(self) -> Timeline:
-        """The step, simulated."""
         return self.ran.timeline
 
     @cached_property
@@ -225,7 +222,6 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
 
 
 def _messages(work: Work) -> tuple[list[Pass], Ints]:
-    """What sends, each once, and the place of that of each transfer."""
     pipeline, messages = work.pipeline, []
     sender, receiver, _, asks = pipeline.transfers
     boundary = pipeline.stage[asks] - (pipeline.kind[asks] == FORWARD)
@@ -270,7 +266,6 @@ def _labels(pipeline: Pipeline) -> Ints:
 def _graph(
     times: GroupTimes, rows: Sequence[PassTask], source: Ints, labels: Ints, waits: Csr
 ) -> StepGraph:
-    """The graph of tasks, each with the columns of a row, its `source`, and with labels."""
     columns = dict(zip(("place", "peer", "stage", "micro"), labels.T, strict=True))
     for name in ("lane", "seconds", "kind", "layer"):
         columns[name] = np.array([getattr(row, name) for row in rows])[source]

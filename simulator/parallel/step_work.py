@@ -12,8 +12,7 @@ from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, STREAMS, TIED, Pass, PassTask, Rows
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.parallel.shard_passes import BucketPass, UnitPass
-from simulator.parallel.sharding import Sharding, buckets, copies_out, gathers, reductions
+from simulator.parallel.sharding import BucketPass, Sharding, UnitPass, buckets, gathers, reductions
 from simulator.steps.kinds import BACKWARD, COPY, GATHER, OPTIMIZER, REDUCE, WEIGHTS
 from simulator.steps.step_graph import Call
 from topologies.errors import InputError
@@ -28,7 +27,6 @@ class Work:
     times: GroupTimes
     """How long collectives take. Its degrees are those of the plan."""
     sharding: Sharding = field(default_factory=Sharding)
-    """How gradients are reduced, and parameters updated and shared out."""
     blocking: bool = False
     """Whether both ends of a transfer between stages wait until it has ended."""
     synchronous: bool = False
@@ -116,7 +114,8 @@ def updates(
             lane = STREAMS.index(reduced.group)
             done.append(add_call(device, stage, lane, REDUCE, before, reduced))
         pending[device] += done
-        for reduction, seconds in zip(done, copies_out(work.stages[stage], sharding), strict=False):
+        rules, full = sharding.rules, buckets(work.stages[stage], sharding)
+        for reduction, seconds in zip(done, rules.copies_out(full) if rules else (), strict=False):
             back = PassTask(COMPUTE, seconds, COPY, (*ends[device], reduction))
             pending[device].append(add(device, stage, back))
     for *pair, nbytes, stage in tied_gradients(work):

@@ -5,7 +5,7 @@ from pathlib import Path
 from experiments.pipeline_files import find_order
 from refusals import refusal
 from simulator.parallel.pipelines import find
-from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
+from simulator.parallel.pipelines.pipeline import pipeline_csv
 
 
 def test_an_order_is_a_name_or_a_file(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from experiments import profiles
 from experiments.measurements import read as read_measurements
-from experiments.models.kineto_trace import contents as read_trace
+from experiments.models.kineto import contents as read_trace
 from experiments.options.condition_parser import parse
 from grouped_cases import each_case
 from refusals import refusal

@@ -124,7 +124,7 @@ def _program(path: Path) -> None:
 
 def _pipeline(path: Path) -> None:
     from experiments.pipeline_files import order_of_file
-    from simulator.parallel.pipelines.pipeline_csv import pipeline_csv, read_pipeline
+    from simulator.parallel.pipelines.pipeline import pipeline_csv, read_pipeline
 
     text = path.read_text(encoding="utf-8-sig", errors="replace")
     order_of_file(path)

@@ -20,7 +20,7 @@ from experiments import output
 from experiments.execution.journal import Journal, journal_of
 from experiments.traces import chakra_nodes
 from simulator.parallel.pipelines import find
-from simulator.parallel.pipelines.pipeline_csv import pipeline_csv
+from simulator.parallel.pipelines.pipeline import pipeline_csv
 
 ROOT = Path(__file__).parents[2]
 _OSU = (

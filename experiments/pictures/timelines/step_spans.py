@@ -37,7 +37,7 @@ from simulator.analysis.bubbles import (
 from simulator.analysis.critical_path import PARTS, SEGMENT_PARTS, CriticalPath
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
-from simulator.parallel.step_bubbles import step_bubbles
+from simulator.parallel.step_measures import step_bubbles
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import CALL, HOOKS, KINDS, RESTART, TRANSFER
 from simulator.steps.step_graph import StepGraph

@@ -140,16 +140,6 @@ def test_a_file_that_is_no_config_is_refused_in_one_line(text: str, message: str
     assert "\n" not in reason
 
 
-def test_a_file_without_text_or_end_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match=r"config\.json: byte 0 is not UTF-8 text"):
-        find_shape(str(path))
-    path.write_bytes(b" " * (16 * 2**20 + 1))
-    with pytest.raises(InputError, match=r"config\.json is larger than 16 MiB"):
-        find_shape(str(path))
-
-
 VALUES = st.one_of(
     st.none(),
     st.booleans(),

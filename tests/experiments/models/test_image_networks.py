@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.image_networks import ImageNetworks
+from experiments.models.model_shapes import BlockCut
 from flop_times import FlopTimes
 from grouped_cases import each_case
 from simulator.training.model import Layer, Model
@@ -59,16 +59,8 @@ def test_its_activations() -> None:
 
 
 def test_layers_run_as_they_are_registered() -> None:
-    assert [layer.name for layer in MODEL.layers[:6]] == [
-        *(
-            "conv1",
-            "layer1.0.conv1",
-            "layer1.0.conv2",
-            "layer1.0.conv3",
-            "layer1.0.downsample",
-            "layer1.1.conv1",
-        )
-    ]
+    first = [layer.name.removeprefix("layer1.") for layer in MODEL.layers[:6]]
+    assert first == ["conv1", "0.conv1", "0.conv2", "0.conv3", "0.downsample", "1.conv1"]
     assert [layer.name for layer in MODEL.layers if "downsample" in layer.name] == [
         f"layer{stage}.0.downsample" for stage in (1, 2, 3, 4)
     ]
@@ -86,11 +78,8 @@ def test_tensors_have_their_names_and_sizes() -> None:
     assert names(layers["layer2.0.downsample"]) == [
         f"layer2.0.downsample.{name}" for name in ("0.weight", "1.weight", "1.bias")
     ]
-    assert [tensor.nbytes for tensor in layers["layer4.2.conv2"].tensors] == [
-        512 * 512 * 9 * 4,
-        2048,
-        2048,
-    ]
+    sizes = [tensor.nbytes for tensor in layers["layer4.2.conv2"].tensors]
+    assert sizes == [512 * 512 * 9 * 4, 2048, 2048]
     assert names(layers["fc"]) == ["fc.weight", "fc.bias"]
 
 
@@ -107,11 +96,6 @@ def test_another_image_is_other_work_for_the_same_parameters(image: int) -> None
     assert resized.parameters == MODEL.parameters
     assert (resized.forward < RESNET_FLOPS) == (image < 224)
     assert resized.inputs == 12 * image**2
-
-
-def test_images_of_even_sides_scale_with_their_area() -> None:
-    convolutions = RESNET_FLOPS - 2 * 2048 * 1000
-    assert network(FLOPS, RESNET, 448).forward - 2 * 2048 * 1000 == 4 * convolutions
 
 
 def test_which_convolutions_winograds_algorithm_is_for() -> None:
@@ -147,17 +131,8 @@ def test_vggs_layers_are_numbered_as_torchvision_numbers_them() -> None:
         *(f"classifier.{place}" for place in (0, 3, 6)),
     ]
     largest = VGG_MODEL.layers[13]
-    assert [tensor.name for tensor in largest.tensors] == [
-        "classifier.0.weight",
-        "classifier.0.bias",
-    ]
+    assert names(largest) == ["classifier.0.weight", "classifier.0.bias"]
     assert [tensor.nbytes for tensor in largest.tensors] == [25088 * 4096 * 4, 4096 * 4]
-
-
-def test_three_quarters_of_vggs_bytes_are_in_one_tensor() -> None:
-    """What makes its communication hard to hide: they are there at the very start of the backward,
-    though."""
-    assert VGG_MODEL.layers[13].nbytes / VGG_MODEL.parameters > 0.74
 
 
 def test_vggs_activations() -> None:
@@ -171,8 +146,3 @@ def test_vggs_activations() -> None:
         VGG_MODEL.activations
         == 4 * (convolved + pooled + 25_088 + 2 * hidden + 1000) + 8 * pooled + hidden
     )
-
-
-def test_the_classifier_of_vgg_is_the_same_for_any_image() -> None:
-    assert network(NETWORKS, VGG, 96).parameters == VGG_MODEL.parameters
-    assert network(FLOPS, VGG, 448).forward - 4 * 2 * 15_346_630_656 == 2 * 123_633_664

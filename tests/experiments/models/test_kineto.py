@@ -1,19 +1,41 @@
 """Models from Kineto traces whose layers are counted by hand."""
 
-import pytest
+import gzip
+import json
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.models import kineto
+from experiments.models import model_files as files
 from grouped_cases import each_case
-from kineto_traces import US, Event, event, gradient, kernels, model, node, op, refusal, step, times
+from kineto_traces import (
+    US,
+    Event,
+    event,
+    gradient,
+    kernels,
+    model,
+    node,
+    op,
+    outcome,
+    refusal,
+    step,
+    times,
+)
+from simulator.training.model import Model
+from topologies.errors import InputError
 
 
 def test_layers_are_operations_and_gradients_their_parameters() -> None:
     mlp = model(step(), "mlp.json")
     assert [layer.name for layer in mlp.layers] == ["linear_0", "relu_1"]
     assert times(step()) == [(100, 50 + 4 + 5 + 4), (10, 20)]
-    assert [(t.name, t.nbytes) for t in mlp.layers[0].tensors] == [
-        ("p0_2x4", 32.0),
-        ("p1_2", 8.0),
-    ]
+    assert [(t.name, t.nbytes) for t in mlp.layers[0].tensors] == [("p0_2x4", 32.0), ("p1_2", 8.0)]
     assert (mlp.name, mlp.batch, mlp.inputs, mlp.dtype, mlp.device) == (
         "mlp",
         8,
@@ -61,11 +83,7 @@ def test_of_operations_with_one_number_the_last_made_the_node() -> None:
             *step()[:4],
             *later(),
         ]
-    ) == [
-        (100, 63),
-        (13, 20),
-        (5, 6),
-    ]
+    ) == [(100, 63), (13, 20), (5, 6)]
 
 
 def later() -> list[Event]:
@@ -174,3 +192,200 @@ def test_kernels_that_nothing_launched_are_refused() -> None:
     assert "the step takes no time" in refusal(
         [*step(), event("kernel", "gemm", 9, 9, tid=7, correlation=1)]
     )
+
+
+REAL = Path(__file__).parent / "data" / "ddp_mlp_gloo.json.gz"
+LAB = Path(__file__).parents[4] / "shared" / "measured" / "gloo_lab" / "traces"
+
+
+def test_what_is_read_can_be_written_and_read(tmp_path: Path) -> None:
+    mlp = files.read(REAL)
+    (tmp_path / "mlp.yaml").write_text(files.dumps(mlp))
+    assert files.read(tmp_path / "mlp.yaml") == mlp
+
+
+def check_mlp(mlp: Model) -> None:
+    """Four times Linear(768, 768) and ReLU, and the mean of squares, for a batch of 512."""
+    assert [layer.name for layer in mlp.layers] == [
+        f"{name}_{k}" for k, name in enumerate(["linear", "relu"] * 4 + ["pow", "mean"])
+    ]
+    assert mlp.gradients == 4 * (768 * 768 + 768) * 4 == 9_449_472
+    assert [tensor.nbytes for layer in mlp.layers for tensor in layer.tensors] == [
+        768 * 768 * 4,
+        768 * 4,
+    ] * 4
+    assert (mlp.batch, mlp.inputs, mlp.device) == (512, 512 * 768 * 4, "CPU")
+
+
+def test_a_real_trace_gives_the_model_that_was_trained() -> None:
+    """A rank of DDP on gloo, two steps: 77.6 and 99.9 ms forward, 123.0 and 246.0 ms in the nodes
+    of the backward."""
+    mlp = files.read(REAL)
+    check_mlp(mlp)
+    assert mlp.source == "measured: Kineto trace ddp_mlp_gloo.json.gz, step 1 of 2"
+    assert mlp.forward == pytest.approx(0.0776, abs=5e-5)
+    assert 0.1230 < mlp.backward < 0.1235
+
+
+def test_without_communication_a_step_takes_as_long_as_the_traces_say() -> None:
+    """Alone the four ranks took 88 ms forward and 143 ms backward, as the slowest of them did;
+    medians of 8 steps."""
+    if not LAB.is_dir():
+        pytest.skip(f"no traces in {LAB}")
+    models = [files.read(path) for path in sorted(LAB.glob("*.json"))]
+    for mlp in models:
+        check_mlp(mlp)
+    for truth, measured in (
+        (0.088, [mlp.forward for mlp in models]),
+        (0.143, [mlp.backward for mlp in models]),
+    ):
+        assert min(measured) < truth < max(measured)
+
+
+def test_a_trace_is_known_by_what_it_says(tmp_path: Path) -> None:
+    data = json.dumps({"schemaVersion": 1, "traceEvents": step()}).encode()
+    for name, content in (
+        ("t.txt", data),
+        ("t.json", b"\xef\xbb\xbf \n" + data),
+        ("t.json.gz", gzip.compress(data)),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert files.read(tmp_path / name) == kineto.parse(data, name)[0]
+    assert files.read(tmp_path / "t.json.gz").name == "t"
+
+
+def test_a_trace_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    whole, path = gzip.decompress(REAL.read_bytes()), tmp_path / "t.json"
+    for end in range(0, len(whole) - 1, len(whole) // 60):
+        path.write_bytes(whole[:end])
+        with pytest.raises(InputError, match=r"t\.json is (empty|no trace as JSON, or a part)"):
+            files.read(path)
+
+
+def test_a_packed_trace_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    packed, path = REAL.read_bytes(), tmp_path / "t.json.gz"
+    for end in range(2, len(packed) - 1, len(packed) // 60):
+        path.write_bytes(packed[:end])
+        with pytest.raises(InputError, match="is damaged or cut off"):
+            files.read(path)
+
+
+def without(key: str) -> list[Event]:
+    """A step whose events lack one of their arguments."""
+    return [
+        event | {"args": {k: v for k, v in event["args"].items() if k != key}} for event in step()
+    ]
+
+
+@each_case(
+    ("events", "message"),
+    [
+        ([], "t.json has no gradients: record a whole training step, with its backward"),
+        (step()[:4], "t.json has no gradients"),
+        (step()[4:], "t.json has a backward without its forward"),
+        (without("Sequence number"), "t.json has a backward without its forward"),
+        (
+            without("Input Dims"),
+            "t.json has no shapes and types of gradients (Input Dims, Input type): record with "
+            "torch.profiler.profile(record_shapes=True)",
+        ),
+        (without("Input type"), "t.json has no shapes and types of gradients"),
+        (step() + gradient(450, [3], kind=""), "t.json has no shapes and types of gradients"),
+        (
+            step() + gradient(450, [3], kind="c10::complex<float>"),
+            "t.json has a gradient of type 'c10::complex<float>'",
+        ),
+        (
+            [*step(), op("x", -1, 1)],
+            "t.json: traceEvents[13].ts: input should be greater than or equal to 0",
+        ),
+        (
+            [*step(), op("x", 1, float("nan"))],
+            "t.json: traceEvents[13].dur: input should be a finite number",
+        ),
+        (
+            [*step(), op("x", 1, 1, number="many")],
+            "t.json: traceEvents[13].args.Sequence number: input should be a",
+        ),
+        ([{"ph": "X", "cat": "cpu_op"}], "t.json: traceEvents[0].name: field required"),
+        ([*step()[:-1], *gradient(500, [2**62] * 30)], "= inf: it is 0 or more"),
+    ],
+)
+def test_what_no_model_can_be_had_from_is_refused(events: list[Event], message: str) -> None:
+    assert message in refusal(events)
+
+
+@each_case(
+    ("data", "message"),
+    [
+        (b"{}", "t.json is no Kineto trace: it has no list of traceEvents"),
+        (b"[]", "t.json is no Kineto trace"),
+        (b'{"traceEvents": 5}', "t.json is no Kineto trace"),
+        (
+            b'{"traceEvents": [',
+            "t.json is no trace as JSON, or a part of one: Expecting value: line 1",
+        ),
+        (
+            b'{"traceEvents": ' + b"[" * 200_000,
+            "t.json is no trace as JSON, or a part of one: maximum recursion",
+        ),
+        (
+            b'{"traceEvents": ' + b"1" * 5000 + b"}",
+            "t.json is no trace as JSON, or a part of one: Exceeds the limit",
+        ),
+        (b'{"traceEvents": "\xff"}', "t.json is no trace as JSON, or a part of one: 'utf-8' codec"),
+    ],
+)
+def test_what_is_no_trace_is_refused(data: bytes, message: str) -> None:
+    refusal = outcome(data)
+    assert isinstance(refusal, str)
+    assert refusal.startswith(message)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**30),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+keys = st.sampled_from(["ph", "cat", "name", "tid", "ts", "dur", "args"])
+arguments = st.sampled_from(
+    ["Sequence number", "Input Dims", "Input type", "External id", "correlation"]
+)
+changes = st.lists(
+    st.tuples(st.integers(0, 25), keys | st.tuples(st.just("args"), arguments), json_values),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(changes)
+def test_of_wrong_types_anywhere_there_is_a_model_or_one_line(
+    given_changes: list[tuple[int, str | tuple[str, str], Any]],
+) -> None:
+    events = deepcopy(step(tid=2) + kernels())
+    for number, key, value in given_changes:
+        inside = events[number]["args"] if isinstance(key, tuple) else events[number]
+        if isinstance(inside, dict):
+            inside[key[1] if isinstance(key, tuple) else key] = value
+    result = outcome(json.dumps({"traceEvents": events}).encode())
+    assert isinstance(result, Model) or "\n" not in result
+
+
+@given(json_values, json_values, json_values)
+def test_of_any_json_there_is_one_line(content: Any, events: Any, devices: Any) -> None:
+    for data in (
+        content,
+        {"traceEvents": events},
+        {"traceEvents": [*step(), events], "deviceProperties": devices},
+    ):
+        result = outcome(json.dumps(data).encode())
+        assert isinstance(result, Model) or "\n" not in result
+
+
+@given(st.binary())
+def test_of_any_bytes_there_is_one_line(data: bytes) -> None:
+    result = outcome(data)
+    assert isinstance(result, str)
+    assert "\n" not in result

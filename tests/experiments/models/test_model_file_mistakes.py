@@ -33,110 +33,42 @@ def put(content: Any, path: tuple[Any, ...], value: object) -> None:
 @each_case(
     ("old", "new", "message"),
     [
-        (
-            "1ms",
-            "-1ms",
-            "m.yaml line 4, layers[0].forward: '-1ms' is negative: a time is 0s or more",
-        ),
-        ("1ms", "1", "m.yaml line 4, layers[0].forward: '1' has no unit: write it like 25us"),
-        ("1ms", "1e-3", "m.yaml line 4, layers[0].forward: '1e-3' has no unit: write it like 25us"),
-        (
-            "1ms",
-            ".nan",
-            "m.yaml line 4, layers[0].forward: 'nan' is not finite: write a time like 25us",
-        ),
-        ("1ms", ".inf", "m.yaml line 4, layers[0].forward: inf is no quantity"),
-        (
-            "1ms",
-            "yes",
-            "m.yaml line 4, layers[0].forward: 'true' is not a time: write it like 25us",
-        ),
-        ("1ms", "", "m.yaml line 4, layers[0].forward: 'none' is not a time: write it like 25us"),
-        ("1ms", "[1ms]", "m.yaml line 4, layers[0].forward: a list is no quantity"),
-        (
-            "1MiB",
-            "64M",
-            "m.yaml line 5, layers[1].parameters.weight: '64M' has no unit: write 64MB or 64MiB",
-        ),
-        (
-            "4kB",
-            "4000",
-            "m.yaml line 4, layers[0].parameters.bias: '4000' has no unit: write 4kB or 4000B",
-        ),
-        (
-            "4kB",
-            ".inf",
-            "m.yaml line 4, layers[0].parameters.bias: inf is no quantity",
-        ),
-        (
-            "4kB",
-            "-4kB",
-            "m.yaml line 4, layers[0].parameters.bias: '-4kB' is negative: write 0 or a size like "
-            "25MiB",
-        ),
-        ("4kB", "{x: 1B}", "m.yaml line 4, layers[0].parameters.bias: a mapping is no quantity"),
-        (
-            "forward: 1ms",
-            "foward: 1ms",
-            "m.yaml line 4, layers[0].forward: is missing (and 1 more mistake)",
-        ),
-        (
-            "batch: 4",
-            "batch: 0",
-            "m.yaml line 2, batch: 0: input should be greater than or equal to 1",
-        ),
-        ("batch: 4", "batch: 4.5", "m.yaml line 2, batch: 4.5 is not a whole number"),
-        (
-            "batch: 4",
-            "batch: 4\nbatchs: 3",
-            "m.yaml line 3, batchs: no such key: did you mean batch? there are name,",
-        ),
-        (
-            "batch: 4",
-            "batch: 4\nstate: .inf",
-            "m.yaml line 3, state: inf: input should be a finite number",
-        ),
-        (
-            "batch: 4",
-            "batch: 4\ndtype: fp31",
-            "m.yaml line 1: model m has the dtype 'fp31': it is one of fp64, fp32",
-        ),
-        (
-            "batch: 4",
-            "batch: 4\nregistration: [a, a]",
-            "m.yaml line 3, registration[0]: 'a' is there 2 times",
-        ),
-        (
-            "batch: 4",
-            "batch: 4\nregistration: [a]",
-            "m.yaml line 3, registration: 'b' is not in it: each layer once",
-        ),
-        (
-            "batch: 4",
-            "batch: 4\nregistration: [a, c]",
-            "m.yaml line 3, registration[1]: 'c' is no layer",
-        ),
-        ("name: m", "name: 5", "m.yaml line 1, name: 5 is not text: put it in quotes"),
-        ("name: m", "nme: m", "m.yaml line 1, name: is missing (and 1 more mistake)"),
-        (
-            "name: b",
-            "name: a",
-            "m.yaml line 4, layers[0].name: 'a' is there 2 times: names are unique",
-        ),
-        (
-            "name: b",
-            "name: *b",
-            "m.yaml line 5: found undefined alias: expected YAML",
-        ),
+        ("1ms", "-1ms", "4, layers[0].forward: '-1ms' is negative: a time is 0s or more"),
+        ("1ms", "1", "4, layers[0].forward: '1' has no unit: write it like 25us"),
+        ("1ms", "1e-3", "4, layers[0].forward: '1e-3' has no unit: write it like 25us"),
+        ("1ms", ".nan", "4, layers[0].forward: 'nan' is not finite: write a time like 25us"),
+        ("1ms", ".inf", "4, layers[0].forward: inf is no quantity"),
+        ("1ms", "yes", "4, layers[0].forward: 'true' is not a time: write it like 25us"),
+        ("1ms", "", "4, layers[0].forward: 'none' is not a time: write it like 25us"),
+        ("1ms", "[1ms]", "4, layers[0].forward: a list is no quantity"),
+        ("1MiB", "64M", "5, layers[1].parameters.weight: '64M' has no unit: write 64MB or 64MiB"),
+        ("4kB", "4000", "4, layers[0].parameters.bias: '4000' has no unit: write 4kB or 4000B"),
+        ("4kB", ".inf", "4, layers[0].parameters.bias: inf is no quantity"),
+        ("4kB", "-4kB", "4, layers[0].parameters.bias: '-4kB' is negative: write 0 or a size"),
+        ("4kB", "{x: 1B}", "4, layers[0].parameters.bias: a mapping is no quantity"),
+        ("forward: 1ms", "foward: 1ms", "4, layers[0].forward: is missing (and 1 more mistake)"),
+        ("batch: 4", "batch: 0", "2, batch: 0: input should be greater than or equal to 1"),
+        ("batch: 4", "batch: 4.5", "2, batch: 4.5 is not a whole number"),
+        ("batch: 4", "batch: 4\nbatchs: 3", "3, batchs: no such key: did you mean batch?"),
+        ("batch: 4", "batch: 4\nstate: .inf", "3, state: inf: input should be a finite number"),
+        ("batch: 4", "batch: 4\ndtype: fp31", "1: model m has the dtype 'fp31': it is one of"),
+        ("batch: 4", "batch: 4\nregistration: [a, a]", "3, registration[0]: 'a' is there 2 times"),
+        ("batch: 4", "batch: 4\nregistration: [a]", "3, registration: 'b' is not in it"),
+        ("batch: 4", "batch: 4\nregistration: [a, c]", "3, registration[1]: 'c' is no layer"),
+        ("name: m", "name: 5", "1, name: 5 is not text: put it in quotes"),
+        ("name: m", "nme: m", "1, name: is missing (and 1 more mistake)"),
+        ("name: b", "name: a", "4, layers[0].name: 'a' is there 2 times: names are unique"),
+        ("name: b", "name: *b", "5: found undefined alias: expected YAML"),
         ("name: b", "name: !!python/name:os.system b", "is a tag: write plain values"),
-        ("name: b", "name: b, name: c", "m.yaml line 5: the key 'name' is there twice"),
+        ("name: b", "name: b, name: c", "5: the key 'name' is there twice"),
         ("batch: 4", "batch: 4\nlayers: []", "the key 'layers' is there twice"),
-        ("batch: 4", "batch: [[[[[[[[[[[4]]]]]]]]]]]", "m.yaml line 2: nested more than 8 deep"),
-        ("batch: 4", "batch: \x00", "m.yaml line 2: the character '\\x00' is not text"),
+        ("batch: 4", "batch: [[[[[[[[[[[4]]]]]]]]]]]", "2: nested more than 8 deep"),
+        ("batch: 4", "batch: \x00", "2: the character '\\x00' is not text"),
     ],
 )
 def test_a_mistake_is_one_line(old: str, new: str, message: str) -> None:
-    assert message in refusal(SMALL.replace(old, new))
+    """The message follows the name of the file and the word line."""
+    assert message in refusal(SMALL.replace(old, new)).removeprefix("m.yaml line ")
 
 
 @each_case(

@@ -120,15 +120,6 @@ def test_nothing_is_left_behind() -> None:
     assert not any(parameter._post_accumulate_grad_hooks for parameter in module.parameters())
 
 
-def test_relu_may_work_in_place() -> None:
-    module = nn.Sequential(
-        nn.Linear(4, 4), nn.ReLU(inplace=True), nn.Linear(4, 4), nn.ReLU(inplace=True)
-    )
-    model = quick(module, torch.randn(2, 4))
-    assert owned(model) == {"0": ["0.weight", "0.bias"], "2": ["2.weight", "2.bias"]}
-    assert [layer.activation for layer in model.layers] == [0.0, 32.0, 0.0, 32.0, 0.0]
-
-
 def test_a_module_called_again_is_another_layer_and_its_gradients_come_with_the_first() -> None:
     module = Calling(lambda self, x: self.fc(torch.relu(self.fc(x))), fc=nn.Linear(4, 4))
     model = quick(module, torch.randn(2, 4))
@@ -254,15 +245,6 @@ def test_layers_that_run_again_in_the_backward_are_layers_once() -> None:
 def test_dtypes(dtype: torch.dtype, name: str) -> None:
     model = quick(nn.Linear(4, 4, dtype=dtype), torch.randn(2, 4, dtype=dtype), optimizer="adamw")
     assert (model.dtype, model.gradient_dtype, model.state) == (name, name, 2.0)
-
-
-def test_the_loss_may_be_given() -> None:
-    model = quick(
-        two(),
-        torch.randn(4, 10),
-        loss=lambda y: nn.functional.cross_entropy(y, torch.zeros(4, dtype=torch.long)),
-    )
-    assert model.parameters == 1300.0
 
 
 def flaky() -> nn.Module:

@@ -6,9 +6,8 @@ from dataclasses import replace
 import pytest
 
 from experiments.models.accelerators import PRECISIONS
-from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_shapes import TransformerShape
+from experiments.models.model_shapes import BlockCut, TransformerShape
 from experiments.models.transformer_blocks import Writer, blocks
 from experiments.models.transformers import transformer
 from flop_times import FlopTimes
@@ -54,40 +53,6 @@ def test_parameters_are_those_of_transformers(
     assert model.state == 2
 
 
-def test_names_of_bert() -> None:
-    block = "encoder.layer.0"
-    assert registered(modelled(BERT_BASE))[:21] == [
-        *(f"embeddings.{name}_embeddings.weight" for name in ("word", "position", "token_type")),
-        *(f"embeddings.LayerNorm.{name}" for name in ("weight", "bias")),
-        *(
-            f"{block}.attention.self.{of}.{name}"
-            for of in ("query", "key", "value")
-            for name in ("weight", "bias")
-        ),
-        *(
-            f"{block}.attention.output.{of}.{name}"
-            for of in ("dense", "LayerNorm")
-            for name in ("weight", "bias")
-        ),
-        *(f"{block}.intermediate.dense.{name}" for name in ("weight", "bias")),
-        *(
-            f"{block}.output.{of}.{name}"
-            for of in ("dense", "LayerNorm")
-            for name in ("weight", "bias")
-        ),
-    ]
-
-
-def test_names_of_gpt2() -> None:
-    names = registered(modelled(GPT2))
-    parts = ("ln_1", "attn.c_attn", "attn.c_proj", "ln_2", "mlp.c_fc", "mlp.c_proj")
-    assert names[:14] == [
-        *("transformer.wte.weight", "transformer.wpe.weight"),
-        *(f"transformer.h.0.{part}.{name}" for part in parts for name in ("weight", "bias")),
-    ]
-    assert names[-2:] == ["transformer.ln_f.weight", "transformer.ln_f.bias"]
-
-
 def test_llama_registers_its_norms_last_and_runs_them_first() -> None:
     model = modelled(LLAMA_7B)
     block = "model.layers.31"
@@ -123,20 +88,6 @@ def test_flops_of_bert(seq: int) -> None:
     assert flops(BERT_LARGE, seq) == 2 * weights * seq + 24 * 4 * seq**2 * 1024 + 2 * 1024**2
 
 
-@pytest.mark.parametrize("seq", [2, 1024])
-def test_flops_of_gpt2(seq: int) -> None:
-    """A causal attention is half of a full one; the tied head multiplies as well."""
-    weights = 12 * 12 * 768**2 + 50257 * 768
-    assert flops(GPT2, seq) == 2 * weights * seq + 12 * 2 * seq**2 * 768
-
-
-@pytest.mark.parametrize("seq", [2, 4096])
-def test_flops_of_llama(seq: int) -> None:
-    """All parameters but the embedding's and the norms' multiply."""
-    weights = 6_738_415_616 - 32000 * 4096 - 65 * 4096
-    assert flops(LLAMA_7B, seq) == 2 * weights * seq + 32 * 2 * seq**2 * 4096
-
-
 @pytest.mark.parametrize("block", [0, 23])
 def test_a_block_of_bert_keeps_34_bytes_a_token_and_element(block: int) -> None:
     """Korthikanti et al., MLSys 2023, section 4: 34 s b h in 16 bits, without the scores that fused
@@ -144,11 +95,6 @@ def test_a_block_of_bert_keeps_34_bytes_a_token_and_element(block: int) -> None:
     layers = modelled(BERT_LARGE).layers
     attention, mlp = layers[1 + 2 * block : 3 + 2 * block]
     assert attention.activation + mlp.activation == 34 * SEQ * 1024
-
-
-def test_a_block_of_gpt2_keeps_as_much() -> None:
-    attention, mlp = modelled(GPT2).layers[1:3]
-    assert attention.activation + mlp.activation == 34 * SEQ * 768
 
 
 def test_a_block_of_llama_keeps_eight_times_its_width_and_three_its_hidden() -> None:
@@ -208,48 +154,45 @@ def test_a_token_multiplies_its_active_parameters() -> None:
         assert flops(shape, SEQ) == 2 * multiplied * SEQ + scores
 
 
-def test_names_of_mixtral() -> None:
-    names = registered(modelled(cut("mixtral_8x7b"), SEQ))
-    block = "model.layers.3"
-    assert names[-11:] == [
-        *(f"{block}.self_attn.{of}_proj.weight" for of in "qkvo"),
-        f"{block}.mlp.gate.weight",
-        *(f"{block}.mlp.experts.{of}_proj" for of in ("gate_up", "down")),
-        *(f"{block}.{of}_layernorm.weight" for of in ("input", "post_attention")),
-        *("model.norm.weight", "lm_head.weight"),
-    ]
-
-
-def test_names_of_deepseek() -> None:
-    model = modelled(cut("deepseek_v3"), SEQ)
-    layers = {layer.name: [tensor.name for tensor in layer.tensors] for layer in model.layers}
-    attention, dense, experts = (
-        [name.removeprefix(f"model.{layer}.").removesuffix(".weight") for name in layers[layer]]
-        for layer in ("layers.0.self_attn", "layers.2.mlp", "layers.3.mlp")
-    )
-    assert attention == [
-        *("q_a_proj", "q_a_layernorm", "q_b_proj"),
-        *("kv_a_proj_with_mqa", "kv_a_layernorm", "kv_b_proj", "o_proj"),
-    ]
-    assert dense == ["gate_proj", "up_proj", "down_proj"]
-    assert experts == [
-        *("gate", "experts.gate_up_proj", "experts.down_proj"),
-        *(f"shared_experts.{of}_proj" for of in ("gate", "up", "down")),
-    ]
-
-
-def test_names_of_vit() -> None:
-    names = registered(modelled(cut("vit_l16"), 197))
-    assert names[:4] == [
-        "class_token",
-        "conv_proj.weight",
-        "conv_proj.bias",
-        "encoder.pos_embedding",
-    ]
-    assert (
-        names[6].removeprefix("encoder.layers.encoder_layer_0.") == "self_attention.in_proj_weight"
-    )
-    assert names[-2:] == ["heads.head.weight", "heads.head.bias"]
+@each_case(
+    ("name", "layer", "tensors"),
+    [
+        (
+            "bert_base",
+            "embeddings",
+            "word_embeddings position_embeddings token_type_embeddings LayerNorm",
+        ),
+        ("bert_base", "encoder.layer.0.attention", "query key value output.dense output.LayerNorm"),
+        ("bert_base", "encoder.layer.0.mlp", "intermediate.dense output.dense output.LayerNorm"),
+        ("gpt2", "embeddings", "transformer.wte transformer.wpe"),
+        ("gpt2", "h.0.attn", "transformer.h.0.ln_1 attn.c_attn attn.c_proj"),
+        ("gpt2", "h.0.mlp", "ln_2 mlp.c_fc mlp.c_proj"),
+        ("gpt2", "ln_f", "transformer.ln_f"),
+        ("mixtral_8x7b", "layers.3.mlp", "mlp.gate mlp.experts.gate_up_proj experts.down_proj"),
+        (
+            "deepseek_v3",
+            "layers.0.self_attn",
+            "q_a_proj q_a_layernorm q_b_proj kv_a_proj_with_mqa kv_a_layernorm kv_b_proj o_proj",
+        ),
+        ("deepseek_v3", "layers.2.mlp", "layers.2.mlp.gate_proj mlp.up_proj mlp.down_proj"),
+        (
+            "deepseek_v3",
+            "layers.3.mlp",
+            "mlp.gate experts.gate_up_proj experts.down_proj shared_experts.gate_proj "
+            "shared_experts.up_proj shared_experts.down_proj",
+        ),
+        ("vit_l16", "embeddings", "class_token conv_proj encoder.pos_embedding"),
+        ("vit_l16", "encoder_layer_0.self_attention", "ln_1 in_proj_weight in_proj_bias out_proj"),
+        ("vit_l16", "head", "heads.head"),
+    ],
+)
+def test_the_tensors_of_a_layer_have_the_names_of_the_library(
+    name: str, layer: str, tensors: str
+) -> None:
+    (found,) = (each.tensors for each in modelled(cut(name)).layers if each.name == layer)
+    matrices = (each.name.removesuffix(".weight").removesuffix(".bias") for each in found)
+    for got, end in zip(dict.fromkeys(matrices), tensors.split(), strict=True):
+        assert got.endswith(end)
 
 
 def test_dropout_and_positions_are_left_out_where_there_are_none() -> None:

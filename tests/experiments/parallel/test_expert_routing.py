@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.models.device_times import DeviceTimes
-from experiments.parallel.expert_routing import Routing, routing_of
+from experiments.parallel.expert_routing import Routing, prove, routing_of
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from grouped_cases import each_case
@@ -124,3 +124,20 @@ def test_routers_without_experts_or_nodes_are_refused() -> None:
         routing_of(few, replace(plan, nodes=1), 512, MACHINE)
     with pytest.raises(InputError, match="256 experts, which ep=3 does not divide"):
         routing_of(SMALL.shape, replace(plan, ep=3, dp=3), 512, MACHINE)
+
+
+@each_case(
+    ("text", "kinds"),
+    [
+        ("tp=2,sp=yes,ep=4", {"tp", "ep"}),
+        ("tp=2,sp=yes,ep=4,router=zipf:0.7", {"tp", "ep"}),
+        ("tp=2,sp=yes,ep=4,router=zipf:0.7,capacity=1.5", {"tp", "ep"}),
+        ("ep=16,cp=2,tp=1,router=zipf:0.5,nodes=1,seed=2", {"cp", "ep"}),
+    ],
+)
+def test_every_kind_of_exchange_and_of_group_is_proven(text: str, kinds: set[str]) -> None:
+    plan = parse_plan(text, 16)
+    router = routing_of(SMALL.shape, plan, SMALL.seq, MACHINE)
+    proven = prove(plan, router, SMALL.shape.experts)
+    assert set(proven) == kinds
+    assert ("dropped" in proven["ep"]) == ("capacity" in text)

@@ -28,7 +28,7 @@ from simulator.engines import simulate
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
-from simulator.parallel.step_transfers import ranks_of
+from simulator.parallel.step_splits import ranks_of
 from simulator.steps.group_meetings import meetings
 from simulator.steps.written import write as write_ranks
 from topologies.catalogue import find

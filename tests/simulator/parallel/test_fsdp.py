@@ -18,8 +18,8 @@ from simulator.parallel.degrees import Degrees
 from simulator.parallel.fsdp import FSDP
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
-from simulator.parallel.step_transfers import simulate as simulate_plan
-from simulator.parallel.step_transfers import write_transfers
+from simulator.parallel.step_splits import simulate as simulate_plan
+from simulator.parallel.step_splits import write_transfers
 from simulator.schedules import semantics
 from simulator.schedules.semantics import WrongResult
 from simulator.steps.kinds import ALL_GATHER as GATHERS
@@ -133,12 +133,6 @@ def test_units_without_a_root_move_three_times_the_parameters() -> None:
     """The volume of stage 3 in Rajbhandari et al., arXiv 1910.02054, section 7.2."""
     blocks = replace(MODEL, layers=MODEL.layers[1:5])
     assert planned(FSDP(), 4, model=blocks).volume == pytest.approx(3 * 3 * blocks.parameters)
-
-
-def test_a_worker_alone_communicates_nothing() -> None:
-    plan = planned(FSDP(), 1)
-    assert plan.volume == 0
-    assert train(plan).makespan == pytest.approx(MODEL.compute, rel=1e-12)
 
 
 def test_fast_links_leave_the_computation_and_a_share_of_the_optimizer() -> None:

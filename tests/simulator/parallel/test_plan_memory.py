@@ -49,10 +49,7 @@ def work(
     return Work((blocks,) * pipeline.stages, pipeline, times(degrees), sharing)
 
 
-@each_case(
-    ("zero", "nbytes"),
-    [(0, 120e9), (1, 31.4e9), (2, 16.6e9), (3, 1.88e9)],
-)
+@each_case(("zero", "nbytes"), [(0, 120e9), (1, 31.4e9), (2, 16.6e9), (3, 1.88e9)])
 def test_memory_between_steps_is_that_of_zero(zero: int, nbytes: float) -> None:
     """ZeRO (arXiv 1910.02054), figure 1: 7.5 billion parameters, 64 ranks."""
     assert 7.5e9 * sum(State().shared(zero, 64)) == pytest.approx(nbytes, rel=0.003)
@@ -100,8 +97,7 @@ def test_redundancy_falls_with_the_stage_and_traffic_grows_at_the_third() -> Non
     assert [row["redundant"] for row in rows] == [8 * 14.0, 8 * 14 - 7 * 12, 7 * 2.0, 0.0]
     assert [row["sent"] for row in rows] == [28.0, 28.0, 28.0, 42.0]
     again = stages_of_zero(
-        work(block(elements=8.0), degrees=Degrees(dp=8), micro=3),
-        lambda _: State(),
+        work(block(elements=8.0), degrees=Degrees(dp=8), micro=3), lambda _: State()
     )
     assert [row["sent"] for row in again] == [28.0, 28.0, 7 * (3 * 2.0 + 2), 3 * 42.0]
 
@@ -171,13 +167,7 @@ def test_parameters_that_stay_gathered_are_whole() -> None:
     layers = [block(elements=1.0) for _ in range(8)]
     gathered = {
         reshard: memory(
-            work(
-                *layers,
-                degrees=Degrees(dp=8),
-                nbytes=4.0,
-                zero=3,
-                reshard=reshard,
-            )
+            work(*layers, degrees=Degrees(dp=8), nbytes=4.0, zero=3, reshard=reshard)
         ).parts(0)["gathered"]
         for reshard in (True, False, 4)
     }

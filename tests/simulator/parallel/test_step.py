@@ -16,22 +16,11 @@ from simulator.analysis.bubbles import BUBBLE_CAUSES, DRAIN, FILL, LAUNCH, SLOWE
 from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.passes import (
-    COMPUTE,
-    COPIES,
-    DATA,
-    GATHERS,
-    HOST,
-    REDUCTIONS,
-    SEND,
-    TIED,
-    TP,
-)
+from simulator.parallel.passes import COMPUTE, COPIES, DATA, GATHERS, REDUCTIONS, SEND, TIED, TP
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import write
-from simulator.parallel.step_bubbles import step_bubbles
-from simulator.parallel.step_measures import StepMeasures, measure
+from simulator.parallel.step_measures import StepMeasures, measure, step_bubbles
 from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 from topologies.shapes import full_mesh, star
@@ -268,23 +257,11 @@ def test_labels_say_what_each_operation_is() -> None:
         ),
         (lambda: work("1f1b", 2, 2, (), Degrees(pp=4)), "2 devices: pp is 4"),
         (lambda: Sharding(zero=4), "zero is 4: 0, 1, 2 or 3"),
-        (lambda: Sharding(bucket=0.0), "bucket is 0.0: it is above 0"),
     ],
 )
 def test_steps_that_make_no_sense_are_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
-
-
-def test_the_cpu_launches_in_the_order_of_the_actions() -> None:
-    """Two micro-batches of two parts, each launched for 3 s and computed for 1 s: the CPU is busy
-    from the start to the last part but one."""
-    parts = (BlockPart(1.0, launch=3.0),) * 2
-    layer = Block("layer", parts, (), (), parts)
-    step = write(work("1f1b", 1, 2, (layer,), Degrees()))
-    host = step.schedule.lane == HOST
-    assert np.diff(np.flatnonzero(host)[np.argsort(step.timeline.start[host])]).min() > 0
-    assert measure(step).step == 2 * 4 * 3 + 1
 
 
 def test_a_synchronous_cpu_waits_for_what_an_action_needs() -> None:

@@ -13,7 +13,7 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import write
-from simulator.parallel.step_bound import Outline, bound
+from simulator.parallel.step_bound import Outline
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
 from topologies.clusters import cluster
@@ -92,7 +92,7 @@ def outline(work: Work) -> Outline:
 @tries(7, 30)
 @given(works())
 def test_no_step_is_shorter_than_its_bound(work: Work) -> None:
-    least = bound(outline(work))
+    least = outline(work).bound
     for detail in ("layers", "passes"):
         assert least <= measure(write(work, detail)).step
 
@@ -106,7 +106,7 @@ def test_the_bound_of_a_plain_pipeline_is_its_time(name: str) -> None:
     optimizer = (1.0,) * pipeline.stages
     sharding = Sharding(nbytes=1e9, parameter=1e9, zero=1, optimizer=optimizer)
     work = Work(((block,),) * pipeline.stages, pipeline, times, sharding)
-    assert bound(outline(work)) == pytest.approx(measure(write(work)).step)
+    assert outline(work).bound == pytest.approx(measure(write(work)).step)
 
 
 def test_transfers_lengthen_the_rounds_of_1f1b() -> None:
@@ -116,4 +116,4 @@ def test_transfers_lengthen_the_rounds_of_1f1b() -> None:
     work = Work(((block,),) * 4, find("1f1b").build(devices=4, micro_batches=16), times)
     step = measure(write(work)).step
     assert step > 16 * 3 + 3 * 5
-    assert bound(outline(work)) == pytest.approx(step, rel=0.05)
+    assert outline(work).bound == pytest.approx(step, rel=0.05)

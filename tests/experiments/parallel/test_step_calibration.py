@@ -1,5 +1,9 @@
 """Files of measured steps, and factors on the times of a device that are fitted to them."""
 
+from __future__ import annotations
+
+import csv
+from dataclasses import replace
 from math import exp, log
 from pathlib import Path
 
@@ -9,24 +13,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.compute_calibration import (
-    KNOWN,
+from experiments.parallel.plan_step import work_of
+from experiments.parallel.plan_text import Plan, parse_plan
+from experiments.parallel.step_calibration import (
+    FILE,
     MOST_ROWS,
-    ROW,
     Factors,
+    PlanError,
+    PlanKind,
     calibrate,
     calibrated_by,
+    kind_of,
+    mean_error,
     plan_critical_path,
+    plan_errors,
     read_steps,
+    span_of,
 )
-from experiments.parallel.plan_step import Training, work_of
-from experiments.parallel.plan_text import Plan, parse_plan
 from grouped_cases import each_case
+from shipped_shapes import training
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
 from topologies.catalogue import find
 from topologies.errors import InputError
+from topologies.shapes import star
 from topologies.topology import Floats
 
 STEP = 'gpt2:layers=2,"dp=2,micro=1,batch=4",0.05\n'
@@ -63,13 +73,6 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, words: str
     assert "\n" not in str(error.value)
 
 
-def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "steps.csv"
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not UTF-8"):
-        read_steps(path)
-
-
 def groups(plan: Plan) -> GroupTimes:
     """The times of collectives on a DGX A100."""
     return GroupTimes(find("dgx_a100").build(plan.degrees.ranks), plan.degrees)
@@ -97,9 +100,8 @@ def test_times_are_fitted_to_the_steps_of_a_machine(
 def test_a_row_with_factors_is_the_step_of_a_device_with_these_times(plan: str) -> None:
     usual, factors = DeviceTimes("a100"), Factors(0.5, 3.0)
     path = plan_critical_path("gpt2:layers=4", plan, usual, groups)
-    entry, parsed = find_transformer("gpt2:layers=4"), parse_plan(plan)
-    training = Training(entry.name, entry.shape, entry.size, factors.of(usual))
-    step = write(work_of(training, parsed, groups(parsed)))
+    parsed, trained = parse_plan(plan), training("gpt2:layers=4")
+    step = write(work_of(replace(trained, times=factors.of(usual)), parsed, groups(parsed)))
     assert path(factors).sum() == pytest.approx(step.timeline.makespan, rel=1e-12)
 
 
@@ -125,7 +127,6 @@ def step(factors: Factors) -> Floats:
 @settings(max_examples=10)
 def test_a_row_that_the_device_binds_moves_its_factor_half_way(factor: float) -> None:
     """Two normal logarithms with the same standard deviation."""
-    assert KNOWN == ROW
     got = calibrate([device], [2 * factor])
     assert got.scale == pytest.approx(factor**0.5, rel=1e-3)
     assert got.launch == pytest.approx(1, rel=1e-3)
@@ -133,7 +134,7 @@ def test_a_row_that_the_device_binds_moves_its_factor_half_way(factor: float) ->
 
 def test_a_row_far_above_the_device_tells_of_the_launch() -> None:
     got = calibrate([step], [10.0])
-    assert got.launch == pytest.approx(exp(log(10) / (1 + ROW**2)), rel=0.01)
+    assert got.launch == pytest.approx(exp(log(10) / (1 + 0.15**2)), rel=0.01)
     assert got.scale == pytest.approx(1, abs=0.01)
 
 
@@ -156,6 +157,35 @@ def test_a_few_simulations_find_the_path_that_binds() -> None:
     assert len(tried) <= 6
 
 
-def test_factors_apply_to_times() -> None:
-    times = Factors(2.0, 3.0).of(DeviceTimes("a100", launch=1e-3))
-    assert (times.scale, times.launch) == (2.0, 3e-3)
+def test_the_file_has_the_columns_that_the_benchmark_prints() -> None:
+    with FILE.open(newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == [*PlanKind._fields, *PlanError._fields]
+    assert len(plan_errors()) == len(rows)
+    for kind, error in plan_errors().items():
+        assert DeviceTimes(kind.device, kind.math).math == kind.math
+        assert abs(error.bias) <= error.mean <= error.nine_of_ten + 1e-9
+        assert error.steps > 0
+
+
+def test_a_kind_is_a_device_a_precision_sharding_and_nodes() -> None:
+    times = DeviceTimes("h100")
+    assert kind_of(times, 3, "one node") == ("h100", "bf16", "zero=3", "one node", "specified")
+    fitted = DeviceTimes("h100", scale=1.2)
+    assert kind_of(fitted, 1, "several nodes")[2:] == ("zero<3", "several nodes", "calibrated")
+    machine = find("hgx_h100:nodes=2").build(16)
+    assert [span_of(machine, gpus) for gpus in (1, 8, 9)] == [
+        "one node",
+        "one node",
+        "several nodes",
+    ]
+    assert span_of(star(4, bandwidth=1e9), 4) == "no nodes"
+
+
+def test_steps_that_nobody_measured_have_no_error() -> None:
+    error, words = mean_error(kind_of(DeviceTimes("mi300x"), 0, "one node"))
+    assert error is None
+    assert words.startswith("unknown: no measured step of mi300x in bf16, zero<3, one node;")
+    error, words = mean_error(PlanKind("a100", "bf16", "zero<3", "one node", "calibrated"))
+    assert error == plan_errors()[PlanKind("a100", "bf16", "zero<3", "one node", "calibrated")].mean
+    assert words.startswith("on 582 measured steps of a100 in bf16, zero<3, one node; nine of ten ")

@@ -24,7 +24,7 @@ from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding, units
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
-from simulator.parallel.step_transfers import simulate, write_transfers
+from simulator.parallel.step_splits import simulate, write_transfers
 from simulator.parallel.step_work import Work
 from simulator.steps.kinds import COPY
 from simulator.steps.written import prove
@@ -306,9 +306,7 @@ def test_each_stage_of_a_pipeline_has_buckets_of_its_own(order: str) -> None:
     ("make", "message"),
     [
         (lambda: Sharding(fsdp=3), "fsdp is 3: 1 or 2"),
-        (lambda: Sharding(shard=-1), "shard is -1: a whole number of 0 or more"),
         (lambda: step((), slowdown=-1.0), "slowdown is -1.0: a share from 0 on, like 0.1"),
-        (lambda: Sharding(bandwidth=0.0), "bandwidth is 0.0: it is above 0"),
         (lambda: step((), degrees=Degrees(dp=8), shard=3), "shard is 3: take a divisor of the 8"),
         (
             lambda: step((), degrees=Degrees(dp=8), shard=4, reshard=3),

@@ -1,5 +1,5 @@
-"""Calibrate the times of a device with measured steps: a CSV with the columns model, plan and
-seconds.
+"""Measured steps of plans: how far simulated ones were from them, by the kind of plan, and
+calibration of the times of a device with a CSV of steps.
 
 A step is bound by the device or by the CPU that launches its kernels. What a row tells of the two
 is weighed against what is known before: tables of matrix products know a device well, and the
@@ -21,6 +21,7 @@ import numpy as np
 from experiments import output
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
+from experiments.output import counted
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from simulator.analysis.critical_path import critical_path
@@ -29,14 +30,10 @@ from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS
 from simulator.parallel.step import Step, write
 from topologies.errors import InputError
 from topologies.readers.contents import text_of
-from topologies.topology import Floats
+from topologies.topology import Floats, Topology
 
-KNOWN, GUESSED = 0.15, 1.0
-"""The standard deviations of the logarithms of the factors on a device's times and on the launch of
-a kernel, before a row is seen. Launches depend on CPU and framework."""
-ROW = 0.15
-"""The standard deviation of the logarithm of a measured step over that of a model with the right
-factors. Some jobs run short of memory or share a machine, which no model of compute knows."""
+FILE = Path(__file__).with_name("plan_errors.csv")
+"""One row for each kind; `python -m experiments.studies plan-accuracy FOLDER` prints them."""
 STARTS = 1.0, 4.0
 """Factors on the launch to start from: where it does not bind, the step tells nothing of it."""
 PRECISE = 1e-9
@@ -46,6 +43,75 @@ BOUND = np.full(len(STREAMS), 2)
 BOUND[[COMPUTE, COPIES]], BOUND[HOST] = 0, 1
 MOST_ROWS = 1000
 COLUMNS = "model", "plan", "seconds"
+
+
+class PlanKind(NamedTuple):
+    """What plans have in common whose errors are counted together, in words that reports show."""
+
+    device: str
+    math: str
+    sharding: str
+    """zero=3, or zero<3."""
+    span: str
+    """one node, several nodes, or no nodes."""
+    compute: str
+    """specified, or calibrated on one measured step."""
+
+
+class PlanError(NamedTuple):
+    """Errors of simulated steps as shares of the measured ones."""
+
+    steps: int
+    mean: float
+    bias: float
+    """The mean error: below 0 if simulated steps are too short."""
+    nine_of_ten: float
+    """The absolute error that a tenth of the steps exceed."""
+
+
+def kind_of(times: DeviceTimes, zero: int, span: str) -> PlanKind:
+    """The kind of a plan."""
+    as_specified = times == DeviceTimes(times.device, times.dtype)
+    compute = "specified" if as_specified else "calibrated"
+    return PlanKind(times.device, times.math, "zero=3" if zero == 3 else "zero<3", span, compute)
+
+
+def span_of(topology: Topology, gpus: int) -> str:
+    """Whether the first GPUs are on one node."""
+    nodes = np.unique(topology.node[topology.placement[:gpus]])
+    if nodes[0] < 0:
+        return "no nodes"
+    return "one node" if len(nodes) == 1 else "several nodes"
+
+
+@cache
+def plan_errors() -> dict[PlanKind, PlanError]:
+    """The errors of all kinds with measured steps."""
+    with FILE.open(newline="") as file:
+        _, *rows = csv.reader(file)
+    return {
+        PlanKind(*row[:5]): PlanError(int(row[5]), *(float(value) for value in row[6:]))
+        for row in rows
+    }
+
+
+def mean_error(kind: PlanKind) -> tuple[float | None, str]:
+    """The mean error of a kind, None if no such step was measured, and what it is of in words."""
+    where = f"{kind.device} in {kind.math}, {kind.sharding}, {kind.span}"
+    error = plan_errors().get(kind)
+    if error is None:
+        return (
+            None,
+            f"unknown: no measured step of {where}; --calibrate-compute takes steps of yours",
+        )
+    steps = counted(error.steps, "measured step")
+    spread = f"nine of ten within {error.nine_of_ten:.0%}, {error.bias:+.0%} on average"
+    return error.mean, f"on {steps} of {where}; {spread}"
+
+
+def error_cells(error: float | None, measured: str) -> list[str]:
+    """A mean error and what it is of, as a table shows them."""
+    return ["" if error is None else f"{error:.1%}", measured]
 
 
 class Factors(NamedTuple):
@@ -213,7 +279,10 @@ def _likeliest(known: Sequence[Floats], measured: Floats) -> Factors:
         each step."""
         point = np.append(np.exp(logs), 1.0)
         missed = np.log([(paths @ point).max() for paths in known]) - measured
-        return np.concatenate([logs / (KNOWN, GUESSED), missed / ROW])
+        # Before a row is seen: tables know a device to 15%, launches depend on CPU and framework.
+        # A step differs by 15% from a model with the right factors: some jobs run short of memory
+        # or share a machine, which no model of compute knows.
+        return np.concatenate([logs / (0.15, 1.0), missed / 0.15])
 
     fits = [
         least_squares(doubts, [0.0, np.log(start)], diff_step=[0.03] * 2, x_scale=0.1)

@@ -1,0 +1,146 @@
+"""What trains on which machine: a plan of parallel training under conditions, and its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from experiments import output
+from experiments.output import Record, Value
+from experiments.parallel.plan_run import PlanRun
+from experiments.parallel.plan_step import Training, interval_of, work_of
+from experiments.parallel.plan_text import Plan
+from experiments.profiles.interval_levels import level_of
+from experiments.simulations.rules import Rules
+from simulator.parallel.group_times import End, GroupTimes
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import length_of
+from simulator.parallel.step_splits import chained, place_of, simulate, split_step, write_transfers
+from simulator.profile import Profile
+from simulator.steps import written
+from simulator.steps.step_graph import Numbers
+from simulator.training.conditions import Conditions, Epochs
+from topologies import resources
+from topologies.catalogue import Blueprint
+from topologies.resources import Need
+from topologies.variants import slowed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What trains on which machine, whatever the plan is."""
+
+    training: Training
+    machine: Blueprint
+    rules: Rules
+    profile: Profile | None
+    """A calibrated library, whose protocols are simulated."""
+    parameters: Mapping[str, Value]
+    """The options as the user writes them: stored with the result."""
+    slow_links: Mapping[str | int, float] = field(default_factory=dict)
+    """The share of its bandwidth that each slow link, by rank or name, still has."""
+    known: dict[tuple[int, bool], GroupTimes] = field(default_factory=dict, repr=False)
+    """Times of collectives that were simulated, by the ranks of the machine, and whether its slow
+    links are slow. They take most of the time of a simulation, so steps that calibrate the device
+    share them with the plan."""
+
+    def groups(self, plan: Plan) -> GroupTimes:
+        """The times of collectives under a plan."""
+        ranks, usual = plan.degrees.ranks, None
+        if (key := (ranks, bool(self.slow_links))) not in self.known:
+            # A shape has at least two devices, also for a single GPU.
+            machine = self.machine.build(max(ranks, 2 if self.machine.kind == "shape" else 1))
+            for link, factor in self.slow_links.items():
+                machine = slowed(machine, link, factor)
+                usual = replace(self, slow_links={}).groups(plan)
+            end: End | None = "time" if level_of(self.profile) else None
+            self.known[key] = GroupTimes(
+                machine,
+                plan.degrees,
+                profile=self.profile,
+                run=self.rules.run,
+                end=end,
+                usual=usual,
+            )
+        return self.known[key].under(plan.degrees)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanJob(Setting):
+    """A plan of parallel training on as many GPUs as it has."""
+
+    plan: Plan
+    transfers: bool
+    """Whether every transfer of all ranks is simulated, too."""
+    conditions: Conditions = field(default_factory=Conditions)
+    steps: int = 1
+    epochs: Epochs = field(default_factory=Epochs)
+
+    def step(self) -> Step:
+        """The operations of a step."""
+        return write(work_of(self.training, self.plan, self.groups(self.plan)))
+
+    def answer(self) -> PlanRun:
+        """The simulated steps.
+
+        Raises InputError for a rank that does not exist, and unless by force if that takes hours or
+        more memory than is free.
+        """
+        step, level, transfers_s = self.step(), level_of(self.profile), None
+        if self.transfers:
+            transfers = write_transfers(step, force=self.rules.force)
+            written.prove(transfers)
+            transfers_s = simulate(step, transfers).makespan
+        plain = whole = step
+        places: Numbers = step.graph.place_of
+        if self.steps > 1 or self.slow_links or not self.conditions.alike:
+            places = self._places(step)
+            plain = replace(self, slow_links={}).step() if self.slow_links else step
+            whole = chained(split_step(step, places), self.conditions, self.steps)
+            if self.steps > 1:
+                split = split_step(plain, plain.graph.place_of)
+                plain = chained(split, Conditions(), self.steps)
+
+        def seconds_of(other: Step) -> float:
+            if whole is not step:
+                other = chained(split_step(other, places), self.conditions, self.steps)
+            return length_of(other) / self.steps
+
+        return PlanRun(
+            self.training,
+            self.plan,
+            step,
+            plain,
+            whole,
+            self.conditions,
+            self.steps,
+            transfers_s,
+            interval_of(step.work, level, seconds=seconds_of) if level else None,
+            self.epochs,
+        )
+
+    def _places(self, step: Step) -> Numbers:
+        places = place_of(step, self.conditions, self.steps)
+        count = int(places.max()) + 1
+        tasks = len(step.graph) * count / step.graph.places
+        tasks *= len(self.conditions.attempts(self.steps))
+        # To write, simulate and measure a task takes 5 us and 1500 bytes.
+        need = Need(tasks * 5e-6, tasks * 1500.0)
+        if self.conditions.sigma or self.conditions.observed:
+            instead = f"{count} places instead of {step.graph.places}"
+            lasts = resources.duration(need.seconds)
+            output.note(f"ranks differ by noise: {instead}, some {lasts} of CPU")
+        if not self.rules.force:
+            subject = f"{count} places have {tasks:.3g} tasks"
+            resources.check(subject, need, "take fewer steps or ranks")
+        return places
+
+    @property
+    def gpus(self) -> int:
+        return self.plan.degrees.ranks
+
+    def row(self) -> Record:
+        return self.answer().table_row
+
+    def records(self) -> list[Record]:
+        return [self.answer().record]
