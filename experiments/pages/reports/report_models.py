@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, create_model
 
-from experiments.pictures.timelines.painter import MEANINGS
+from simulator.parallel.passes import STREAMS
 
 MOST = 200_000
 """Entries of a list or mapping, at most."""
@@ -104,7 +104,13 @@ PLANNED = part(
     measured=Text,
 )
 DEVICE = part(
-    Row, **{f"{kind}_{name}_s": Amount for kind in ("exposed", "hidden") for name in MEANINGS}
+    Row,
+    **{
+        f"{kind}_{name}_s": Amount
+        for kind in ("exposed", "hidden")
+        for name in STREAMS
+        if name not in ("compute", "host")
+    },
 )
 ANSWERS: dict[str, Any] = {
     "run": part(
