@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.animation.clocks import Clock, depths, equal_steps, simulated
-from experiments.animation.colours import rank_colours
 from experiments.animation.film import (
     ACCENT,
     ALARM,
@@ -29,10 +28,10 @@ from experiments.animation.film import (
     moving,
     rows_of,
 )
-from experiments.animation.first_wrong import first_wrong
 from experiments.animation.sentences import Speaker, numbered, title
-from experiments.animation.slot_contents import Run, follow
+from experiments.animation.slot_contents import Run, first_wrong, follow
 from experiments.animation.stage import HEAD, Stage, stages
+from experiments.animation.tree_picture import rank_colours
 from experiments.output import counted
 from simulator.analysis.memory import MemoryTrace, trace
 from simulator.collectives.collective import Collective
