@@ -11,7 +11,7 @@ from experiments.pages.memory_curves import MemoryCurves
 from experiments.pages.packed import pack
 from experiments.pages.page import Scene
 from experiments.pictures.timelines.palette import FILLS, Fill, colours
-from experiments.pictures.timelines.spans import IDLE, Spans, common_steps, thinned
+from experiments.pictures.timelines.spans import IDLE, Spans, thinned
 
 STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
 """The stripes of canvas.js that look like matplotlib's hatches."""
@@ -45,13 +45,13 @@ def timeline_scene(spans: Spans, title: str = "Timeline", note: str = "") -> Sce
     data |= {
         "nodes": some.nodes.tolist(),
         "main": some.main,
-        "steps": common_steps(some),
+        "steps": some.common_steps,
         "makespan": some.makespan or 1.0,
         "colours": colours(kind for kind in some.kinds if kind != IDLE),
         "cause_colours": {cause: _fill(cause).ink for cause in some.causes},
         "cause_stripes": {cause: STRIPES.get(_fill(cause).hatch, 0) for cause in some.causes},
         "columns": pack(packed),
-        "path": pack(some.path._asdict()),
+        "path": pack({name: getattr(some.path, name) for name in ("row", "lane", "start", "end")}),
     }
     return Scene(title, "timeline", data, note, ("canvas", "timeline_model", "timeline_view"))
 

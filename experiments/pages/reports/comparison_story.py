@@ -15,7 +15,7 @@ from experiments.pages.reports.report_file import page_of
 from experiments.pages.reports.report_tables import MOST_ROWS, Record
 from experiments.pages.reports.result import Result
 from experiments.pages.reports.result_scenes import timeline
-from experiments.pictures.timelines.joined_spans import joined_spans
+from experiments.pictures.timelines.spans import joined_spans
 from experiments.templates import signed, written
 
 CHECKS = ("formula", "difference", "launch_s")

@@ -10,7 +10,7 @@ from experiments import output
 from experiments.pages import machine_use, memory_curves
 from experiments.pages.reports.report_models import ANSWERS, StoredResult
 from experiments.pages.reports.result import Result
-from experiments.pictures.timelines import spans, stored
+from experiments.pictures.timelines import stored
 from topologies.errors import InputError
 from topologies.readers.contents import contents
 from topologies.readers.mistakes import Mistakes, spelling
@@ -31,7 +31,7 @@ def to_text(result: Result) -> str:
         "left_out": list(result.left_out),
     }
     if result.spans:
-        document["spans"] = spans.to_document(result.spans)
+        document["spans"] = stored.to_document(result.spans)
     if result.use:
         document["use"] = stored.to_document(result.use)
     if result.memory:
@@ -68,7 +68,7 @@ def read_result(path: Path) -> Result:
         file.report,
         origin,
         left_out=file.left_out,
-        spans=_part(spans.from_document, file.spans, f"{path}: spans"),
+        spans=_part(stored.read_spans, file.spans, f"{path}: spans"),
         use=_part(machine_use.from_document, file.use, f"{path}: use"),
         memory=_part(memory_curves.from_document, file.memory, f"{path}: memory"),
     )

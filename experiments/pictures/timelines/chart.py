@@ -1,32 +1,73 @@
-"""Where the boxes of a timeline are drawn: a row for each rank, lanes within rows, bands within
-lanes."""
+"""Where the boxes of a picture of spans are drawn: a row for each rank, lanes within rows, bands
+within lanes; and no more boxes than the eye can tell apart."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from experiments.pictures.timelines.bars import Bars
-from experiments.pictures.timelines.spans import Columns, Spans
-from topologies.topology import Floats
+from experiments.pictures.timelines.spans import MESSAGES, Columns, Spans, busy_times
+from topologies.topology import Floats, Ints
 
+PIXELS = 1400
+"""Approximate width of the time axis."""
+SEAM = 6
+"""Boxes of at least this many pixels have edges. Narrower neighbours of one kind become one box."""
+THINNEST = 1.6
+"""Pixels of the thinnest box, which are 0.75 points: others are drawn wider than they are."""
+BOXES = 200_000
+"""At most this many boxes are drawn."""
 HIGHEST = 11.5
 """Inches of all rows of a timeline, at most."""
 NAMES = 32
 """At most this many ranks are named."""
-LARGEST = 7.0
-"""Height of letters in points, at most."""
 ROW, LANE = 0.3, 0.14
 """Inches: the height of a row, and of each of its lanes below the first."""
 THIN = 0.42
 """Height of a lane as a share of the main lane's."""
 FULL, INK = 0.86, 0.92
 """Height of all lanes of a rank as a share of its row, and of a box as a share of its band."""
-POINTS = 670
-"""Approximate width of the time axis, in points."""
+
+
+def look_of(spans: Spans, columns: Columns) -> Ints:
+    """What is drawn alike has one number: a kind, or behind all kinds a cause."""
+    return np.where(columns.cause >= 0, len(spans.kinds) + columns.cause, columns.kind)
+
+
+def boxes_of(spans: Spans) -> tuple[Columns, npt.NDArray[np.int64], list[str]]:
+    """The boxes of all spans but of the idle time of the main lane, the band of its lane on which
+    each is drawn, and remarks on what is not drawn as it is.
+
+    Neighbours of one kind that touch become one box if both are narrow, or if most boxes of their
+    kind are. Of too many, the longest are drawn.
+    """
+    columns, main, pixel = spans.columns, spans.main, (spans.makespan or 1.0) / PIXELS
+    drawn = ~(spans.idle & (columns.lane == main)) if main >= 0 else columns.row >= 0
+    if main >= 0 and MESSAGES in spans.lanes:
+        drawn &= columns.lane != list(spans.lanes).index(MESSAGES)
+    columns = columns.take(drawn)
+    band = spans.bands(columns)
+    order = np.lexsort((columns.start, band, columns.lane, columns.row))
+    columns, band = columns.take(order), band[order]
+    look = look_of(spans, columns)
+    narrow = columns.end - columns.start < SEAM * pixel
+    for number in np.unique(look):
+        narrow |= (look == number) & (np.median(narrow[look == number]) > 0)
+    joined = narrow[1:] & narrow[:-1] & columns.alike("row", "lane")
+    joined &= columns.start[1:] <= columns.end[:-1] + 1e-9 * spans.makespan
+    joined &= (band[1:] == band[:-1]) & (look[1:] == look[:-1])
+    columns, band = columns.united(joined), band[np.append(True, ~joined)[: len(band)]]
+    remarks = list[str]()
+    if joined.any():
+        remarks.append("narrow neighbours of one kind are drawn as one")
+    if len(band) > BOXES:
+        remarks.append(f"the longest {BOXES} of {len(band)} boxes are drawn")
+        longest = np.sort(np.argsort(columns.start - columns.end, kind="stable")[:BOXES])
+        columns, band = columns.take(longest), band[longest]
+    return columns, band, remarks
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +75,55 @@ class Chart:
     """The boxes of a timeline, and where they are drawn."""
 
     spans: Spans
-    bars: Bars
-    thinned: Sequence[str]
-    """Remarks on what is not drawn as it is."""
     seconds: float
     """What the time axis shows."""
+
+    @cached_property
+    def drawn(self) -> tuple[Columns, npt.NDArray[np.int64], list[str]]:
+        """Boxes, their bands, and remarks on what is not drawn as it is."""
+        return boxes_of(self.spans)
+
+    @property
+    def thinnest(self) -> float:
+        """The seconds that the thinnest box is wide."""
+        return THINNEST * (self.spans.makespan or 1.0) / PIXELS
+
+    @cached_property
+    def boxes(self) -> Columns:
+        """All boxes; those that are not of idle time have the least width."""
+        columns, least = self.drawn[0], self.thinnest
+        thin = (columns.end - columns.start < least) & (columns.cause < 0)
+        start = np.where(thin, (columns.start + columns.end - least) / 2, columns.start)
+        start = np.where(thin, np.clip(start, 0.0, max(self.seconds - least, 0.0)), start)
+        return columns._replace(start=start, end=np.where(thin, start + least, columns.end))
+
+    @cached_property
+    def hidden(self) -> tuple[Ints, Columns]:
+        """The parts of communications that computations of their rank hide, and the box of each. A
+        part is as wide as the thinnest box at least; a thinner communication is what most of it
+        is."""
+        columns, main, least = self.drawn[0], self.spans.main, self.thinnest
+        busy = busy_times(columns.take(columns.lane == main), 1e-9 * self.spans.makespan)
+        talks = (columns.lane != main) & (columns.nbytes > 0) & (columns.row < self.workers)
+        owner, pieces = list[int](), [np.zeros((2, 0))]
+        for k in np.flatnonzero(talks & (main >= 0)).tolist():
+            if (times := busy.get(int(columns.row[k]))) is None:
+                continue
+            box = columns.start[k], columns.end[k]
+            low = np.searchsorted(times[1], box[0], side="right")
+            inside = np.clip(times[:, low : np.searchsorted(times[0], box[1])], *box)
+            length = inside[1] - inside[0]
+            if box[1] - box[0] >= least:
+                inside = inside[:, length >= least]
+            elif 2 * length.sum() > box[1] - box[0]:
+                inside = np.array([[self.boxes.start[k]], [self.boxes.end[k]]])
+            else:
+                continue
+            owner += [k] * inside.shape[1]
+            pieces.append(inside)
+        start, end = np.hstack(pieces)
+        place = np.array(owner, dtype=np.int32)
+        return place, columns.take(place)._replace(start=start, end=end)
 
     @cached_property
     def workers(self) -> int:
@@ -57,7 +142,7 @@ class Chart:
     def tall(self) -> Floats:
         """The height of each lane of each row as a share of a row, shape (rows, lanes); 0 for
         lanes that are not drawn."""
-        rows, main, used = np.arange(len(self.spans.rows)), self.spans.main, self.bars.columns
+        rows, main, used = np.arange(len(self.spans.rows)), self.spans.main, self.boxes
         lanes = np.arange(len(self.spans.lanes))
         weight = np.zeros((len(rows), len(lanes)))
         for serving in (False, True):
@@ -74,21 +159,14 @@ class Chart:
         return np.asarray(below + np.arange(len(self.tall))[:, None])
 
     @cached_property
-    def boxes(self) -> tuple[Floats, Floats]:
+    def heights(self) -> tuple[Floats, Floats]:
         """The vertical middle and the height of each box."""
-        row, lane, band = self.bars.columns.row, self.bars.columns.lane, self.bars.band
-        depth = np.ones(self.tall.shape, dtype=np.int64)
-        np.maximum.at(depth, (row, lane), band + 1)
-        share = self.tall[row, lane] / depth[row, lane]
-        top = self.middle[row, lane] - self.tall[row, lane] / 2
+        (boxes, band, _), depth = self.drawn, np.ones(self.tall.shape, dtype=np.int64)
+        place = boxes.row, boxes.lane
+        np.maximum.at(depth, place, band + 1)
+        share = self.tall[place] / depth[place]
+        top = self.middle[place] - self.tall[place] / 2
         return top + (band + 0.5) * share, share * INK
-
-    @cached_property
-    def kinds(self) -> list[str]:
-        """The kinds of boxes, without idle time."""
-        columns = self.bars.columns
-        kinds = np.unique(columns.kind[columns.cause < 0]).tolist()
-        return [self.spans.kinds[kind] for kind in kinds]
 
     @cached_property
     def inches(self) -> float:
@@ -100,19 +178,3 @@ class Chart:
     def every(self) -> int:
         """Only every so many ranks are named."""
         return -(-len(self.spans.rows) // NAMES)
-
-    @cached_property
-    def shares(self) -> Floats:
-        """The share of the run for which each worker is idle."""
-        columns = self.spans.columns
-        idle = columns.take(self.spans.idle & (columns.lane == self.spans.main))
-        seconds = np.bincount(idle.row, idle.end - idle.start, self.workers)
-        return np.asarray(seconds / (self.spans.makespan or 1.0))
-
-    def points(self, seconds: float) -> float:
-        """The approximate width of a duration, in points."""
-        return seconds * POINTS / self.seconds
-
-    def letters(self, height: float) -> float:
-        """The height, in points, of letters that fit into a box of this share of a row."""
-        return min(LARGEST, 72 * self.inches / len(self.spans.rows) * height / 1.25)

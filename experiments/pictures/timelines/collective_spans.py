@@ -17,7 +17,7 @@ from experiments.pictures.timelines.spans import (
     Columns,
     Flags,
     Spans,
-    pieces_of,
+    path_pieces,
 )
 from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, SLOWER_PEER, TRANSFER
 from simulator.analysis.contention import QueueSpans, queue_spans, waited
@@ -34,7 +34,7 @@ MOST_UNFOLDED = 200_000
 """A picture shows all ranks of a folded schedule if they have at most so many spans."""
 ROUNDING = 1e-9
 """A share of the makespan: shorter waits are rounding errors of differences."""
-_ON_LANE = np.array([COMPUTES, SENDS, SENDS, SENDS, MERGES, MERGES], dtype=np.int32)
+ON_LANE = np.array([COMPUTES, SENDS, SENDS, SENDS, MERGES, MERGES], dtype=np.int32)
 """The lane of each part of a critical path, in the order of SEGMENT_PARTS."""
 
 
@@ -94,7 +94,7 @@ def _described(
         makespan=timeline.makespan,
         remarks=remarks,
         columns=columns,
-        path=NO_PATH if path is None else pieces_of(path, ranks, _ON_LANE[path.part]),
+        path=NO_PATH if path is None else path_pieces(path, ranks, ON_LANE[path.part]),
         places=ranks,
     ).having(columns, most=most)
 
@@ -113,22 +113,9 @@ def on_path(timeline: Timeline, path: CriticalPath | None) -> Flags:
     return through
 
 
-class Sends(NamedTuple):
-    """When a transfer held a medium of its first link: transfers between two ranks."""
-
-    operation: Ints
-    """The transfer."""
-    medium: Ints
-    """The medium."""
-    start: Floats
-    """Since when, in seconds."""
-    end: Floats
-    """Until when, in seconds."""
-
-
-def sends(timeline: Timeline) -> Sends:
+def sends(timeline: Timeline) -> Columns:
     """Transfers between two ranks while they hold that medium of their first link which they hold
-    longest."""
+    longest: with the number of the sender as row, and that of the medium as link."""
     topology, schedule = timeline.routed.topology, timeline.schedule
     first = np.diff(timeline.hops[0], prepend=-1) > 0
     operation, link = (column[first] for column in timeline.hops[:2])
@@ -147,7 +134,8 @@ def sends(timeline: Timeline) -> Sends:
     chosen = chosen[np.diff(row[chosen], prepend=-1) > 0]
     start = timeline.node_start[node]
     end = timeline.sent[operation] if timeline.sharing == "fair" else start + longest
-    return Sends(operation, medium[chosen], start, end)
+    sender = schedule.rank[operation]
+    return Columns.of(sender, start, end, link=medium[chosen], task=operation)
 
 
 class RunRows(NamedTuple):
@@ -237,17 +225,16 @@ class RunRows(NamedTuple):
     def sends(self, lane: int) -> Columns:
         """Messages of the ranks while they hold the first link."""
         timeline, schedule, sent = self.timeline, self.timeline.schedule, sends(self.timeline)
-        taking = np.isin(schedule.rank[sent.operation], self.ranks)
-        operation = sent.operation[taking]
+        sent = sent.take(np.isin(sent.row, self.ranks))
         return Columns.of(
-            self.row(schedule.rank[operation]),
-            sent.start[taking],
-            sent.end[taking],
+            self.row(sent.row),
+            sent.start,
+            sent.end,
             lane=lane,
-            peer=schedule.peer[operation],
-            link=sent.medium[taking],
-            waited=waited(timeline)[0][operation] if len(operation) else np.zeros(0),
-            **self.about(operation),
+            peer=schedule.peer[sent.task],
+            link=sent.link,
+            waited=waited(timeline)[0][sent.task] if len(sent.row) else np.zeros(0),
+            **self.about(sent.task),
         )
 
     def queues(self) -> Columns:
@@ -304,11 +291,9 @@ class RunRows(NamedTuple):
         nothing is left to send."""
         timeline, schedule = self.timeline, self.timeline.schedule
         sent = sends(timeline)
-        row = self.row(schedule.rank[sent.operation])
-        order = np.lexsort((sent.start, row))
-        row, operation, medium = row[order], sent.operation[order], sent.medium[order]
-        begin = free_before(row, sent.start[order], sent.end[order])
-        start = sent.start[order]
+        sent = sent.take(np.lexsort((sent.start, sent.row)))
+        row, operation, start = self.row(sent.row), sent.task, sent.start
+        begin = free_before(row, start, sent.end)
         ready = np.clip(timeline.ready[operation], begin, start)
         least = ROUNDING * timeline.makespan
         late = np.flatnonzero(ready - begin > least)
@@ -336,10 +321,10 @@ class RunRows(NamedTuple):
             cause=np.where(others, CONTENTION, TRANSFER),
             awaited=schedule.phase[operation[queued]],
             peer=ahead,
-            link=medium[queued],
+            link=sent.link[queued],
             **idle,
         )
-        return Columns.joined(waits, queues, self._drains(row, sent.end[order], idle))
+        return Columns.joined(waits, queues, self._drains(row, sent.end, idle))
 
     def _drains(self, row: Ints, end: Floats, idle: dict[str, int]) -> Columns:
         done = np.zeros(len(self.ranks))

@@ -15,8 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
 from experiments.names import link_name
-from experiments.pictures.timelines.bars import PIXELS, SEAM, bars_of, look_of
-from experiments.pictures.timelines.chart import FULL, INK, POINTS, Chart
+from experiments.pictures.timelines.chart import FULL, INK, PIXELS, SEAM, Chart, look_of
 from experiments.pictures.timelines.palette import FILLS, HIDDEN, Fill, colours, ink_on, pale
 from experiments.pictures.timelines.spans import Columns, Spans
 from topologies.topology import Floats
@@ -35,6 +34,8 @@ LABELLED = 0.02
 """Idle time of at least this share of its step is labelled."""
 LETTER, SMALLEST = 0.58, 4.5
 """Width of a letter as a share of its height; and its height in points at least."""
+LARGEST, POINTS = 7.0, 670
+"""In points: the height of letters at most, and about the width of the time axis."""
 TEXT, BETWEEN = "0.25", "0.955"
 """The grey of texts beside boxes and on idle time, and the background between lanes."""
 LEGEND, KINDS = 8.5, 20
@@ -63,9 +64,8 @@ def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
     are drawn: the picture says so.
     """
     longest = max(spans.makespan for spans in panels) or 1.0
-    charts = [Chart(spans, *bars_of(spans), longest) for spans in panels]
-    kinds = dict.fromkeys(kind for chart in charts for kind in chart.kinds)
-    palette = colours(kinds)
+    charts = [Chart(spans, longest) for spans in panels]
+    palette = colours(kind for chart in charts for kind in _kinds(chart))
     handles = _handles(charts, palette)
     alone = len(panels) == 1
     heights = [chart.inches + (MARGIN if alone else BELOW) for chart in charts]
@@ -89,6 +89,20 @@ def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
     return figure
 
 
+def _kinds(chart: Chart) -> list[str]:
+    """The kinds of boxes, without idle time."""
+    kinds = np.unique(chart.boxes.kind[chart.boxes.cause < 0]).tolist()
+    return [chart.spans.kinds[kind] for kind in kinds]
+
+
+def _idle_shares(chart: Chart) -> Floats:
+    """The share of the run for which each worker is idle."""
+    spans = chart.spans
+    idle = spans.columns.take(spans.idle & (spans.columns.lane == spans.main))
+    seconds = np.bincount(idle.row, idle.end - idle.start, chart.workers)
+    return np.asarray(seconds / (spans.makespan or 1.0))
+
+
 def _remarks(chart: Chart) -> list[str]:
     """What the picture shows, and for how long workers wait."""
     spans, what = chart.spans, chart.spans.what
@@ -98,7 +112,7 @@ def _remarks(chart: Chart) -> list[str]:
         verbs = " and ".join([", ".join(first), last] if first else [last])
         return [f"what each {what} {verbs}, and why it waits", *_longest_waits(spans)]
     about = f"what each {what} computes and communicates, and why it is idle"
-    share = chart.shares
+    share = _idle_shares(chart)
     least, most = int(np.argmin(share)), int(np.argmax(share))
     mean, low, high = (f"{value:.1%}" for value in (share.mean(), share[least], share[most]))
     if low == high:
@@ -126,7 +140,7 @@ def _paint(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     if spans.main < 0:
         axes.barh(np.arange(rows), spans.makespan, FULL, color="white", zorder=0)
     _draw_boxes(axes, chart, palette)
-    remarks = [*spans.remarks, *chart.thinned]
+    remarks = [*spans.remarks, *chart.drawn[2]]
     if chart.every == 1:
         _label_boxes(axes, chart, palette)
         _label_idle(axes, chart)
@@ -147,7 +161,7 @@ def _explain(axes: Axes, chart: Chart) -> None:
         return
     rows = np.arange(0, chart.workers, chart.every)
     right = axes.secondary_yaxis("right")
-    shares = [f"{share:.0%}" for share in chart.shares[rows]]
+    shares = [f"{share:.0%}" for share in _idle_shares(chart)[rows]]
     right.set_yticks(chart.middle[rows, chart.spans.main], shares)
     right.tick_params(length=0, labelsize=8)
     right.set_ylabel("not computing, share of the run", labelpad=8)
@@ -156,8 +170,10 @@ def _explain(axes: Axes, chart: Chart) -> None:
 def _draw_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     """Boxes in the colour of their kind or with the fill of their cause, hidden communication
     hatched, and white edges of wide boxes."""
-    spans, bars, columns = chart.spans, chart.bars, chart.bars.columns
-    corners, look = _corners(columns, *chart.boxes), look_of(spans, columns)
+    spans, boxes, (owner, hidden) = chart.spans, chart.boxes, chart.hidden
+    middle, height = chart.heights
+    corners, look = _corners(boxes, middle, height), look_of(spans, boxes)
+    covers = _corners(hidden, middle[owner], height[owner])
     for number in np.unique(look).tolist():
         if number >= len(spans.kinds):
             cause = spans.causes[number - len(spans.kinds)]
@@ -165,15 +181,13 @@ def _draw_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
             continue
         kind = spans.kinds[number]
         colour = palette[kind]
-        for hidden in (False, True) if bars.hidden[look == number].any() else (False,):
-            fill = Fill(pale(colour), HIDDEN, colour) if hidden else Fill(colour, "", colour)
-            drawn = corners[(look == number) & (bars.hidden == hidden)]
-            _add_filled(axes, drawn, f"hidden {kind}" if hidden else kind, fill)
-    wide = (columns.end - columns.start >= SEAM * chart.seconds / PIXELS) & (columns.cause < 0)
-    for side, edge in ((0, (0, 3)), (1, (1, 2))):
-        sides = list(corners[wide & bars.whole[:, side]][:, edge])
-        lines = LineCollection(sides, colors="white", linewidths=0.6)
-        axes.add_collection(lines).set_rasterized(True)
+        _add_filled(axes, corners[look == number], kind, Fill(colour, "", colour))
+        if len(cover := covers[hidden.kind == number]):
+            _add_filled(axes, cover, f"hidden {kind}", Fill(pale(colour), HIDDEN, colour))
+    wide = (boxes.end - boxes.start >= SEAM * chart.seconds / PIXELS) & (boxes.cause < 0)
+    sides = [*corners[wide][:, (0, 3)], *corners[wide][:, (1, 2)]]
+    lines = LineCollection(sides, colors="white", linewidths=0.6)
+    axes.add_collection(lines).set_rasterized(True)
     idle, main = chart.idle, chart.spans.main
     places = chart.middle[idle.row, main], chart.tall[idle.row, main] * INK
     below = _corners(idle, *places)
@@ -208,23 +222,23 @@ def _add_filled(axes: Axes, corners: Floats, label: str, fill: Fill) -> PolyColl
 def _label_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     """Write into each box its name, or a shorter text if only that fits: the name without its
     first word, a number at its end, and the kind. Boxes that stand for several get their kind."""
-    spans, bars, columns = chart.spans, chart.bars, chart.bars.columns
+    spans, columns, (owner, hidden) = chart.spans, chart.boxes, chart.hidden
+    middles = (columns.start + columns.end)[owner] / 2
+    covered = set(owner[(hidden.start <= middles) & (middles <= hidden.end)].tolist())
     least = LETTER * SMALLEST * chart.seconds / POINTS
-    middle, height = chart.boxes
+    middle, height = chart.heights
     for k in np.flatnonzero(columns.end - columns.start > least).tolist():
         if idle := bool(columns.cause[k] >= 0):
-            words, colour = (
-                _reasons(spans, columns, k),
-                FILLS[spans.causes[columns.cause[k]]].colour,
-            )
+            words = _reasons(spans, columns, k)
+            colour = FILLS[spans.causes[columns.cause[k]]].colour
         else:
             name, kind = spans.names[columns.name[k]], spans.kinds[columns.kind[k]]
             detail, colour = name.partition(" ")[2], palette[kind]
             number = re.findall(r"\b\d+$", detail)
             words = [kind] if columns.members[k] > 1 else [name, detail, *number, kind]
-        size = chart.letters(float(height[k]))
-        text = _fitting(words, chart.points(columns.end[k] - columns.start[k]), size)
-        behind = pale(colour) if bars.hidden[k] else colour if idle else None
+        size = _letters(chart, float(height[k]))
+        text = _fitting(words, (columns.end[k] - columns.start[k]) * POINTS / chart.seconds, size)
+        behind = pale(colour) if k in covered else colour if idle else None
         ink = "black" if behind else ink_on(colour)
         x = (columns.start[k] + columns.end[k]) / 2
         _write(axes, (x, middle[k]), text, size, ink, behind)
@@ -241,10 +255,10 @@ def _label_idle(axes: Axes, chart: Chart) -> None:
     share = length / np.maximum(seconds, length)
     for k in np.flatnonzero(share >= LABELLED).tolist():
         words, cause = _reasons(spans, idle, k), spans.causes[idle.cause[k]]
-        size = chart.letters(float(chart.tall[idle.row[k], main] * INK))
+        size = _letters(chart, float(chart.tall[idle.row[k], main] * INK))
         texts = [*(f"{word}, {share[k]:.0%}" for word in words), *words, f"{share[k]:.0%}"]
         texts = ["drain"] if cause == "drain" else texts
-        text = _fitting(texts, chart.points(length[k]) - size / 2, size)
+        text = _fitting(texts, length[k] * POINTS / chart.seconds - size / 2, size)
         place = middle[k], chart.middle[idle.row[k], main]
         _write(axes, place, text, size, TEXT, FILLS[cause].colour)
 
@@ -258,6 +272,11 @@ def _reasons(spans: Spans, columns: Columns, k: int) -> list[str]:
     if cause == "slower peer" and peer >= 0 and spans.peers[peer] != spans.rows[columns.row[k]]:
         return [f"slower peer: {spans.peers[peer]}", spans.peers[peer], cause]
     return [cause]
+
+
+def _letters(chart: Chart, height: float) -> float:
+    """The height, in points, of letters that fit into a box of this share of a row."""
+    return min(LARGEST, 72 * chart.inches / len(chart.spans.rows) * height / 1.25)
 
 
 def _fitting(words: Sequence[str], points: float, size: float) -> str:
@@ -336,7 +355,7 @@ def _handles(charts: Sequence[Chart], palette: dict[str, str]) -> list[Patch | L
     ]
     if len(names) > KINDS:
         handles.append(Patch(facecolor="none", label=f"... {len(names)} in all"))
-    if any(chart.bars.hidden.any() for chart in charts):
+    if any(len(chart.hidden[0]) for chart in charts):
         hidden = Patch(facecolor=pale(SAMPLE), edgecolor=SAMPLE, linewidth=0, hatch=HIDDEN)
         hidden.set_label("hidden behind computing")
         exposed = Patch(facecolor=SAMPLE, label="exposed")

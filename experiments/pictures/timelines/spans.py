@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from experiments.pictures.timelines import stored
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
-from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
 MOST = 100_000
 """A file or a page has at most so many spans; beyond, short neighbours are one span."""
 MOST_PIECES = 20_000
 """A critical path has at most so many pieces."""
+LONGEST = 500
+"""Letters of a word of a timeline, at most."""
 IDLE = "idle"
 """The kind of spans in which a lane waits."""
 MESSAGES = "messages"
@@ -66,6 +66,29 @@ class Columns(NamedTuple):
         """Some of the spans."""
         return Columns._make(column[chosen] for column in self)
 
+    def alike(self, *names: str) -> Flags:
+        """Whether each span but the last has the values of the next one in some columns."""
+        same = np.ones(max(len(self.row) - 1, 0), dtype=np.bool_)
+        for name in names:
+            column = getattr(self, name)
+            same &= column[1:] == column[:-1]
+        return same
+
+    def united(self, joined: Flags) -> Columns:
+        """Spans as one with the span behind them where `joined` says so."""
+        if not len(self.row):
+            return self
+        first = np.flatnonzero(np.append(True, ~joined))
+        sums = {
+            name: np.add.reduceat(getattr(self, name), first)
+            for name in ("nbytes", "waited", "members")
+        }
+        return self.take(first)._replace(
+            end=np.maximum.reduceat(self.end, first),
+            critical=np.maximum.reduceat(self.critical, first),
+            **sums,
+        )
+
     @classmethod
     def of(
         cls, row: npt.NDArray[Any], start: Floats, end: Floats, **some: npt.NDArray[Any] | int
@@ -98,26 +121,7 @@ TYPES = {
     for name in Columns._fields
 }
 """The type of each column."""
-
-
-class Pieces(NamedTuple):
-    """The pieces of a critical path, from the start on."""
-
-    row: Ints
-    """The rank or device, a place in `rows`; -1 for one that is not shown."""
-    lane: Ints
-    """A place in `lanes`."""
-    start: Floats
-    """In seconds."""
-    end: Floats
-    """In seconds."""
-    part: Ints
-    """A place in `parts`."""
-
-
-NO_PATH = Pieces(
-    *(np.zeros(0, dtype=kind) for kind in (np.int32, np.int32, float, float, np.int32))
-)
+NO_PATH = Columns.of(*(np.zeros(0, dtype=np.int32) for _ in range(3)))
 WORDS = {
     **{"lane": "lanes", "kind": "kinds", "name": "names", "awaited": "names"},
     **{"peer": "peers", "link": "links", "cause": "causes"},
@@ -142,7 +146,7 @@ class Spans:
     causes: Sequence[str]
     """Why a lane is idle."""
     parts: Sequence[str]
-    """What the critical path consists of."""
+    """What the critical path consists of: its pieces have these as kinds."""
     main: int
     """The lane on which ranks compute: communication at the same time is hidden, other
     communication is exposed. -1 if there is none."""
@@ -154,7 +158,8 @@ class Spans:
     remarks: tuple[str, ...]
     """Sentences: what is not shown, and who stands for others."""
     columns: Columns
-    path: Pieces = NO_PATH
+    path: Columns = NO_PATH
+    """The pieces of the critical path, from the start on. A row of -1 is not shown."""
     workers: int | None = None
     """The first rows, which train: those behind them serve. None: all. Files do not have this, nor
     what follows."""
@@ -175,6 +180,12 @@ class Spans:
         """Whether each span is one in which a lane waits."""
         return np.isin(self.columns.kind, [k for k, kind in enumerate(self.kinds) if kind == IDLE])
 
+    @property
+    def common_steps(self) -> list[float]:
+        """When each step ends at all workers; none if they do not end together."""
+        steps: list[float] = self.steps[:, 0].tolist() if self.steps.shape[1] == 1 else []
+        return steps
+
     def bands(self, columns: Columns) -> npt.NDArray[np.int64]:
         """The band of each of some spans, so that no two of a row, lane and band overlap."""
         lane = columns.row.astype(np.int64) * len(self.lanes) + columns.lane
@@ -182,23 +193,23 @@ class Spans:
 
     def compact(self) -> Spans:
         """These spans with the words alone that occur, each once."""
-        columns, path = self.columns, self.path
-        used = {table: list[Ints]() for table in (*WORDS.values(), "parts")}
+        columns, numbers = self.columns, dict[str, list[Ints]]()
         for name, table in WORDS.items():
-            used[table].append(getattr(columns, name))
-        used["lanes"].append(path.lane)
-        used["parts"].append(path.part)
+            numbers.setdefault(table, []).append(getattr(columns, name))
+        numbers["lanes"].append(self.path.lane)
+        numbers["parts"] = [self.path.kind]
         words, place = dict[str, Any](), dict[str, Ints]()
-        for table, numbers in used.items():
-            words[table], place[table] = _occurring(numbers, getattr(self, table))
+        for table, used in numbers.items():
+            words[table], place[table] = _occurring(used, getattr(self, table))
         moved = {name: place[table][getattr(columns, name)] for name, table in WORDS.items()}
-        lane, part = place["lanes"][path.lane], place["parts"][path.part]
         return replace(
             self,
             **words,
             main=int(place["lanes"][self.main]),
             columns=columns._replace(**moved),
-            path=path._replace(lane=lane, part=part),
+            path=self.path._replace(
+                lane=place["lanes"][self.path.lane], kind=place["parts"][self.path.kind]
+            ),
         )
 
     def having(self, *parts: Columns, most: int | None = MOST) -> Spans:
@@ -213,12 +224,11 @@ class Spans:
 def _occurring(numbers: Sequence[Ints], words: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
     """The words whose numbers occur, and the place of each number's word among them. The last
     place is that of -1."""
-    every = np.concatenate(numbers)
     table = np.full(len(words) + 1, -1, dtype=np.int32)
     places: dict[str, int] = {}
-    known = np.flatnonzero(np.bincount(every + 1, minlength=1)) - 1
+    known = np.flatnonzero(np.bincount(np.concatenate(numbers) + 1, minlength=1)) - 1
     for number in known[known >= 0].tolist():
-        table[number] = places.setdefault(words[number][: stored.LONGEST], len(places))
+        table[number] = places.setdefault(words[number][:LONGEST], len(places))
     return tuple(places), table
 
 
@@ -232,7 +242,12 @@ def thinned(spans: Spans, most: int = MOST) -> Spans:
     order = columns.start, columns.cause, columns.kind, columns.lane, columns.row
     columns = columns.take(np.lexsort(order))
     while len(columns.row) > most and limit < spans.makespan:
-        columns, limit = _merged(columns, limit), 2 * limit
+        # Neighbours that are short, near each other and begin in one part of the time.
+        short, part = columns.end - columns.start < limit, np.floor(columns.start / limit)
+        near = columns.start[1:] - columns.end[:-1] < limit
+        joined = short[1:] & short[:-1] & near & (part[1:] == part[:-1])
+        columns = columns.united(joined & columns.alike("row", "lane", "kind", "cause"))
+        limit *= 2
     if len(columns.row) > most:
         columns = columns.take(np.sort(np.argsort(columns.start - columns.end)[:most]))
     missing = total - int(columns.members.sum())
@@ -244,62 +259,26 @@ def thinned(spans: Spans, most: int = MOST) -> Spans:
     return replace(spans, columns=columns, remarks=(*spans.remarks, remark))
 
 
-def _merged(columns: Columns, limit: float) -> Columns:
-    """Neighbours of one row, lane, kind and cause as one span if they are shorter than `limit`, as
-    is the time between them, and begin in one part of the time of that length."""
-    short = columns.end - columns.start < limit
-    joined = short[1:] & short[:-1] & (columns.start[1:] - columns.end[:-1] < limit)
-    part = np.floor(columns.start / limit)
-    for same in (columns.row, columns.lane, columns.kind, columns.cause, part):
-        joined &= same[1:] == same[:-1]
-    return united(columns, joined)
-
-
-def united(columns: Columns, joined: Flags) -> Columns:
-    """Spans as one with the span behind them where `joined` says so."""
-    if not len(columns.row):
-        return columns
-    first = np.flatnonzero(np.append(True, ~joined))
-    return columns.take(first)._replace(
-        end=np.maximum.reduceat(columns.end, first),
-        nbytes=np.add.reduceat(columns.nbytes, first),
-        waited=np.add.reduceat(columns.waited, first),
-        members=np.add.reduceat(columns.members, first),
-        critical=np.maximum.reduceat(columns.critical, first),
-    )
-
-
-def pieces_of(path: CriticalPath, ranks: Ints, lane: Ints) -> Pieces:
+def path_pieces(path: CriticalPath, ranks: Ints, lane: Ints) -> Columns:
     """A critical path from the start on. `ranks` are those of the rows, in order; `lane` is that
     of each segment of the path.
 
     Neighbours on one lane with one part are one piece, and so are the shortest of very many.
     """
     order = np.flatnonzero(path.seconds > 0)[::-1]
-    path, lane = path.take(order), lane[order].astype(np.int32)
+    path, lane = path.take(order), lane[order]
     end = np.cumsum(path.seconds)
     # What merges is at the receiver.
     merges = [SEGMENT_PARTS.index(part) for part in ("reduction", "copy")]
     rank = np.where(np.isin(path.part, merges), path.where, path.rank)
     row = np.searchsorted(ranks, rank).clip(max=len(ranks) - 1)
-    row = np.where(ranks[row] == rank, row, -1).astype(np.int32)
-    pieces = Pieces(row, lane, end - path.seconds, end, path.charged.astype(np.int32))
-    alike = np.ones(max(len(row) - 1, 0), dtype=np.bool_)
-    for column in (pieces.row, pieces.lane, pieces.part):
-        alike &= column[1:] == column[:-1]
-    pieces, limit = _joined(pieces, alike), float(end.max(initial=0.0)) / MOST_PIECES
+    row = np.where(ranks[row] == rank, row, -1)
+    pieces = Columns.of(row, end - path.seconds, end, lane=lane, kind=path.charged)
+    pieces, limit = pieces.united(pieces.alike("row", "lane", "kind")), end[-1:].sum() / MOST_PIECES
     while len(pieces.row) > MOST_PIECES:
         short = pieces.end - pieces.start < limit
-        pieces, limit = _joined(pieces, short[1:] & short[:-1]), 4 * limit
+        pieces, limit = pieces.united(short[1:] & short[:-1]), 4 * limit
     return pieces
-
-
-def _joined(pieces: Pieces, with_next: Flags) -> Pieces:
-    if not len(pieces.row):
-        return pieces
-    first = np.flatnonzero(np.append(True, ~with_next))
-    last = np.append(first[1:], len(pieces.row)) - 1
-    return Pieces._make(column[first] for column in pieces)._replace(end=pieces.end[last])
 
 
 def bands(
@@ -334,67 +313,49 @@ def partition(start: npt.NDArray[np.int64] | Floats, end: npt.NDArray[np.int64] 
     return band
 
 
-def to_document(spans: Spans) -> dict[str, object]:
-    """The spans as JSON: columns are lists, and a column of equal values is one value."""
-    words = ("rows", *dict.fromkeys(WORDS.values()), "parts", "remarks")
-    columns = spans.columns._asdict()
-    del columns["task"]
-    return {
-        **{name: list(getattr(spans, name)) for name in words},
-        "main": spans.main,
-        "makespan": spans.makespan,
-        "nodes": spans.nodes.tolist(),
-        "steps": common_steps(spans),
-        "columns": {name: _plain(column) for name, column in columns.items()},
-        "path": {name: column.tolist() for name, column in spans.path._asdict().items()},
-        "count": len(spans.columns.row),
+def busy_times(columns: Columns, slack: float = 0.0) -> dict[int, Floats]:
+    """When some span of each row lasts, shape (2, n): intervals in order that are further apart
+    than `slack`."""
+    times = {}
+    for row in np.unique(columns.row).tolist():
+        mine = columns.take(columns.row == row)
+        order = np.argsort(mine.start, kind="stable")
+        start, until = mine.start[order], np.maximum.accumulate(mine.end[order])
+        begins = np.append(True, start[1:] > until[:-1] + slack)
+        times[row] = np.stack((start[begins], until[np.append(begins[1:], True)]))
+    return times
+
+
+def joined_spans(before: Spans, after: Spans) -> Spans:
+    """Both timelines on one time axis: the rows of the first above those of the second, with
+    "before" and "after" in their names."""
+    tables: dict[str, Any] = {
+        table: (*getattr(before, table), *getattr(after, table))
+        for table in (*WORDS.values(), "parts")
     }
 
+    def behind(columns: Columns, **words: str) -> Columns:
+        """Places in the lists of the second timeline as places behind the first; -1 stays."""
+        moved: dict[str, Any] = {}
+        for name, table in words.items():
+            numbers = getattr(columns, name)
+            moved[name] = np.where(numbers < 0, -1, numbers + len(getattr(before, table)))
+        return columns._replace(**moved)
 
-def common_steps(spans: Spans) -> list[float]:
-    """When each step ends at all workers; none if they do not end together."""
-    steps: list[float] = spans.steps[:, 0].tolist() if spans.steps.shape[1] == 1 else []
-    return steps
-
-
-def _plain(column: npt.NDArray[Any]) -> object:
-    alike = len(column) and bool((column == column[0]).all())
-    return column[0].item() if alike else column.tolist()
-
-
-def from_document(document: object, name: str) -> Spans:
-    """The spans of a document that :func:`to_document` made. Raises InputError of one line, which
-    begins with `name`, if anything in it does not fit."""
-    file = stored.Stored(document, name)
-    part, pieces = file.part("columns"), file.part("path")
-    words: dict[str, Any] = {key: file.words(key) for key in ("rows", *WORDS.values(), "parts")}
-    count = file.whole_number("count", 0, stored.MOST)
-    known: dict[str, Any] = {"row": part.places("row", count, words["rows"])}
-    for column, words_of in WORDS.items():
-        least = 0 if column in ("lane", "kind", "name") else -1
-        known[column] = part.places(column, count, words[words_of], least)
-    known["members"] = part.whole("members", count, 1, 2**31 - 1)
-    known["critical"] = part.whole("critical", count, 0, 1)
-    known |= {key: part.reals(key, count) for key in ("start", "end", "nbytes", "waited")}
-    starts = pieces.reals("start")
-    path = Pieces(
-        pieces.places("row", len(starts), words["rows"], -1),
-        pieces.places("lane", len(starts), words["lanes"]),
-        starts,
-        pieces.reals("end", len(starts)),
-        pieces.places("part", len(starts), words["parts"]),
+    mains = {spans.lanes[spans.main] for spans in (before, after) if spans.main >= 0}
+    first = int(before.nodes.max(initial=-1)) + 1
+    counted_on = [f"The nodes of the second timeline begin with node {first}."] * (first > 0)
+    joined = Spans(
+        rows=[*(f"before: {row}" for row in before.rows), *(f"after: {row}" for row in after.rows)],
+        nodes=np.append(before.nodes, np.where(after.nodes < 0, -1, after.nodes + first)),
+        **tables,
+        main=tables["lanes"].index(*mains) if len(mains) == 1 else -1,
+        steps=np.zeros((0, 1)),
+        makespan=max(before.makespan, after.makespan),
+        remarks=tuple(dict.fromkeys((*before.remarks, *after.remarks, *counted_on))),
+        columns=Columns.joined(before.columns, behind(after.columns, row="rows", **WORDS)),
+        path=Columns.behind(
+            before.path, behind(after.path, row="rows", lane="lanes", kind="parts")
+        ),
     )
-    makespan, columns = file.real("makespan"), Columns.of(known.pop("row"), **known)
-    for table in (columns, path):
-        if np.any(table.start > table.end) or np.any(table.end > makespan * (1 + 1e-9)):
-            raise InputError(f"{name}: a span ends before it starts, or after the makespan")
-    return Spans(
-        nodes=file.whole("nodes", len(words["rows"]), -1, 2**31 - 1),
-        main=file.whole_number("main", -1, len(words["lanes"]) - 1),
-        steps=file.reals("steps").reshape(-1, 1),
-        makespan=makespan,
-        remarks=file.words("remarks"),
-        columns=Columns.joined(columns),
-        path=path,
-        **words,
-    )
+    return thinned(joined.compact())

@@ -25,7 +25,7 @@ from experiments.pictures.timelines.spans import (
     STEPS,
     Columns,
     Spans,
-    pieces_of,
+    path_pieces,
 )
 from simulator.analysis.bubbles import (
     BUBBLE_CAUSES,
@@ -239,7 +239,7 @@ class StepSpans:
             makespan=timeline.makespan,
             remarks=self.remarks,
             columns=self.boxes,
-            path=NO_PATH if path is None else pieces_of(path, places, self._lanes_of(path)),
+            path=NO_PATH if path is None else path_pieces(path, places, self._lanes_of(path)),
             workers=int((places < self.workers).sum()),
             places=places,
             step_names=[f"step {step}" for step in steps],

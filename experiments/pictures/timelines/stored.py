@@ -9,18 +9,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from experiments.pictures.timelines.spans import LONGEST, WORDS, Columns, Spans
 from topologies.errors import InputError, shown
 from topologies.topology import Floats, Ints
 
 MOST = 1_000_000
 """Entries of a list, at most."""
-LONGEST = 500
-"""Letters of a name, at most."""
+UNSTORED = ("workers", "places", "step_names", "labels")
+"""What files of spans do not have."""
+PATH = {"row": "row", "lane": "lane", "start": "start", "end": "end", "part": "kind"}
+"""What files have of the critical path, and the columns that hold it."""
 
 
 def to_document(record: Any) -> dict[str, object]:
-    """A dataclass of columns, names and numbers as JSON: matrices row by row."""
-    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    """A dataclass of columns, names and numbers as JSON: matrices row by row. Of spans, a column of
+    equal values is one value."""
+    names = (field.name for field in fields(record) if field.name not in UNSTORED)
+    values = {name: getattr(record, name) for name in names}
+    if isinstance(record, Spans):
+        columns, path = record.columns._asdict(), record.path
+        del columns["task"]
+        values |= {
+            "steps": record.common_steps,
+            "count": len(record.columns.row),
+            "columns": {name: _plain(column) for name, column in columns.items()},
+            "path": {key: getattr(path, name).tolist() for key, name in PATH.items()},
+        }
     return {
         name: value.ravel().tolist()
         if isinstance(value, np.ndarray)
@@ -29,6 +43,50 @@ def to_document(record: Any) -> dict[str, object]:
         else value
         for name, value in values.items()
     }
+
+
+def _plain(column: npt.NDArray[Any]) -> object:
+    alike = len(column) and bool((column == column[0]).all())
+    return column[0].item() if alike else column.tolist()
+
+
+def read_spans(document: object, name: str) -> Spans:
+    """The spans of a document that :func:`to_document` made. Raises InputError of one line, which
+    begins with `name`, if anything in it does not fit."""
+    file = Stored(document, name)
+    part, pieces = file.part("columns"), file.part("path")
+    words: dict[str, Any] = {key: file.words(key) for key in ("rows", *WORDS.values(), "parts")}
+    count, makespan = file.whole_number("count", 0, MOST), file.real("makespan")
+    known: dict[str, Any] = {key: part.reals(key, count) for key in ("nbytes", "waited")}
+    for column, table in WORDS.items():
+        least = 0 if column in ("lane", "kind", "name") else -1
+        known[column] = part.places(column, count, words[table], least)
+    known["members"] = part.whole("members", count, 1, 2**31 - 1)
+    known["critical"] = part.whole("critical", count, 0, 1)
+    times = part.reals("start", count), part.reals("end", count)
+    columns = Columns.of(part.places("row", count, words["rows"]), *times, **known)
+    starts = pieces.reals("start")
+    length = len(starts)
+    path = Columns.of(
+        pieces.places("row", length, words["rows"], -1),
+        starts,
+        pieces.reals("end", length),
+        lane=pieces.places("lane", length, words["lanes"]),
+        kind=pieces.places("part", length, words["parts"]),
+    )
+    for spans in (columns, path):
+        if np.any(spans.start > spans.end) or np.any(spans.end > makespan * (1 + 1e-9)):
+            raise InputError(f"{name}: a span ends before it starts, or after the makespan")
+    return Spans(
+        nodes=file.whole("nodes", len(words["rows"]), -1, 2**31 - 1),
+        main=file.whole_number("main", -1, len(words["lanes"]) - 1),
+        steps=file.reals("steps").reshape(-1, 1),
+        makespan=makespan,
+        remarks=file.words("remarks"),
+        columns=Columns.joined(columns),
+        path=path,
+        **words,
+    )
 
 
 class Stored:

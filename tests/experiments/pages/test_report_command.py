@@ -10,7 +10,7 @@ import pytest
 
 from browser import Open
 from experiments.pages.reports.result_file import read_result, to_text
-from experiments.pictures.timelines.joined_spans import joined_spans
+from experiments.pictures.timelines.spans import joined_spans
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 ROOT = Path(__file__).parents[3]

@@ -161,9 +161,9 @@ def test_arrows_lead_from_transfers_into_phases() -> None:
 def test_in_turn_no_two_transfers_hold_a_medium_at_once(run: Run, shape: str) -> None:
     _, timeline = run(DDP(streams=2, bucket=0.0), 5, layers=4, shape=shape)
     sent = sends(timeline)
-    assert len(sent.operation) == int(timeline.schedule.remote.sum())
-    for medium in set(sent.medium.tolist()):
-        mine = np.flatnonzero(sent.medium == medium)
+    assert len(sent.task) == int(timeline.schedule.remote.sum())
+    for medium in set(sent.link.tolist()):
+        mine = np.flatnonzero(sent.link == medium)
         mine = mine[np.argsort(sent.start[mine], kind="stable")]
         assert (sent.start[mine][1:] >= sent.end[mine][:-1] - 1e-12).all()
 
@@ -171,20 +171,18 @@ def test_in_turn_no_two_transfers_hold_a_medium_at_once(run: Run, shape: str) ->
 def test_a_transfer_holds_its_first_medium_for_its_bytes(run: Run) -> None:
     _, timeline = run(ASGD(), 2, bandwidth=1e6)
     sent = sends(timeline)
-    np.testing.assert_allclose(
-        sent.end - sent.start, timeline.schedule.nbytes[sent.operation] / 1e6
-    )
-    names = [timeline.routed.topology.medium_names[medium] for medium in sent.medium.tolist()]
+    np.testing.assert_allclose(sent.end - sent.start, timeline.schedule.nbytes[sent.task] / 1e6)
+    names = [timeline.routed.topology.medium_names[medium] for medium in sent.link.tolist()]
     assert set(names) == {"gpu0->switch", "gpu1->switch", "gpu2->switch"}
 
 
 def test_under_fair_sharing_a_transfer_holds_it_until_its_last_byte_is_sent(run: Run) -> None:
     _, timeline = run(DDP(bucket=1000.0), 3, sharing="fair")
     sent = sends(timeline)
-    np.testing.assert_allclose(sent.end, timeline.sent[sent.operation])
+    np.testing.assert_allclose(sent.end, timeline.sent[sent.task])
 
 
 def test_of_the_media_of_its_first_link_it_is_the_one_that_it_holds_longest(run: Run) -> None:
     _, timeline = run(ranks=3, shape="bus")
-    medium = sends(timeline).medium.tolist()
+    medium = sends(timeline).link.tolist()
     assert {timeline.routed.topology.medium_names[number] for number in medium} == {"bus"}

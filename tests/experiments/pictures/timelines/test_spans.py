@@ -16,12 +16,11 @@ from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.spans import (
     Spans,
     bands,
-    from_document,
     partition,
     thinned,
-    to_document,
 )
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
+from experiments.pictures.timelines.stored import read_spans, to_document
 from grouped_cases import each_case
 from refusals import refusal
 from simulator.analysis.bubbles import bubbles
@@ -129,7 +128,7 @@ def test_the_critical_path_runs_from_the_start_to_the_end() -> None:
     assert pieces.end[-1] == pytest.approx(spans.makespan)
     assert pieces.start[1:] == pytest.approx(pieces.end[:-1])
     for name, seconds in parts(path).items():
-        chosen = pieces.part == spans.parts.index(name) if name in spans.parts else []
+        chosen = pieces.kind == spans.parts.index(name) if name in spans.parts else []
         assert (pieces.end - pieces.start)[chosen].sum() == pytest.approx(seconds)
 
 
@@ -191,7 +190,7 @@ def document() -> dict[str, Any]:
 
 def test_spans_come_back_from_a_file() -> None:
     spans = collective_spans(run_of())
-    back = from_document(document(), "r.json")
+    back = read_spans(document(), "r.json")
     assert to_document(back) == to_document(spans)
 
 
@@ -200,7 +199,7 @@ def test_spans_come_back_from_a_file() -> None:
     [
         ((), "rows", ["a" * 501, "b", "c", "d"], "text of at most 500 letters"),
         ((), "rows", 3, "expected a list"),
-        ((), "count", 7, "'row' has"),
+        ((), "count", 7, "7 are needed"),
         ((), "count", 10**9, "a whole number from 0 to 1000000"),
         ((), "main", 2, "a whole number from -1 to 1"),
         ((), "makespan", -1.0, "a finite number, 0 or more"),
@@ -223,22 +222,22 @@ def test_a_file_that_does_not_fit_is_refused(
     for name in where:
         part = part[name]
     part[key] = value
-    assert message in refusal(from_document, changed, "r.json")
+    assert message in refusal(read_spans, changed, "r.json")
 
 
 @each_case("key", list(document()))
 def test_a_file_without_a_key_is_refused(key: str) -> None:
     changed = document()
     del changed[key]
-    assert "is missing" in refusal(from_document, changed, "r.json")
+    assert "is missing" in refusal(read_spans, changed, "r.json")
 
 
 @given(
     st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner))
 )
 def test_any_other_document_is_refused(value: object) -> None:
-    assert refusal(from_document, value, "r.json").startswith("r.json")
-    assert refusal(from_document, {**document(), "columns": value}, "r.json")
+    assert refusal(read_spans, value, "r.json").startswith("r.json")
+    assert refusal(read_spans, {**document(), "columns": value}, "r.json")
 
 
 def test_many_ranks_are_drawn_as_few_spans() -> None:
@@ -275,4 +274,4 @@ def check(spans: Spans) -> None:
     assert columns.end.max() <= spans.makespan * (1 + 1e-9)
     assert (path.end - path.start).sum() == pytest.approx(spans.makespan)
     made = json.loads(json.dumps(to_document(spans)))
-    assert to_document(from_document(made, "r.json")) == made
+    assert to_document(read_spans(made, "r.json")) == made
