@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.animation.clocks import Clock, depths, equal_steps, simulated
 from experiments.animation.film import (
     ACCENT,
     ALARM,
@@ -29,7 +28,15 @@ from experiments.animation.film import (
     rows_of,
 )
 from experiments.animation.sentences import Speaker, numbered, title
-from experiments.animation.slot_contents import Run, first_wrong, follow
+from experiments.animation.slot_contents import (
+    Clock,
+    Run,
+    depths,
+    equal_steps,
+    first_wrong,
+    follow,
+    simulated,
+)
 from experiments.animation.stage import HEAD, Stage, stages
 from experiments.animation.tree_picture import rank_colours
 from experiments.output import counted

@@ -10,7 +10,7 @@ import numpy as np
 from experiments.animation.film import Act, Canvas, Figure, Film, Look, Stripe, TimedShape
 from experiments.output import Value
 from experiments.pages import page as pages
-from experiments.pages.packed import pack
+from experiments.pages.page import pack
 
 
 def film_page(

@@ -73,7 +73,7 @@ def trees_figures(schedule: Schedule) -> list[pages.Figure]:
     """A picture of the trees for a page, if there are any."""
     if not (kinds := trees(schedule)):
         return []
-    from experiments.pages.inline_svg import inline_svg
+    from experiments.pictures.figure_file import inline_svg
 
     title = counted(len(kinds), "tree")
     svg = inline_svg(tree_figure(schedule, kinds), "trees", title)

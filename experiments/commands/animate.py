@@ -332,7 +332,7 @@ def _write(
 
         output.write(out, to_html(film_page(film, name, parameters, figures())))
         return ""
-    from experiments.animation.picture import gif, step_pictures
+    from experiments.animation.film_painter import gif, step_pictures
 
     if out.suffix:
         content, frames = gif(film)

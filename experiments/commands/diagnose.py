@@ -81,8 +81,8 @@ class Diagnose(MachineOptions, ReportOptions):
         measurements, results, differences = self._diagnosed()
         failures = measurements.failures
         if self.plot:
-            from experiments.pictures.diagnosis_curves import diagnosis_drawing
             from experiments.pictures.figure_file import write_figures
+            from experiments.pictures.result_curves import diagnosis_drawing
 
             names = (str(number) for number in range(1, len(results) + 1))
             drawings = [partial(diagnosis_drawing, result) for result in results]

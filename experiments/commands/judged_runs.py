@@ -183,7 +183,7 @@ def _answer(
     held_out: dict[str, Error],
 ) -> Answer:
     def draw() -> Figure:
-        from experiments.pictures.prediction_curves import prediction_drawing
+        from experiments.pictures.result_curves import prediction_drawing
 
         return prediction_drawing(name, judged)
 

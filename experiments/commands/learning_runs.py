@@ -69,7 +69,7 @@ def run(
 
 
 def _curves(runs: Sequence[LearningRun]) -> Figure:
-    from experiments.pictures.learning_curves import learning_drawing
+    from experiments.pictures.result_curves import learning_drawing
 
     return learning_drawing(runs)
 

@@ -134,6 +134,6 @@ def _search(request: SearchRequest, files: output.RunFiles, how: str, plot: Path
 
 
 def _memory(searched: SearchResult) -> Figure:
-    from experiments.pictures.plan_pictures import memory_drawing
+    from experiments.pictures.result_curves import memory_drawing
 
     return memory_drawing(searched)

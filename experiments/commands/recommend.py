@@ -223,7 +223,7 @@ def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     }
 
     def draw() -> Figure:
-        from experiments.pictures.winner_map import winner_map_drawing
+        from experiments.pictures.cell_maps import winner_map_drawing
 
         title = f"{_title(request)}: the fastest algorithm by size and ranks"
         return winner_map_drawing(winners, title)
@@ -309,7 +309,7 @@ def _curves(
     rows: Sequence[Advice],
     crossovers: Sequence[Crossover],
 ) -> Figure:
-    from experiments.pictures.recommendation_curves import recommendation_drawing
+    from experiments.pictures.result_curves import recommendation_drawing
 
     names = dict.fromkeys(name for row in rows for name in (row.algorithm, row.default))
     curves = {

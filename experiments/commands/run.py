@@ -241,8 +241,8 @@ def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
     """Draw the wrong results where a picture is asked for, and say so."""
     if path is None or path.suffix.lower() == ".json" or not error.wrong.size:
         return ""
+    from experiments.pictures.cell_maps import wrong_drawing
     from experiments.pictures.figure_file import write_figure
-    from experiments.pictures.wrong_results import wrong_drawing
 
     write_figure(path, wrong_drawing(error))
     return f" (drawn in {path})"

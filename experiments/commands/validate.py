@@ -284,7 +284,7 @@ def _declared(collective: str) -> list[Algorithm]:
 
 
 def _figure(result: Validation) -> Figure:
-    from experiments.pictures.validation_curves import validation_drawing
+    from experiments.pictures.result_curves import validation_drawing
 
     return validation_drawing(result)
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from experiments.pages.machine_use import MachineUse
 from experiments.pages.memory_curves import MemoryCurves
-from experiments.pages.packed import pack
-from experiments.pages.page import Scene
+from experiments.pages.page import Scene, pack
 from experiments.pictures.timelines.palette import FILLS, Fill, colours
 from experiments.pictures.timelines.spans import IDLE, Spans, thinned
 

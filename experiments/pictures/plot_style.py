@@ -114,9 +114,9 @@ def band(axes: Axes, x: Iterable[float], low: Any, high: Any, name: str, label: 
         axes.vlines(places, low, high, linewidth=8, **look)
 
 
-def band_handle() -> Line2D:
+def band_handle(label: str = INTERVAL) -> Line2D:
     """What stands for the bands of several curves in a legend."""
-    return Line2D([], [], color="0.85", linewidth=8, label=INTERVAL)
+    return Line2D([], [], color="0.85", linewidth=8, label=label)
 
 
 def entitle(axes: Axes, title: str) -> None:

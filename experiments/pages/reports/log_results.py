@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.output import MOST_PICTURES, Value
 from experiments.pages.reports.result import Picture, Result, origin
-from experiments.pictures.diagnosis_curves import diagnosis_drawing
+from experiments.pictures.result_curves import diagnosis_drawing
 
 
 def diagnosed(

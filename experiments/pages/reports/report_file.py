@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments import output
-from experiments.pages.inline_svg import inline_svg
-from experiments.pages.markdown import to_markdown
-from experiments.pages.page import Block, Facts, Figure, Lines, Page, to_html
+from experiments.pages.page import Block, Facts, Figure, Lines, Page, to_html, to_markdown
 from experiments.pages.reports.result import Result, Story
+from experiments.pictures.figure_file import inline_svg
 
 STORIES = {
     "run": "collective_story:one",

@@ -5,10 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from experiments.animation.clocks import depths, equal_steps
 from experiments.animation.collective_film import collective_film
 from experiments.animation.film import INK, Film
-from experiments.animation.slot_contents import follow
+from experiments.animation.slot_contents import depths, equal_steps, follow
 from experiments.animation.stage import stages
 from simulator.collectives import Algorithm, algorithms, find
 from simulator.collectives.collective import ALL_REDUCE

@@ -14,8 +14,7 @@ from experiments.animation.film import (
     moving,
 )
 from experiments.animation.film_page import film_data
-from experiments.animation.film_painter import drawn
-from experiments.animation.picture import gif, step_pictures
+from experiments.animation.film_painter import drawn, gif, step_pictures
 
 BALL = Look(fill=ACCENT, style="round")
 

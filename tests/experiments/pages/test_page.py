@@ -9,9 +9,19 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure as Drawing
 
 from browser import Open
-from experiments.pages.inline_svg import inline_svg
-from experiments.pages.packed import TYPES, embedded, pack
-from experiments.pages.page import Cell, Facts, Figure, Heading, Page, Table, to_html
+from experiments.pages.page import (
+    TYPES,
+    Cell,
+    Facts,
+    Figure,
+    Heading,
+    Page,
+    Table,
+    embedded,
+    pack,
+    to_html,
+)
+from experiments.pictures.figure_file import inline_svg
 
 HOSTILE = "<script>alert(1)</script>\"'&\0</script><!--<img src=x onerror=alert(2)>"
 

@@ -8,7 +8,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from experiments.pictures.winner_map import winner_map_drawing
+from experiments.pictures.cell_maps import winner_map_drawing
 from experiments.simulations.recommendation import Advice
 from experiments.simulations.winners import Winner
 

@@ -1,17 +1,26 @@
-"""In the pictures of all commands, the legend is beside the axes and no two labels overlap."""
+"""Pictures of results: their legends and labels, bands of predictions, and learning runs."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox, BboxBase
+
+from experiments.calibration.observations import FitCurve
+from experiments.calibration.prediction import PredictedPoint
+from experiments.learning.learning_run import LearningPoint, LearningRow, LearningRun
+from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.result_curves import learning_drawing, prediction_drawing
+from simulator.uncertainty.interval import Interval
 
 ROOT = Path(__file__).parents[3]
 LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
@@ -87,3 +96,70 @@ def contains(outer: BboxBase, inner: BboxBase) -> bool:
         and outer.y0 - 1 <= inner.y0
         and inner.y1 <= outer.y1 + 1
     )
+
+
+def test_what_no_font_has_is_a_question_mark() -> None:
+    figure = Figure()
+    title = figure.suptitle("a\x1b[2J\nb")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert to_bytes(figure, "png").startswith(b"\x89PNG")
+    assert title.get_text() == "a?[2J\nb"
+
+
+@pytest.mark.parametrize("sure", [True, False])
+def test_a_band_where_the_profile_has_intervals(sure: bool) -> None:
+    sizes = np.array([1024.0, 2048.0])
+    series = FitCurve("a.csv", "all_reduce", ("ring",), 8, 2, sizes, sizes * 1e-9)
+    interval = Interval(1e-6, 5e-7, 2e-6) if sure else None
+    rows = [PredictedPoint(size, 1e-6, 1e-6, "ring", "LL", interval) for size in sizes.tolist()]
+    figure = prediction_drawing("mine", [(series, rows)])
+    assert len(figure.axes[0].collections) == sure
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert ("bands: intervals of a run" in labels) is sure
+
+
+def run(strategy: str, disturbance: str, factor: float) -> LearningRun:
+    """A run to an accuracy of 90%."""
+    points = (0.0, 2.3, 0.1), (0.5, 1.0, 0.6), (1.0, 0.4, 0.9)
+    curve = [LearningPoint(factor * seconds, *others) for seconds, *others in points]
+    row = LearningRow(
+        network="mlp",
+        strategy=strategy,
+        ranks=4,
+        disturbance=disturbance,
+        updates=8,
+        seconds=factor,
+        loss=0.4,
+        accuracy=0.9,
+        target=0.8,
+        target_s=factor,
+        idle=0.1,
+        cause="drain",
+    )
+    return LearningRun(row, curve)
+
+
+def test_a_column_shows_the_strategies_on_the_same_workers() -> None:
+    runs = [
+        run("ddp", "", 1.0),
+        run("asgd", "", 2.0),
+        run("ddp", "straggler 3:4", 4.0),
+        run("asgd", "straggler 3:4", 2.5),
+    ]
+    alike, late, *below = learning_drawing(runs).axes
+    assert [axes.get_title() for axes in (alike, late)] == [
+        "4 workers, alike",
+        "4 workers, straggler 3:4",
+    ]
+    for axes, lines in ((alike, runs[:2]), (late, runs[2:])):
+        assert [line.get_label() for line in axes.lines] == ["ddp", "asgd"]
+        ends = [np.asarray(line.get_xdata())[-1] for line in axes.lines]
+        assert ends == [each.row.seconds for each in lines]
+    for axes in below:
+        accuracies = [np.asarray(line.get_ydata())[-1] for line in axes.lines]
+        assert accuracies == [0.9, 0.9, 0.8]
+
+
+def test_workers_that_are_alike_have_a_column_alone() -> None:
+    assert len(learning_drawing([run("ddp", "", 1.0)]).axes) == 2

@@ -1,14 +1,17 @@
-"""A map of winners: the fastest algorithm at each size and number of ranks."""
+"""Maps of cells: the fastest algorithm by size and ranks, and wrong results by slot and rank."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from experiments.pictures import plot_style as style
 from experiments.simulations.winners import Winner
@@ -16,6 +19,8 @@ from topologies.units import format_bytes, in_binary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from simulator.collectives.proof import WrongAlgorithm
 
 CLOSE = 1.05
 """A winner that is less than so many times as fast as the second is drawn pale."""
@@ -27,6 +32,12 @@ CELL = 0.98, 0.72
 """The width and height of a cell in inches."""
 LETTERS, FEWEST = 11, 7
 """The letters of a line in such a cell, and the fewest for which a narrower cell has words."""
+
+
+CELL_STATES = {"not promised": "0.92", "right": "#56b4e9", "wrong": "#d55e00"}
+"""The colours of slots."""
+SEPARATED_CELLS = 64
+"""Ranks or slots up to which a line stands between two of them."""
 
 
 @mpl.rc_context(style.STYLE | {"axes.grid": False, "hatch.linewidth": 0.5})
@@ -47,7 +58,11 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
     for row, p in enumerate(ranks):
         of_row = [winner for winner in winners if winner.ranks == p]
         for winner in of_row:
-            _cell(axes, winner, (sizes.index(winner.advice.size_B), row), looks[winner.name])
+            colour, hatch = looks[winner.name]
+            colour = style.paler(colour, PALER if _close(winner) else PALE)
+            corner = sizes.index(winner.advice.size_B) - 0.5, row - 0.5
+            look: Any = {"facecolor": colour, "edgecolor": "white", "hatch": hatch}
+            axes.add_patch(Rectangle(corner, 1, 1, **look))
         for start, run in _runs(of_row, each=len(sizes) <= MOST_COLUMNS):
             letters = int(LETTERS * len(run) * min(1.0, MOST_COLUMNS / len(sizes)))
             if letters >= FEWEST and len(ranks) <= MOST_COLUMNS:
@@ -61,15 +76,12 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
     axes.set(xlabel="size V", ylabel="ranks p")
     axes.tick_params(length=0)
     style.entitle(axes, title)
-    style.legend_beside(figure, _handles(looks), *_notes(winners))
+    handles = [
+        Patch(facecolor=style.paler(colour, PALE), edgecolor="white", hatch=hatch, label=name)
+        for name, (colour, hatch) in looks.items()
+    ]
+    style.legend_beside(figure, handles, *_notes(winners))
     return figure
-
-
-def _cell(axes: Axes, winner: Winner, place: tuple[int, int], look: tuple[str, str]) -> None:
-    colour, hatch = look
-    corner = place[0] - 0.5, place[1] - 0.5
-    colour = style.paler(colour, PALER if _close(winner) else PALE)
-    axes.add_patch(Rectangle(corner, 1, 1, facecolor=colour, edgecolor="white", hatch=hatch))
 
 
 def _runs(row: Sequence[Winner], *, each: bool) -> Iterator[tuple[int, list[Winner]]]:
@@ -94,13 +106,6 @@ def _close(winner: Winner) -> bool:
     return winner.margin is not None and winner.margin < CLOSE
 
 
-def _handles(looks: Mapping[str, tuple[str, str]]) -> list[Patch]:
-    return [
-        Patch(facecolor=style.paler(colour, PALE), edgecolor="white", hatch=hatch, label=name)
-        for name, (colour, hatch) in looks.items()
-    ]
-
-
 def _notes(winners: Sequence[Winner]) -> list[str]:
     notes = ["1.2x: the second algorithm takes 1.2 times as long"]
     if any(map(_close, winners)):
@@ -108,3 +113,24 @@ def _notes(winners: Sequence[Winner]) -> list[str]:
     if any(winner.advice.rival for winner in winners):
         notes.append("?: the second may be as fast: the difference is inside its error")
     return notes
+
+
+@mpl.rc_context(style.STYLE | {"axes.grid": False})
+def wrong_drawing(error: WrongAlgorithm) -> Figure:
+    """A cell for each slot of each rank: right, wrong, or not promised by the collective."""
+    figure = Figure(figsize=(9, 4.5), layout="constrained")
+    axes = figure.subplots()
+    state = error.promised.astype(np.int8) + error.wrong
+    colours: Any = {"cmap": ListedColormap(list(CELL_STATES.values())), "vmin": 0, "vmax": 2}
+    axes.imshow(state, aspect="auto", origin="lower", **colours)
+    axes.set(xlabel="slot", ylabel="rank")
+    for axis, number in ((axes.xaxis, state.shape[1]), (axes.yaxis, state.shape[0])):
+        axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        if number <= SEPARATED_CELLS:
+            axis.set_ticks(np.arange(0.5, number - 1), minor=True)
+    axes.grid(which="minor", color="white")
+    axes.tick_params(which="minor", length=0)
+    style.entitle(axes, str(error))
+    patches = [Patch(color=colour, label=word) for word, colour in CELL_STATES.items()]
+    style.legend_beside(figure, patches)
+    return figure

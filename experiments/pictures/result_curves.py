@@ -1,0 +1,278 @@
+"""Pictures of results as curves: diagnoses, validations, predictions, recommendations, learning
+runs and searches for plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+from matplotlib import colormaps
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import EngFormatter, FuncFormatter, PercentFormatter, StrMethodFormatter
+
+from experiments.output import counted
+from experiments.pictures import plot_style as style
+from topologies.topology import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from experiments.calibration.observations import FitCurve
+    from experiments.calibration.prediction import PredictedPoint
+    from experiments.diagnosis.curve_diagnosis import Diagnosis
+    from experiments.learning.learning_run import LearningRun
+    from experiments.parallel.plan_search import SearchResult
+    from experiments.simulations.recommendation import Advice, Crossover
+    from experiments.simulations.validation import Validation
+
+    Judged = tuple[FitCurve, list[PredictedPoint]]
+
+LOOKS: dict[str, Any] = {
+    "wrong result": {"marker": "x", "color": "k"},
+    "measured, fitted": {"marker": "o", "color": "0.6"},
+    "measured, unseen": {"marker": "s", "color": style.COLOURS[1]},
+    "measured": {"marker": "s", "color": style.COLOURS[1]},
+}
+"""The look of points by what they were to the fit."""
+ACROSS, MOST_PANELS = 3, 12
+"""Panels beside each other; and panels: further algorithms are left to the table."""
+GIGA = 1e9
+
+
+@mpl.rc_context(style.STYLE)
+def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
+    """Measured and expected time by size and fitted protocols above, bus bandwidth below; abnormal
+    sizes in red."""
+    figure, (upper, lower) = style.panels(7.5, 2)
+    curve, columns = diagnosis.curve, diagnosis.columns
+    _diagnosed(upper, diagnosis, None)
+    _diagnosed(lower, diagnosis, diagnosis.busbw * columns.seconds)
+    style.size_axis(lower, columns.size.tolist())
+    style.time_axis(upper)
+    style.bandwidth_axis(lower, "bus bandwidth" if curve.ranks else "algbw")
+    ranks = f", {counted(curve.ranks, 'rank')}" if curve.ranks else ""
+    name = Path(curve.source).name
+    style.entitle(upper, f"{curve.collective}{ranks}, {name}: {diagnosis.verdict}")
+    style.legend_beside(figure)
+    return figure
+
+
+def _diagnosed(axes: Axes, diagnosis: Diagnosis, nbytes: Floats | None) -> None:
+    """Draw seconds, or `nbytes` over seconds."""
+    size, expected = diagnosis.columns.size, diagnosis.expected
+
+    def shown(seconds: Floats) -> Floats:
+        return seconds if nbytes is None else nbytes / seconds
+
+    if expected:
+        look: Any = {"color": style.COLOURS[2], "label": "expected: simulated"}
+        axes.plot(size, shown(expected.seconds), "-.", **look)
+        if expected.intervals:
+            ends = shown(expected.low), shown(expected.high)
+            low, high = ends if nbytes is None else ends[::-1]
+            style.band(axes, size, low, high, style.COLOURS[2], style.INTERVAL)
+        axes.plot(size, shown(expected.bound), "--", color=style.GREY, label="best bound")
+    fitted, measured = shown(diagnosis.envelope(size)), shown(diagnosis.columns.seconds)
+    axes.plot(size, fitted, color=style.COLOURS[0], label="fitted protocols")
+    axes.plot(size, measured, "o", color="k", markersize=4, label="measured")
+    alarms, notes = (
+        {k for finding in diagnosis.findings if finding.alarm is alarm for k in finding.places}
+        for alarm in (True, False)
+    )
+    for colour, marker, label, places in (
+        (style.COLOURS[1], "X", "abnormal", sorted(alarms)),
+        (style.COLOURS[5], "D", "worth knowing", sorted(notes - alarms)),
+    ):
+        if places:
+            marked = size[places], measured[places]
+            axes.plot(*marked, marker, color=colour, markersize=8, label=label)
+
+
+@mpl.rc_context(style.STYLE)
+def validation_drawing(validation: Validation) -> Figure:
+    """Measured and predicted time by size, fitted and unseen points apart, and the error below."""
+    figure, (upper, lower) = style.panels(6.5, 2, height_ratios=(3, 1))
+    size = [point.size_B for point in validation.points]
+    predicted = [point.predicted_s for point in validation.points]
+    label = f"predicted: {validation.algorithm}, simulated"
+    upper.plot(size, predicted, ".-", color=style.COLOURS[0], label=label)
+    if sure := [point for point in validation.points if point.inside is not None]:
+        low, high = ([getattr(point, end) for point in sure] for end in ("low_s", "high_s"))
+        at = [point.size_B for point in sure]
+        style.band(upper, at, low, high, style.COLOURS[0], style.INTERVAL)
+    roles: dict[str, list[Any]] = {}
+    others = "measured, unseen" if validation.fit else "measured"
+    for point in validation.points:
+        role = "measured, fitted" if point.fitted else others
+        roles.setdefault("wrong result" if point.wrong else role, []).append(point)
+    for role, points in roles.items():
+        look = LOOKS[role] | {"linestyle": "none"}
+        x = [point.size_B for point in points]
+        upper.plot(x, [point.measured_s for point in points], label=role, **look)
+        lower.plot(x, [point.error for point in points], **look)
+    style.size_axis(lower, size)
+    style.time_axis(upper)
+    lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0%}"))
+    lower.axhline(0, color=style.GREY, linewidth=0.8)
+    lower.set_ylabel("error")
+    style.entitle(upper, f"{validation.title}: measured and predicted")
+    style.legend_beside(figure)
+    return figure
+
+
+@mpl.rc_context(style.STYLE)
+def prediction_drawing(title: str, judged: Sequence[Judged]) -> Figure:
+    """A panel an algorithm. Markers are measured, lines predicted, bands intervals. The lighter
+    the colour, the more ranks."""
+    panels: dict[str, list[Judged]] = {}
+    for curve, rows in judged:
+        panels.setdefault(curve.label, []).append((curve, rows))
+    shown = list(panels.items())[:MOST_PANELS]
+    across = min(ACROSS, len(shown))
+    down = ceil(len(shown) / across)
+    figure = Figure(figsize=(4.4 * across + 2.6, 3.6 * down + 0.4), layout="constrained")
+    grid = figure.subplots(down, across, squeeze=False, sharex=True)
+    ranks = sorted({curve.ranks for _, curves in shown for curve, _ in curves})
+    looks: dict[int, Any] = {
+        p: {
+            "color": to_hex(colormaps["viridis"](k / max(1, len(ranks) - 1) * 0.85)),
+            "marker": style.marker(k),
+        }
+        for k, p in enumerate(ranks)
+    }
+    sizes = [float(size) for _, curves in shown for curve, _ in curves for size in curve.sizes]
+    for place, axes in enumerate(grid.flat):
+        if place >= len(shown):
+            axes.set_visible(False)
+            continue
+        _predicted(axes, *shown[place], looks)
+        style.size_axis(axes, sizes, most=5)
+        if place < len(shown) - across:
+            axes.set_xlabel("")
+        else:
+            axes.tick_params(labelbottom=True)
+    figure.suptitle(f"{title}: measured and predicted times", fontsize=12)
+    handles = [
+        Line2D([], [], label=f"{p} ranks", **looks[p])
+        for p in ranks[:: -(-len(ranks) // style.MOST_CURVES)]
+    ]
+    points: Any = {"marker": "o", "linestyle": "none", "label": "markers: measured"}
+    handles += [Line2D([], [], color="0.2", **points)]
+    handles += [Line2D([], [], color="0.2", label="lines: predicted")]
+    if any(row.interval for _, rows in judged for row in rows):
+        handles.append(style.band_handle("bands: intervals of a run"))
+    left = style.not_drawn(len(panels) - MOST_PANELS, "more algorithms")
+    style.legend_beside(figure, handles, *left)
+    return figure
+
+
+def _predicted(axes: Axes, label: str, curves: Sequence[Judged], looks: Mapping[int, Any]) -> None:
+    for curve, rows in sorted(curves, key=lambda pair: pair[0].ranks):
+        look = looks[curve.ranks]
+        axes.plot(curve.sizes, curve.seconds, linestyle="none", markersize=4, **look)
+        sizes = [row.size for row in rows]
+        axes.plot(sizes, [row.seconds for row in rows], color=look["color"])
+        if sure := [row.interval for row in rows if row.interval]:
+            ends = [each.low for each in sure], [each.high for each in sure]
+            style.band(axes, sizes, *ends, look["color"])
+    style.time_axis(axes, "")
+    axes.set_title(style.folded(label.replace("|", " or "), 44), fontsize=10)
+
+
+@mpl.rc_context(style.STYLE)
+def recommendation_drawing(
+    rows: Sequence[Advice],
+    curves: Mapping[str, Sequence[float]],
+    crossovers: Sequence[Crossover],
+    title: str,
+) -> Figure:
+    """A line an algorithm, and the bound. `curves` has the seconds of each algorithm at the sizes
+    of the rows.
+
+    Vertical lines are sizes from which another algorithm is faster.
+    """
+    figure, (axes,) = style.panels(5.5)
+    sizes = [row.size_B for row in rows]
+    for number, (name, seconds) in enumerate(curves.items()):
+        axes.plot(sizes, seconds, label=name, markersize=4, linewidth=1.1, **style.look(number))
+    axes.plot(sizes, [row.bound_s for row in rows], "--", color=style.GREY, label="best bound")
+    for crossover in crossovers:
+        line = axes.axvline(crossover.size_B, color=style.GREY, linewidth=0.9, linestyle=":")
+        line.set_label("another is faster from here")
+    style.size_axis(axes, sizes)
+    style.time_axis(axes)
+    style.entitle(axes, f"{title}: time by size")
+    style.legend_beside(figure)
+    return figure
+
+
+@mpl.rc_context(style.STYLE)
+def learning_drawing(runs: Sequence[LearningRun]) -> Figure:
+    """Loss above, accuracy below, a line a strategy; a column for workers that are alike, and one
+    for workers that differ.
+
+    The dotted line is the target.
+    """
+    kinds = list(dict.fromkeys(run.row.disturbance for run in runs))
+    figure = Figure(figsize=(2.6 + max(6.5, 4.6 * len(kinds)), 6.5), layout="constrained")
+    rows = figure.subplots(2, len(kinds), sharex=True, sharey="row", squeeze=False)
+    handles, most = list[Line2D](), 0
+    for column, kind in enumerate(kinds):
+        loss, accuracy = rows[0, column], rows[1, column]
+        of_kind = [run for run in runs if run.row.disturbance == kind]
+        most = max(most, len(of_kind))
+        for number, run in enumerate(of_kind[: style.MOST_CURVES]):
+            seconds = [point.seconds for point in run.curve]
+            look = {**style.look(number, len(seconds)), "label": run.row.strategy, "markersize": 4}
+            handles += loss.plot(seconds, [point.loss for point in run.curve], **look)
+            accuracy.plot(seconds, [point.accuracy for point in run.curve], **look)
+        style.entitle(loss, f"{runs[0].row.ranks} workers, {kind or 'alike'}")
+        accuracy.axhline(runs[0].row.target, color=style.GREY, linestyle=":")
+        accuracy.set_xlabel("simulated time")
+    upper, lower = rows[:, 0]
+    upper.set_yscale("log")
+    style.log_ticks(upper.yaxis, StrMethodFormatter("{x:g}"))
+    upper.set_ylabel("loss")
+    lower.set_ylabel("accuracy on held-out digits")
+    lower.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    lower.xaxis.set_major_formatter(EngFormatter("s"))
+    handles.append(Line2D([], [], color=style.GREY, linestyle=":", label="target"))
+    style.legend_beside(figure, handles, *style.not_drawn(most - style.MOST_CURVES))
+    return figure
+
+
+@mpl.rc_context(style.STYLE)
+def memory_drawing(result: SearchResult) -> Figure:
+    """The time of plans against the memory of the fullest rank: of simulated plans, the fastest
+    with its name; of all others the bound of their time."""
+    figure, (axes,) = style.panels(6)
+    rest = [place for place in range(len(result.plans)) if place not in result.simulated]
+    bounded = [result.memory[k] / GIGA for k in rest], [result.bounds[k] for k in rest]
+    axes.plot(*bounded, ".", color="0.6", markersize=3, label="bound only")
+    runs = list(result.simulated.values())
+    memory, seconds = [run.memory / GIGA for run in runs], [run.seconds for run in runs]
+    axes.plot(memory, seconds, "o", color=style.COLOURS[0], markersize=4, label="simulated")
+    fastest = [result.simulated[place] for place in result.first]
+    label = f"the {len(fastest)} fastest" if len(fastest) > 1 else "the fastest"
+    best = [run.memory / GIGA for run in fastest], [run.seconds for run in fastest]
+    axes.plot(*best, "D", color=style.COLOURS[1], label=label)
+    limit, space = result.limit / GIGA, result.space
+    name = f"fastest: {result.plans[result.first[0]]}"
+    side: Any = {"ha": "right" if best[0][0] > limit / 2 else "left", "fontsize": 9}
+    first = best[0][0], best[1][0]
+    axes.annotate(name, first, xytext=(0, -14), textcoords="offset points", **side)
+    axes.axvline(limit, color=style.COLOURS[7], linestyle="--", label="device memory")
+    axes.set_ylim(0.85 * seconds[0], 2 * max(seconds))
+    style.time_axis(axes, "time of a step")
+    axes.set_xlim(0, 1.05 * limit)
+    axes.xaxis.set_major_formatter(EngFormatter("GB", places=0))
+    axes.set_xlabel("memory of the fullest rank")
+    machine = f"{space.gpus} GPUs ({space.training.times.device})"
+    style.entitle(axes, f"{space.training.name} on {machine}, {space.batch} sequences a step")
+    style.legend_beside(figure)
+    return figure
