@@ -25,6 +25,7 @@ from experiments.animation.film import (
     TimedShape,
     changing,
     moving,
+    rank_colours,
     rows_of,
 )
 from experiments.animation.sentences import Speaker, numbered, title
@@ -38,7 +39,6 @@ from experiments.animation.slot_contents import (
     simulated,
 )
 from experiments.animation.stage import HEAD, Stage, stages
-from experiments.animation.tree_picture import rank_colours
 from experiments.output import counted
 from simulator.analysis.memory import MemoryTrace, trace
 from simulator.collectives.collective import Collective

@@ -17,6 +17,11 @@ from topologies.topology import Floats
 INK, QUIET, RULE, PANEL, GROUND, ACCENT = "ink", "quiet", "rule", "panel", "ground", "accent"
 """Colours that depend on whether the page is light or dark. All others are #rrggbb."""
 ALARM = "#d1242f"
+BASE = (
+    *("#0072b2", "#e69f00", "#009e73", "#cc79a7"),
+    *("#56b4e9", "#d55e00", "#f0e442", "#8a8f98"),
+)
+"""After Okabe and Ito: a colour for each of eight ranks."""
 
 
 class Stripe(NamedTuple):
@@ -194,3 +199,14 @@ def moving(
 def rows_of(*columns: npt.NDArray[Any]) -> Iterator[Any]:
     """Rows of columns, as Python's numbers."""
     return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def rank_colours(count: int) -> list[str]:
+    """A colour for each rank. From the ninth on they are shades of the first eight, mixed with
+    white or black."""
+    colours = list(BASE)
+    for ground, share in ((255, 0.45), (0, 0.35), (255, 0.72)):
+        for colour in BASE:
+            parts = (round(v * (1 - share) + ground * share) for v in bytes.fromhex(colour[1:]))
+            colours.append(f"#{bytes(parts).hex()}")
+    return [colours[rank % len(colours)] for rank in range(count)]

@@ -1,16 +1,30 @@
-"""The page that plays a film."""
+"""The page that plays a film, and the trees along which slots of a collective are sent."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.animation.film import Act, Canvas, Figure, Film, Look, Stripe, TimedShape
-from experiments.output import Value
+from experiments.animation.film import Act, Canvas, Film, Look, Stripe, TimedShape, rank_colours
+from experiments.output import Value, counted
 from experiments.pages import page as pages
 from experiments.pages.page import pack
+from simulator.schedules.schedule import Schedule
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_TREES = 2
+"""Of more trees, as a ring has of the parts that it gathers, none is shown."""
+TREE_NOTE = (
+    "A circle is a rank. Data go up a tree to be merged, and down to be copied. Each slot goes "
+    "along one tree."
+)
+Edge = tuple[int, int]
 
 
 def film_page(
@@ -53,10 +67,73 @@ def _act(act: Act, looks: dict[Look, int]) -> dict[str, object]:
     columns = dict(zip(TimedShape._fields, map(list, zip(*act.shapes, strict=True)), strict=True))
     columns["look"] = [looks.setdefault(look, len(looks)) for look in columns["look"]]
     packed = pack({name: np.array(column) for name, column in columns.items()})
+    figures = [
+        figure._asdict()
+        | {"moments": None, "values": pack({"moments": figure.moments, "values": figure.values})}
+        for figure in act.figures
+    ]
     every = {field.name: getattr(act, field.name) for field in fields(act)}
-    return {**every, "shapes": packed, "figures": [_figure(each) for each in act.figures]}
+    return {**every, "shapes": packed, "figures": figures}
 
 
-def _figure(figure: Figure) -> dict[str, object]:
-    curve = pack({"moments": figure.moments, "values": figure.values})
-    return {**figure._asdict(), "moments": None, "values": curve}
+def trees(schedule: Schedule) -> list[tuple[Edge, ...]]:
+    """The trees of all ranks that slots are sent along, as edges from parents to children; none if
+    they are many, or a slot is sent along anything else.
+
+    >>> from simulator.collectives import find
+    >>> trees(find("tree").build(4, 1.0)), trees(find("ring").build(4, 1.0))
+    ([((0, 1), (0, 2), (2, 3))], [])
+    """
+    edges = defaultdict[int, set[Edge]](set)
+    sent = (schedule.rank != schedule.peer) & (schedule.source >= 0)
+    columns = schedule.source, schedule.reduces, schedule.rank, schedule.peer
+    for slot, up, rank, peer in zip(*(column[sent].tolist() for column in columns), strict=True):
+        edges[slot].add((peer, rank) if up else (rank, peer))
+    kinds = sorted({tuple(sorted(pairs)) for pairs in edges.values()})
+    if len(kinds) > MOST_TREES or any(len(pairs) != schedule.ranks - 1 for pairs in kinds):
+        return []
+    return kinds if all(map(depths_of, kinds)) else []
+
+
+def depths_of(edges: tuple[Edge, ...]) -> dict[int, int]:
+    """How far each rank is from the root; none if the edges are not a tree."""
+    parents = {child: parent for parent, child in edges}
+    depth = {parent: 0 for parent, _ in edges if parent not in parents}
+    for _ in edges:
+        depth |= {child: depth[up] + 1 for child, up in parents.items() if up in depth}
+    return depth if len(depth) == len(edges) + 1 == len(parents) + 1 else {}
+
+
+def trees_figures(schedule: Schedule) -> list[pages.Figure]:
+    """A picture of the trees for a page, if there are any."""
+    if not (kinds := trees(schedule)):
+        return []
+    from experiments.pictures.figure_file import inline_svg
+
+    title = counted(len(kinds), "tree")
+    svg = inline_svg(tree_figure(schedule, kinds), "trees", title)
+    return [pages.Figure(title, svg, TREE_NOTE)]
+
+
+def tree_figure(schedule: Schedule, kinds: list[tuple[Edge, ...]]) -> Figure:
+    """The trees side by side: a rank is as far to the right as its number says."""
+    from matplotlib.figure import Figure
+
+    from experiments.pictures.timelines.palette import ink_on
+
+    figure, colours = Figure(figsize=(10, 3)), rank_colours(schedule.ranks)
+    for place, edges in enumerate(kinds, 1):
+        depth = depths_of(edges)
+        axes = figure.add_subplot(1, len(kinds), place)
+        axes.set_axis_off()
+        axes.margins(0.08, 0.15)
+        axes.invert_yaxis()
+        for ends in edges:
+            axes.plot(
+                ends, [depth[rank] for rank in ends], color="#57606a", linewidth=1.2, zorder=1
+            )
+        for rank, row in depth.items():
+            axes.scatter(rank, row, s=2600 / schedule.ranks**0.8, color=colours[rank], zorder=2)
+            ink = ink_on(colours[rank])
+            axes.text(rank, row, f"{rank}", color=ink, size=8, ha="center", va="center")
+    return figure

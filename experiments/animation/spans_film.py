@@ -1,9 +1,9 @@
-"""The film of a step of any strategy or plan, or of a pipeline: places as rows, and what each works
-on."""
+"""Films of steps: of any strategy or plan, of a pipeline, and of DDP with its buckets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,12 +21,19 @@ from experiments.animation.step_film import (
     step_film,
 )
 from experiments.pictures.timelines.palette import colours
-from experiments.pictures.timelines.step_spans import StepSpans
+from experiments.pictures.timelines.step_spans import StepSpans, strategy_spans
 from simulator.parallel.pipeline_times import PipelineTimes
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, KINDS, WEIGHTS
+from simulator.training.buckets import Bucket, initial, rebuilt
 from simulator.training.plan import COMPUTE
 from topologies.errors import InputError
-from topologies.units import format_seconds
+from topologies.topology import Floats
+from topologies.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    from simulator.schedules.timeline import Timeline
+    from simulator.training.ddp import DDP
+    from simulator.training.plan import Plan
 
 STATES = (
     Key("not here yet", "#dfe3e8"),
@@ -34,7 +41,15 @@ STATES = (
     Key("activations kept", "#cc79a7", "▪"),
     Key("done", "#8a8f98", "✓"),
 )
+"""The states of micro-batches and steps."""
 AHEAD, WAITS, KEPT, DONE = STATES
+BUCKET_STATES = (
+    Key("no gradients yet", "#dfe3e8"),
+    Key("gradients being computed", "#0072b2", "…"),
+    Key("ready", "#cc79a7", "▪"),
+    Key("travels", "#e69f00", "→"),
+    Key("averaged", "#009e73", "✓"),
+)
 SIGNS = {KINDS[INPUTS]: "I", KINDS[WEIGHTS]: "W"}
 """The signs of kinds whose first letter is that of another kind."""
 SEEN = 0.25
@@ -67,8 +82,8 @@ def spans_film(spans: StepSpans) -> Film:
     items_of = np.zeros(len(graph), dtype=np.int32)
     items_of[boxes.task] = np.maximum(item, 0)
     facts = [f"The run takes {format_seconds(end)}.", *spans.remarks]
-    figures = overlap_figures(boxes, len(rows), end)
-    return _film(rows, items, tasks, messages(spans, items_of), figures, facts)
+    step = _step(rows, items, tasks, messages(spans, items_of))
+    return step_film(step, overlap_figures(boxes, len(rows), end), facts)
 
 
 def pipeline_film(times: PipelineTimes, transfer: float) -> Film:
@@ -91,8 +106,8 @@ def pipeline_film(times: PipelineTimes, transfer: float) -> Film:
     rows = [f"device {device}" for device in range(pipeline.devices)]
     idle = format_seconds(float(times.idle.max()))
     facts = [f"A step takes {format_seconds(times.step)}. The most idle device waits for {idle}."]
-    flights = _transfers(times, transfer)
-    return _film(rows, "micro-batches", tasks, flights, _pipeline_figures(times), facts)
+    step = _step(rows, "micro-batches", tasks, _transfers(times, transfer))
+    return step_film(step, _pipeline_figures(times), facts)
 
 
 def _check(rows: int, tasks: int) -> None:
@@ -108,42 +123,30 @@ def _keys(kinds: Sequence[str]) -> list[Key]:
     return [Key(kind, palette[kind], SIGNS.get(kind, kind[0].upper())) for kind in kinds]
 
 
-def _film(
-    rows: list[str],
-    items: str,
-    tasks: list[Task],
-    flights: list[Flight],
-    figures: list[Figure],
-    facts: list[str],
-) -> Film:
-    states = [*STATES, *dict.fromkeys(task.key for task in tasks)]
+def _step(rows: list[str], items: str, tasks: list[Task], flights: list[Flight]) -> Step:
+    """A step whose items are in the states of what the main lanes do with them."""
+    keys = [*STATES, *dict.fromkeys(task.key for task in tasks)]
     main = sorted((task for task in tasks if task.lane == COMPUTE), key=lambda task: task.begin)
-    changes = _changes([task for task in main if task.item >= 0], flights)
-    step = Step(rows, items, states, tasks, changes, flights, _events(rows, main, tasks))
-    return step_film(step, figures, facts)
-
-
-def _changes(tasks: list[Task], flights: list[Flight]) -> list[Change]:
-    """Where each item is at each row, by the tasks in the order of time."""
     arrivals = {(each.peer, each.item): each.end for each in reversed(flights)}
-    last = {(task.row, task.item): task.end for task in tasks}
+    working = [task for task in main if task.item >= 0]
+    last = {(task.row, task.item): task.end for task in working}
     changes, known = list[Change](), set[tuple[int, int]]()
-    for row, _, begin, end, key, item in tasks:
+    for row, _, begin, end, key, item in working:
         if (row, item) not in known and arrivals.get((row, item), begin) < begin:
             changes.append(Change(arrivals[row, item], row, item, WAITS))
         known.add((row, item))
         after = KEPT if key.name in (KINDS[FORWARD], KINDS[INPUTS]) else WAITS
         after = DONE if end >= last[row, item] else after
         changes += [Change(begin, row, item, key), Change(end, row, item, after)]
-    return changes
+    until = max(task.end for task in tasks)
+    return Step(rows, items, keys, tasks, changes, flights, _events(rows, main, until))
 
 
-def _events(rows: list[str], main: list[Task], tasks: list[Task]) -> list[Event]:
-    """The moments at which computations end, and what rows do until then."""
-    step, before = max(task.end for task in tasks), 0.0
+def _events(rows: list[str], main: list[Task], until: float) -> list[Event]:
+    """The moments at which computations end, and what rows do before."""
     start, finish = np.array([(task.begin, task.end) for task in main]).reshape(-1, 2).T
-    events, what = list[Event](), rows[0].partition(" ")[0]
-    for end in (np.unique(np.round(finish / step, 9)) * step).tolist():
+    events, what, before = list[Event](), rows[0].partition(" ")[0], 0.0
+    for end in (np.unique(np.round(finish / until, 9)) * until).tolist():
         middle = (before + end) / 2
         acting = [main[k] for k in np.flatnonzero((start < middle) & (middle < finish)).tolist()]
         does = [
@@ -155,7 +158,7 @@ def _events(rows: list[str], main: list[Task], tasks: list[Task]) -> list[Event]
         title = f"{len({task.row for task in acting})} of {len(rows)} {what}s compute"
         events.append(Event(end, title, f"{text[0].upper()}{text[1:]}."))
         before = end
-    return merged([*events, Event(step, "end", "All is done.")], step)
+    return merged([*events, Event(until, "end", "All is done.")], until)
 
 
 def _transfers(times: PipelineTimes, transfer: float) -> list[Flight]:
@@ -192,3 +195,75 @@ def _pipeline_figures(times: PipelineTimes) -> list[Figure]:
         Figure("idle so far", "share", moments, np.append(0.0, idle)),
         Figure(fullest, "count", held, most, jumps=True),
     ]
+
+
+def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> Film:
+    """The film of a step of DDP: buckets become ready and travel while the backward goes on."""
+    buckets = (initial if strategy.find_unused else rebuilt)(plan.model, strategy.bucket)
+    spans = strategy_spans(plan, timeline)
+    boxes = spans.boxes.take(spans.boxes.row < plan.workers)
+    times, palette = _bucket_times(plan, timeline, buckets), colours(spans.kinds)
+    keys = {kind: Key(kind, palette[kind]) for kind in spans.kinds}
+    columns = *boxes[:5], spans.graph.bucket[boxes.task]
+    step = Step(
+        [f"rank {rank}" for rank in range(plan.workers)],
+        "buckets",
+        [*BUCKET_STATES, *keys.values()],
+        [
+            Task(rank, lane, begin, end, keys[spans.legend[kind]], item)
+            for rank, lane, begin, end, kind, item in rows_of(*columns)
+        ],
+        [
+            Change(moment, rank, item, BUCKET_STATES[place + 1])
+            for (place, item, rank), moment in np.ndenumerate(times)
+        ],
+        messages(spans, spans.graph.bucket),
+        _bucket_events(timeline.makespan, buckets, times),
+    )
+    facts = [f"A step takes {format_seconds(timeline.makespan)}. It has {plan.words[0]}."]
+    if not step.flights:
+        facts.append("The messages of its buckets are too many to draw.")
+    remote = np.flatnonzero(timeline.schedule.remote)
+    order = remote[np.argsort(timeline.finish[remote])]
+    arrived = np.append(0.0, timeline.finish[order])
+    nbytes = np.append(0.0, np.cumsum(timeline.schedule.nbytes[order]))
+    moved = Figure("bytes moved", "bytes", arrived, nbytes, jumps=True)
+    overlap = overlap_figures(boxes, plan.workers, timeline.makespan)
+    return step_film(step, [moved, *overlap], facts)
+
+
+def _bucket_times(plan: Plan, timeline: Timeline, buckets: list[Bucket]) -> Floats:
+    """When the gradients of each bucket are begun and complete, and when its all-reduce begins and
+    ends, at each worker: shape (4, buckets, workers)."""
+    graph, (begin, end) = plan.graph, plan.times(timeline)
+    shape = len(plan.model.layers), plan.workers
+    begun, complete = np.full(shape, np.inf), np.zeros(shape)
+    # Of several batches the last one counts: it is the one that is communicated.
+    main = np.flatnonzero(graph.kind == BACKWARD)
+    place = graph.layer[main], graph.place[main]
+    begun[place], complete[place] = begin[main], end[main]
+    times = np.zeros((4, len(buckets), plan.workers))
+    for number, each in enumerate(buckets):
+        layers = list(each.layers)
+        times[:2, number] = begun[layers].min(axis=0), complete[layers].max(axis=0)
+    calls = np.flatnonzero(graph.bucket >= 0)
+    times[2:, graph.bucket[calls], graph.place[calls]] = begin[calls], end[calls]
+    return times
+
+
+def _bucket_events(end: float, buckets: list[Bucket], times: Floats) -> list[Event]:
+    """What happens until a bucket is ready or averaged everywhere."""
+    events = [Event(float(times[0].min()), "forward", "All ranks run the forward pass.")]
+    backward = float(times[1].max())
+    for number, bucket in enumerate(buckets):
+        size = format_bytes(bucket.nbytes, True)
+        ready, averaged = times[1, number].max(), times[3, number].max()
+        before = f" Bucket {number - 1} is ready." if number else ""
+        sentence = f"The backward pass computes the gradients of bucket {number}, {size}.{before}"
+        events.append(Event(float(ready), "backward", sentence))
+        title, beside = "all-reduce", "and no rank computes at the end"
+        if averaged < backward:
+            title, beside = "backward and all-reduce", "while the backward pass goes on"
+        sentence = f"Bucket {number}, {size}, is all-reduced {beside}."
+        events.append(Event(float(averaged), title, sentence))
+    return merged([*events, Event(end, "optimizer", "All ranks update the parameters.")], end)

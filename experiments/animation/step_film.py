@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ from experiments.animation.film import (
     moving,
     rows_of,
 )
-from experiments.pictures.timelines.spans import Columns
+from experiments.pictures.timelines.spans import Columns, busy_times
 from experiments.pictures.timelines.step_spans import StepSpans
 from topologies.topology import Floats, Ints
 
@@ -38,7 +37,7 @@ NOTE = (
 )
 WIDE, NARROW = (1010.0, 88.0), (300.0, 58.0)
 """Pixels of the rows and of their names, in wide windows and in narrow ones."""
-FEW, SMALL, LARGE = 8, (16, 8, 8), (24, 14, 14)
+LARGE_ROWS, SMALL, LARGE = 8, (16, 8, 8), (24, 14, 14)
 """Rows up to which they are large; and pixels of the height of cells, of a lane, and of the gap to
 the next row."""
 MOST_FLIGHTS = 20_000
@@ -50,7 +49,7 @@ CELL, NAME = 64.0, 16.0
 
 
 class Task(NamedTuple):
-    """Something that a row does."""
+    """Something that a row does with an item, or with none: -1."""
 
     row: int
     lane: int
@@ -58,7 +57,6 @@ class Task(NamedTuple):
     end: float
     key: Key
     item: int
-    """The item that it works on, or -1."""
 
 
 class Change(NamedTuple):
@@ -104,58 +102,43 @@ class Step:
     events: Sequence[Event]
     """The last one is at the end of the step."""
 
-    @property
-    def marks(self) -> list[float]:
-        """The moments of the events, behind 0."""
-        return [0.0, *(event.time for event in self.events)]
-
-    @cached_property
-    def lanes(self) -> int:
-        """The number of lanes of a row."""
-        return max(task.lane for task in self.tasks) + 1
-
-    @cached_property
-    def count(self) -> int:
-        """The number of items."""
-        return max(change.item for change in self.changes) + 1
-
 
 def step_film(step: Step, figures: Sequence[Figure], facts: Sequence[str]) -> Film:
     """The film of a step."""
-    marks, events = step.marks, step.events
-    ends = np.array([0.0, marks[-1]])
+    events, end = step.events, step.events[-1].time
+    count = max(change.item for change in step.changes) + 1
+    ends = np.array([0.0, end])
     act = Act(
         "simulated time",
-        marks,
+        [0.0, *(event.time for event in events)],
         ["before the first event", *(event.title for event in events)],
         ["", *(event.sentence for event in events)],
-        list(_shapes(step)),
-        [Figure("time", "seconds", ends, ends, marks[-1]), *figures],
-        marks[-1],
+        list(_shapes(step, count)),
+        [Figure("time", "seconds", ends, ends, end), *figures],
+        end,
     )
     used = {change.state for change in step.changes} | {task.key for task in step.tasks}
-    used.add(step.keys[0])
     return Film(
         [act],
-        [_layout(step, *size) for size in (WIDE, NARROW)],
+        [_layout(step, count, *size) for size in (WIDE, NARROW)],
         facts,
         NOTE.format(items=step.items),
-        [key for key in step.keys if key in used],
+        [key for key in step.keys if key in used or key is step.keys[0]],
         stops=40,
         frames=80,
         pause=600,
     )
 
 
-def _layout(step: Step, width: float, margin: float) -> Canvas:
+def _layout(step: Step, count: int, width: float, margin: float) -> Canvas:
     """The boxes of cells, row by row; of names, of the ground of lanes, and of the present at the
     start and at the end, for each row; and of tasks as they begin and as they end."""
-    rows, count = len(step.rows), step.count
-    strip, lane, gap = LARGE if rows <= FEW else SMALL
-    height, lanes = strip + 6 + lane * step.lanes + gap, lane * step.lanes
-    cell = min(CELL, width / count)
+    rows = len(step.rows)
+    strip, lane, gap = LARGE if rows <= LARGE_ROWS else SMALL
+    lanes = lane * (max(task.lane for task in step.tasks) + 1)
+    height, cell = strip + 6 + lanes + gap, min(CELL, width / count)
     top = 4.0 + np.arange(rows) * height
-    begin, end = np.array([task[2:4] for task in step.tasks]).T * width / step.marks[-1]
+    begin, end = np.array([task[2:4] for task in step.tasks]).T * width / step.events[-1].time
     task_top = np.array([top[task.row] + strip + 4.5 + task.lane * lane for task in step.tasks])
     boxes = [
         _boxes(np.tile(np.arange(count) * cell + 1, rows), top.repeat(count), cell - 2, strip),
@@ -175,34 +158,29 @@ def _boxes(*sides: npt.ArrayLike) -> Floats:
     return np.stack(np.broadcast_arrays(*sides), axis=1)
 
 
-def _shapes(step: Step) -> Iterator[TimedShape]:
+def _shapes(step: Step, count: int) -> Iterator[TimedShape]:
     """All shapes, at the places of :func:`_layout`."""
-    rows, count, start = len(step.rows), step.count, step.keys[0]
+    rows, end = len(step.rows), step.events[-1].time
     names = rows * count
     for row, name in enumerate(step.rows, names):
         yield TimedShape(Look(text=name, style="left"), row)
         yield TimedShape(Look(fill=PANEL), row + rows)
-        present = TimedShape(Look(edge=INK, width=1.5), row + 2 * rows, 0.0, goal=row + 3 * rows)
-        yield present._replace(arrival=step.marks[-1])
+        present = Look(edge=INK, width=1.5)
+        yield TimedShape(present, row + 2 * rows, 0.0, goal=row + 3 * rows, arrival=end)
     states = defaultdict[int, list[tuple[float, Look]]](list)
-    for place in range(names):
-        states[place].append((-np.inf, _cell(place % count, start)))
-    for time, row, item, state in sorted(step.changes, key=lambda change: change.time):
-        states[row * count + item].append((time, _cell(item, state)))
+    first = (Change(-np.inf, *divmod(place, count), step.keys[0]) for place in range(names))
+    for time, row, item, state in sorted((*first, *step.changes), key=lambda change: change.time):
+        look = Look(fill=state.colour, text=f"{item} {state.sign}".strip())
+        states[row * count + item].append((time, look))
     for place, looks in states.items():
         yield from changing(place, looks)
-    first = names + 4 * rows
-    for place, task in enumerate(step.tasks, first):
+    for place, task in enumerate(step.tasks, names + 4 * rows):
         look = Look(fill=task.key.colour, text=f"{task.item}" if task.item >= 0 else "")
         yield TimedShape(look, place, task.begin, goal=place + len(step.tasks), arrival=task.end)
-    for begin, end, row, peer, item in step.flights:
+    for begin, until, row, peer, item in step.flights:
         text = f"{item} {'↓' if peer > row else '↑'}"
         look = Look(fill=GROUND, text=text, edge=ACCENT, width=2, ink=ACCENT)
-        yield moving(look, (row * count + item, peer * count + item), begin, end)
-
-
-def _cell(item: int, state: Key) -> Look:
-    return Look(fill=state.colour, text=f"{item} {state.sign}".strip())
+        yield moving(look, (row * count + item, peer * count + item), begin, until)
 
 
 def merged(events: Sequence[Event], end: float) -> list[Event]:
@@ -239,28 +217,18 @@ def messages(spans: StepSpans, item: Ints) -> list[Flight]:
 def overlap_figures(boxes: Columns, rows: int, end: float) -> list[Figure]:
     """Communication behind computation and beside it, as means of rows."""
     moments = np.linspace(0.0, end, SAMPLES)
-    hidden, exposed = np.zeros(SAMPLES), np.zeros(SAMPLES)
-    for row in range(rows):
-        mine = boxes.take(boxes.row == row)
-        sends, computes = mine.take(mine.lane > 0), mine.take(mine.lane == 0)
-        computing, sending, either = (
-            covered(each.start, each.end, moments) for each in (computes, sends, mine)
-        )
-        hidden += (computing + sending - either) / rows
-        exposed += (either - computing) / rows
+
+    def covered(chosen: npt.NDArray[np.bool_]) -> Floats:
+        """For how long some box of a row has lasted up to each moment, as mean of rows."""
+        total = np.zeros(SAMPLES)
+        for start, until in busy_times(boxes.take(chosen)).values():
+            total += np.clip(moments[:, None] - start, 0.0, until - start).sum(axis=1) / rows
+        return total
+
+    computes = boxes.lane == 0
+    computing, sending, either = map(covered, (computes, ~computes, boxes.row >= 0))
+    hidden = np.maximum(computing + sending - either, 0.0)
     return [
-        Figure("hidden communication", "seconds", moments, np.maximum(hidden, 0.0)),
-        Figure("exposed communication", "seconds", moments, np.maximum(exposed, 0.0)),
+        Figure("hidden communication", "seconds", moments, hidden),
+        Figure("exposed communication", "seconds", moments, either - computing),
     ]
-
-
-def covered(begin: Floats, end: Floats, moments: Floats) -> Floats:
-    """For how long at least one of some spans has covered the time up to each moment."""
-    order = np.argsort(begin)
-    ends = np.maximum.accumulate(np.append(0.0, end[order]))
-    length = np.maximum(0.0, ends[1:] - np.maximum(begin[order], ends[:-1]))
-    sums = np.append(0.0, np.cumsum(length))
-    knots = np.stack((ends[1:] - length, ends[1:]), axis=1).ravel()
-    sofar = np.stack((sums[:-1], sums[1:]), axis=1).ravel()
-    known = np.interp(moments, np.append(0.0, knots), np.append(0.0, sofar))
-    return np.asarray(known)

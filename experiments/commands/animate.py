@@ -184,7 +184,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         name = f"{case} on {self.blueprint.text}"
 
         def trees() -> list[Figure]:
-            from experiments.animation.tree_picture import trees_figures
+            from experiments.animation.film_page import trees_figures
 
             return trees_figures(timeline.schedule)
 
@@ -260,8 +260,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
 def run_strategy(job: Job, ranks: int, out: Path, parameters: Parameters) -> None:
     """Write the animation of a step of a strategy: of DDP with its buckets."""
     from experiments.animation.collective_film import check_ranks
-    from experiments.animation.ddp_film import ddp_film
-    from experiments.animation.spans_film import spans_film
+    from experiments.animation.spans_film import ddp_film, spans_film
     from experiments.pictures.timelines.step_spans import strategy_spans
     from simulator.training.ddp import DDP
 

@@ -5,7 +5,8 @@ import pytest
 
 from experiments.animation.film import Film
 from experiments.animation.spans_film import STATES, pipeline_film
-from experiments.animation.step_film import covered
+from experiments.animation.step_film import overlap_figures
+from experiments.pictures.timelines.spans import Columns
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times
 from simulator.parallel.pipelines import find, orders
 
@@ -56,7 +57,8 @@ def test_activations_are_kept_until_the_backward() -> None:
     ] == 3
 
 
-def test_spans_that_overlap_count_once() -> None:
+def test_time_in_which_boxes_overlap_counts_once() -> None:
     start, end = np.array([2.0, 0.0, 0.5]), np.array([3.0, 1.0, 2.5])
-    measured = covered(start, end, np.array([0.0, 0.75, 2.0, 9.0]))
-    assert measured.tolist() == [0.0, 0.75, 2.0, 3.0]
+    boxes = Columns.of(np.zeros(3, dtype=np.int32), start, end, lane=np.array([0, 1, 1]))
+    hidden, exposed = (figure.at(3.0) for figure in overlap_figures(boxes, 1, 3.0))
+    assert (hidden, exposed) == (pytest.approx(0.5), pytest.approx(2.0))
