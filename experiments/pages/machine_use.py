@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from experiments.pages.machine_places import places_of
+from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
 from experiments.pictures.timelines.stored import MOST, Stored
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
@@ -17,6 +19,10 @@ MOST_LINKS = 2_000
 """Links that are drawn, at most: of more, those that carry most."""
 FULL = 1000
 """A link that is in use all the time."""
+PARTS = 120
+"""Parts of a run."""
+IMAGES = 500_000
+"""Links of the ranks for which others stand that are looked up, at most."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,7 +32,8 @@ class MachineUse:
     makespan: float
     """Seconds of the run."""
     devices: tuple[str, ...]
-    """The boxes of devices, each with the columns of :class:`Places`."""
+    """The boxes of devices, whose middles are `x` to the right and `y` up: 1 is the distance of
+    neighbours."""
     device_kinds: tuple[str, ...]
     device_kind: Ints
     node: Ints
@@ -66,62 +73,43 @@ def use_of(timeline: Timeline) -> MachineUse:
     machine, courses = timeline.routed.machine, courses_of(timeline)
     places, group, remarks = places_of(machine)
     ends = np.stack((group[machine.source], group[machine.target]))
-    drawn = np.flatnonzero((ends >= 0).all(axis=0) & _between(machine, group))
-    pairs, number = np.unique(ends[:, drawn], axis=1, return_inverse=True)
-    number = number.ravel()
-    count = pairs.shape[1]
-    weight = np.where(np.isfinite(machine.bandwidth), machine.bandwidth, 1.0)[drawn]
+    # Links within a box of one device are none.
+    several = np.bincount(group[group >= 0], minlength=1) > 1
+    between = (ends[0] != ends[1]) | several[np.maximum(ends[0], 0)]
+    drawn = np.flatnonzero((ends >= 0).all(axis=0) & between)
+    pairs, first, number, members = np.unique(
+        ends[:, drawn], axis=1, return_index=True, return_inverse=True, return_counts=True
+    )
+    number, count = number.ravel(), pairs.shape[1]
+    bandwidth = machine.bandwidth[drawn]
+    weight = np.where(np.isfinite(bandwidth), bandwidth, 1.0)
     total = np.bincount(number, weight, count)
-    busy, nbytes = _summed(courses, drawn, number, weight, count)
-    kinds = [machine.link_kinds[link] for link in drawn.tolist()]
-    names, code = np.unique(np.array(kinds or [""]), return_inverse=True)
-    first = np.unique(number, return_index=True)[1] if count else np.zeros(0, dtype=np.int64)
-    kept = _busiest(nbytes)
+    used = np.flatnonzero(courses.link[drawn] >= 0)
+    course = courses.link[drawn][used]
+    busy, nbytes = np.zeros((2, count, PARTS))
+    np.add.at(busy, number[used], courses.busy[course] * weight[used, None])
+    np.add.at(nbytes, number[used], courses.nbytes[course])
+    kept = np.sort(np.argsort(-nbytes.sum(axis=1), kind="stable")[:MOST_LINKS])
     if len(kept) < count:
         remarks = (*remarks, f"The {len(kept)} links with most bytes of {count} are drawn.")
-    unlimited = ~np.isfinite(np.bincount(number, machine.bandwidth[drawn], count))
+    kinds = np.array([machine.link_kinds[link] for link in drawn.tolist()] or [""])
+    names, code = np.unique(kinds, return_inverse=True)
+    unlimited = ~np.isfinite(np.bincount(number, bandwidth, count))
     return MachineUse(
         makespan=timeline.makespan,
-        **places._asdict(),
+        **places,
         kinds=tuple(names.tolist()),
         source=pairs[0][kept].astype(np.int32),
         target=pairs[1][kept].astype(np.int32),
-        kind=code.ravel()[first][kept].astype(np.int32) if count else pairs[0].astype(np.int32),
-        members=np.bincount(number, minlength=count)[kept].astype(np.int32),
+        kind=code.ravel()[first[kept]].astype(np.int32),
+        members=members[kept].astype(np.int32),
         bandwidth=np.where(unlimited, 0.0, total)[kept],
-        latency=machine.latency[drawn][first][kept],
-        parts=busy.shape[1],
+        latency=machine.latency[drawn][first[kept]],
+        parts=PARTS,
         busy=np.round(FULL * busy[kept] / np.maximum(total[kept, None], 1e-300)).astype(np.int32),
         nbytes=np.round(nbytes[kept]),
         remarks=remarks,
     )
-
-
-def _between(machine: Topology, group: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """The links between boxes, and those within boxes of several devices."""
-    several = np.bincount(group[group >= 0], minlength=1) > 1
-    same = group[machine.source] == group[machine.target]
-    return np.asarray(~same | several[np.maximum(group[machine.source], 0)])
-
-
-def _summed(
-    courses: Courses, drawn: np.ndarray, number: np.ndarray, weight: Floats, count: int
-) -> tuple[Floats, Floats]:
-    """Busy shares, times the bandwidth, and bytes of drawn links."""
-    busy = np.zeros((count, courses.busy.shape[1]))
-    nbytes = np.zeros_like(busy)
-    known = courses.link[drawn]
-    used = np.flatnonzero(known >= 0)
-    np.add.at(busy, number[used], courses.busy[known[used]] * weight[used, None])
-    np.add.at(nbytes, number[used], courses.nbytes[known[used]])
-    return busy, nbytes
-
-
-def _busiest(nbytes: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The links that are drawn, in their order."""
-    if len(nbytes) <= MOST_LINKS:
-        return np.arange(len(nbytes))
-    return np.sort(np.argsort(-nbytes.sum(axis=1), kind="stable")[:MOST_LINKS])
 
 
 def from_document(document: object, name: str) -> MachineUse:
@@ -154,12 +142,6 @@ def from_document(document: object, name: str) -> MachineUse:
         nbytes=file.reals("nbytes", links * parts).reshape(links, parts),
         remarks=file.words("remarks"),
     )
-
-
-PARTS = 120
-"""Parts of a run."""
-IMAGES = 500_000
-"""Links of the ranks for which others stand that are looked up, at most."""
 
 
 class Courses(NamedTuple):
@@ -247,3 +229,111 @@ def _images(timeline: Timeline) -> Ints:
     if len(simulated) == len(links):
         image[links] = simulated
     return image
+
+
+WIDEST = 3.0
+"""The width of a box, at most."""
+MOST_BOXES = 128
+"""Boxes of a row of a large machine, at most: of more devices, several are one box."""
+Numbers = npt.NDArray[np.int64]
+
+
+class _Box(NamedTuple):
+    """A box of devices of one level."""
+
+    name: str
+    kind: str
+    node: int
+    level: int
+    share: float
+    """How far it is to the right in its row."""
+    row_boxes: int
+    """The boxes of its row."""
+    devices: Numbers
+
+
+def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]]:
+    """The boxes of a machine as the columns of :class:`MachineUse` that are theirs, the box of each
+    device or -1, and remarks."""
+    small = len(topology.device_names) <= MOST_DEVICES
+    layout = machine_layout(topology) if small else None
+    if layout is None or layout.left_out:
+        boxes = _boxes(topology)
+        x, y, width = _places(boxes)
+        rows = [(box.name, box.kind, box.node) for box in boxes]
+        groups, remarks = [box.devices for box in boxes], tuple(_remarks(boxes, topology))
+    else:
+        (x, y), width = layout.places.T, layout.widths
+        groups, remarks = [np.array([device]) for device in layout.devices.tolist()], ()
+        rows = [
+            (topology.device_names[k], topology.device_kinds[k], int(topology.node[k]))
+            for k in layout.devices.tolist()
+        ]
+    group = np.full(len(topology.device_names), -1, dtype=np.int32)
+    for number, devices in enumerate(groups):
+        group[devices] = number
+    names, kinds, node = zip(*rows, strict=True)
+    words = tuple(sorted(set(kinds)))
+    columns = {
+        "devices": names,
+        "device_kinds": words,
+        "device_kind": np.array([words.index(kind) for kind in kinds], dtype=np.int32),
+        "node": np.array(node, dtype=np.int32),
+        "x": x,
+        "y": y,
+        "width": np.asarray(width, dtype=np.float64),
+    }
+    return columns, group, remarks
+
+
+def _boxes(topology: Topology) -> list[_Box]:
+    """A row of nodes, or of ranks, and rows of switches above. Of many, neighbours are one box."""
+    start = np.flatnonzero(topology.node >= 0)
+    away = distances(topology, start if len(start) else np.unique(topology.placement))
+    boxes = list[_Box]()
+    for row in np.unique(away[np.isfinite(away)]).astype(int).tolist():
+        devices = np.flatnonzero(away == row)
+        node = topology.node[devices]
+        # Devices of a node are one thing; others are a thing each, behind all nodes.
+        key = np.where(node >= 0, node, devices + (node.max(initial=0) + 1))
+        _, thing = np.unique(key, return_inverse=True)
+        thing = thing.ravel()
+        count = int(thing.max()) + 1
+        shown = min(count, MOST_BOXES)
+        for number in range(shown):
+            members = devices[thing * shown // count == number]
+            place = row, (number + 0.5) / shown, shown
+            boxes.append(_Box(*_named(topology, members), *place, members))
+    return boxes
+
+
+def _named(topology: Topology, devices: Numbers) -> tuple[str, str, int]:
+    """The name, kind and node of a box."""
+    nodes = np.unique(topology.node[devices])
+    first, last = (topology.device_names[devices[k]] for k in (0, -1))
+    if nodes[0] >= 0:
+        alone = len(nodes) == 1
+        name = f"node {nodes[0]}" if alone else f"nodes {nodes[0]} to {nodes[-1]}"
+        return name, "node", int(nodes[0]) if alone else -1
+    name = first if len(devices) == 1 else f"{first} to {last}"
+    return name, topology.device_kinds[int(devices[0])], -1
+
+
+def _places(boxes: list[_Box]) -> npt.NDArray[np.float64]:
+    """The middle and the width of each box, shape (3, boxes); a single row becomes a circle."""
+    share, level, count = np.array([(box.share, box.level, box.row_boxes) for box in boxes]).T
+    widest = count.max()
+    rows = np.unique(level)
+    x, y = share * widest, np.searchsorted(rows, level) * max(2.0, widest / 5)
+    if len(rows) == 1:
+        x, y = (turn(2 * np.pi * share) * widest / 6 for turn in (np.sin, np.cos))
+    return np.stack((x, y, np.minimum(0.8 * widest / count, WIDEST)))
+
+
+def _remarks(boxes: list[_Box], topology: Topology) -> Iterator[str]:
+    nodes = [box for box in boxes if box.kind == "node"]
+    if nodes:
+        yield "A box in the lowest row is a node: its colour is the mean use of its inner links."
+    several = any(len(box.devices) > 1 for box in boxes if box.kind != "node")
+    if several or len(nodes) < len(np.unique(topology.node)) - 1:
+        yield "Some boxes stand for several neighbours: the machine is too large to draw them all."

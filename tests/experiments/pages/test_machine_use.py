@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.pages import machine_use
-from experiments.pages.machine_places import MOST_BOXES
-from experiments.pages.machine_use import FULL, MachineUse, courses_of, spread, use_of
+from experiments.pages.machine_use import FULL, MOST_BOXES, MachineUse, courses_of, spread, use_of
 from experiments.pictures.timelines.stored import to_document
 from refusals import refusal
 from simulator.collectives import find

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from experiments.machine_facts import link_groups
 from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.machines.level_layout import Layout, ends
 from experiments.pictures.machines.machine_layout import machine_layout
 from experiments.pictures.machines.machine_picture import HALF, machine_drawing
-from experiments.pictures.machines.sketch import Layout, ends
 from grouped_cases import each_case
 from law_cases import a_third
 from topologies.catalogue import find
@@ -101,12 +101,12 @@ def test_no_device_is_drawn_over_another(text: str, ranks: int) -> None:
 def test_nodes_do_not_overlap_and_hold_their_devices(text: str, ranks: int) -> None:
     topology = machine(text, ranks)
     where = machine_layout(topology)
-    for leftmost, rightmost in combinations(sorted(where.frames, key=lambda frame: frame.left), 2):
-        assert leftmost.right < rightmost.left
-    for frame in where.frames:
-        places = where.places[topology.node[where.devices] == frame.node]
-        assert (places > [frame.left, frame.bottom]).all()
-        assert (places < [frame.right, frame.top]).all()
+    frames = sorted(where.frames.values(), key=lambda frame: frame[0, 0])
+    for left, right in pairwise(frames):
+        assert left[1, 0] < right[0, 0]
+    for node, (low, high) in where.frames.items():
+        places = where.places[topology.node[where.devices] == node]
+        assert ((places > low) & (places < high)).all()
 
 
 @each_case(("text", "ranks"), MACHINE_RANKS.items())
