@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
     from experiments.simulations.measured_curves import MeasuredCurve
 
-HEADINGS = {"time": "time", "busbw": "bus bandwidth", "efficiency": "efficiency (bound / time)"}
+METRICS: Any = {
+    "time": ("time", style.time_axis),
+    "busbw": ("bus bandwidth", style.bandwidth_axis),
+    "efficiency": ("efficiency (bound / time)", style.share_axis),
+}
+"""The heading and the axis of each metric."""
 HOLLOW: Any = {"linestyle": "none", "markerfacecolor": "none", "markersize": 6.5}
 """The look of measured points."""
 MOST_MEASURED = 8
@@ -58,7 +63,7 @@ def sweep_drawing(
     A formula is drawn where its assumptions hold.
 
     The axis shows sizes if there are more sizes than numbers of ranks, else numbers of ranks.
-    `metric` is one of `HEADINGS`; without it, busbw by size and time by number of ranks. `subject`
+    `metric` is one of `METRICS`; without it, busbw by size and time by number of ranks. `subject`
     is the collective and the machine, for the title.
     """
     by_size = len({row.size_B for row in rows}) > len({row.ranks for row in rows})
@@ -72,7 +77,8 @@ def sweep_drawing(
     points = _draw_measured(axes, measured[:MOST_MEASURED], rows, (metric, by_size), colours)
     left_out += style.not_drawn(len(measured) - MOST_MEASURED, "more measured curves")
     (style.size_axis if by_size else style.rank_axis)(axes, _places(rows, by_size))
-    _value_axis(axes, metric)
+    heading, value_axis = METRICS[metric]
+    value_axis(axes, heading)
     style.entitle(axes, _title(rows, metric, subject, by_size))
     style.legend_beside(figure, [*_handles(curves), *points], *left_out)
     return figure
@@ -88,7 +94,7 @@ def _title(rows: Sequence[SweepRow], metric: str, subject: str, by_size: bool) -
     if len(others) == 1:
         fixed = f", p = {others[0]}" if by_size else f", V = {format_bytes(others[0])}"
     axis = "size" if by_size else "number of ranks"
-    title = f"{HEADINGS[metric].partition(' (')[0]} by {axis}{fixed}"
+    title = f"{METRICS[metric][0].partition(' (')[0]} by {axis}{fixed}"
     return f"{subject}: {title}" if subject else title[0].upper() + title[1:]
 
 
@@ -121,21 +127,10 @@ def _curves(rows: Sequence[SweepRow], by_size: bool) -> tuple[list[_Curve], list
                         style.marker(place if len(kept) > 1 else number),
                     )
                 )
-    return curves, list(_left_out(list(table), names, others, kept, by_size))
-
-
-def _left_out(
-    names: Sequence[str],
-    kept_names: Sequence[str],
-    others: Sequence[float],
-    kept: Sequence[float],
-    by_size: bool,
-) -> Iterable[str]:
-    slow = [name for name in names if name not in kept_names]
-    if slow:
-        yield f"not drawn, as slower: {', '.join(slow)}"
-    what = "numbers of ranks" if by_size else "sizes"
-    yield from style.not_drawn(len(others) - len(kept), f"of {len(others)} {what}")
+    slow = [name for name in table if name not in names]
+    left_out = [f"not drawn, as slower: {', '.join(slow)}"] if slow else []
+    what = f"of {len(others)} {'numbers of ranks' if by_size else 'sizes'}"
+    return curves, left_out + style.not_drawn(len(others) - len(kept), what)
 
 
 def _spread(values: list[float], most: int) -> list[float]:
@@ -218,40 +213,27 @@ def _draw_measured(
     drawn. Returns a handle for each curve.
     """
     metric, by_size = shown
-    sizes = {row.size_B for row in rows}
-    handles = []
     bounds = {(row.ranks, row.size_B): row.bound_s for row in rows}
+    sizes, handles = {row.size_B for row in rows}, list[Line2D]()
     for number, curve in enumerate(measured):
-        points = [
-            (float(point.size if by_size else curve.ranks), value, bool(point.wrong))
-            for point in curve.points
-            if by_size or point.size in sizes
-            for value in [_measured_value(curve, point.size, point.time_s, metric, bounds)]
-        ]
+        places: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+        for point in curve.points:
+            if by_size or point.size in sizes:
+                whole = point.size * curve.busbw
+                if metric == "efficiency":
+                    whole = bounds.get((curve.ranks, point.size), nan)
+                value = point.time_s if metric == "time" else whole / point.time_s
+                place = float(point.size if by_size else curve.ranks)
+                places[bool(point.wrong)].append((place, value))
         name = f"measured {curve.algorithm}" if curve.algorithm else "measured"
         label = f"{name}: {curve.name}, p = {curve.ranks}"
         colour = colours.get(curve.algorithm, "k")
         for wrong, marker, note in ((False, style.marker(number), ""), (True, "x", " (wrong)")):
-            places = [(x, y) for x, y, bad in points if bad is wrong]
-            if places:
-                x, y = zip(*places, strict=True)
+            if places[wrong]:
+                x, y = zip(*places[wrong], strict=True)
                 look = Line2D(x, y, color=colour, marker=marker, label=label + note, **HOLLOW)
                 handles.append(axes.add_line(look))
     return handles
-
-
-def _measured_value(
-    curve: MeasuredCurve,
-    size: float,
-    seconds: float,
-    metric: str,
-    bounds: dict[tuple[int, float], float],
-) -> float:
-    if metric == "time":
-        return seconds
-    if metric == "busbw":
-        return size * curve.busbw / seconds
-    return bounds.get((curve.ranks, size), nan) / seconds
 
 
 def _handles(curves: Sequence[_Curve]) -> list[Line2D]:
@@ -267,12 +249,3 @@ def _handles(curves: Sequence[_Curve]) -> list[Line2D]:
     if any(_is_sure(curve.rows) for curve in curves):
         lines.append(style.band_handle())
     return lines
-
-
-def _value_axis(axes: Axes, metric: str) -> None:
-    if metric == "time":
-        style.time_axis(axes)
-    elif metric == "busbw":
-        style.bandwidth_axis(axes, HEADINGS[metric])
-    else:
-        style.share_axis(axes, HEADINGS[metric])
