@@ -164,7 +164,6 @@ def _boxes(corner: Floats, moved: tuple[float, float], size: tuple[float, float]
 
 
 def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -> Act:
-    """The film on a clock whose steps end at these simulated times."""
     schedule = subject.schedule
     speaker, marks = Speaker(run), clock.marks
     order = np.argsort(subject.depth, kind="stable").astype(np.int32)
@@ -203,7 +202,6 @@ def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -
 
 
 def _phases(schedule: Schedule, step: Ints) -> list[str]:
-    """The phases of a step: those of its transfers, then those of what ranks do by themselves."""
     order = np.argsort(~schedule.remote[step], kind="stable")
     return [schedule.phases[phase] for phase in schedule.phase[step[order]].tolist()]
 
@@ -261,7 +259,6 @@ def _scenery(subject: Subject, speaker: Speaker) -> Iterator[TimedShape]:
 def _contents(
     subject: Subject, clock: Clock, run: Run, writes: int, filled: Callable[[int, int], Filling]
 ) -> Iterator[TimedShape]:
-    """What each slot holds when, with the first of all writes."""
     schedule, room = subject.schedule, subject.stage.card.columns == 1
     fillings = {cell: [(-np.inf, run.first[cell])] for cell in subject.places}
     for write in run.writes[:writes]:
@@ -319,7 +316,6 @@ def _messages(
 
 
 def _figures(subject: Subject, clock: Clock, seconds: Floats, wrong: str) -> list[Figure]:
-    """The figures of an act whose steps end at these simulated times."""
     schedule, memory, marks = subject.schedule, subject.memory, clock.marks
     # Simulated time passes while messages move.
     reached = np.stack((marks[:-1], marks[:-1] + clock.part * np.diff(marks)), axis=1).ravel()
@@ -345,7 +341,6 @@ def _figures(subject: Subject, clock: Clock, seconds: Floats, wrong: str) -> lis
 
 
 def _facts(subject: Subject, wrong: str) -> list[str]:
-    """What the reader of a page should know."""
     schedule, makespan = subject.schedule, subject.timeline.makespan
     binary, steps = in_binary([schedule.nbytes_total]), int(subject.depth.max(initial=0))
     name, time = subject.collective.name, format_seconds(makespan)

@@ -63,7 +63,6 @@ def _layout(layout: Canvas) -> dict[str, object]:
 
 
 def _act(act: Act, looks: dict[Look, int]) -> dict[str, object]:
-    """An act. New looks get the next numbers."""
     columns = dict(zip(TimedShape._fields, map(list, zip(*act.shapes, strict=True)), strict=True))
     columns["look"] = [looks.setdefault(look, len(looks)) for look in columns["look"]]
     packed = pack({name: np.array(column) for name, column in columns.items()})

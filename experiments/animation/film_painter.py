@@ -102,7 +102,6 @@ def drawn(
 
 
 def _head(result: Figure, act: Act, moment: float) -> None:
-    """The name of the step, a sentence about it, and figures."""
     width, height = result.get_size_inches()
     step, failed = act.step(moment), act.wrong and moment >= act.end
     title = textwrap.shorten(act.titles[step], 70)
@@ -214,7 +213,6 @@ def _letters(text: str) -> tuple[Path, float]:
 
 
 def _on_way(points: Floats, share: float) -> Floats:
-    """The point at a share of a way."""
     reached = np.append(0.0, np.cumsum(np.hypot(*np.diff(points, axis=0).T)))
     return np.array([np.interp(share * reached[-1], reached, axis) for axis in points.T])
 
@@ -263,7 +261,6 @@ def step_pictures(film: Film) -> dict[str, bytes]:
 
 
 def _stops(film: Film) -> list[float]:
-    """The start, the ends of steps, and the end."""
     act = film.acts[-1]
     marks = [mark for mark in act.marks if mark < act.end]
     every = -(-len(marks) // (film.stops or len(marks)))

@@ -77,7 +77,6 @@ class Speaker:
         return f"{first}. {counted(others, 'other transfer')} run{'s' * (others == 1)} meanwhile."
 
     def _pattern(self, number: int) -> tuple[object, ...]:
-        """What an operation has in common with others that do the same."""
         schedule = self.run.schedule
         return (
             int(schedule.reduces[number]),

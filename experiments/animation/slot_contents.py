@@ -147,7 +147,6 @@ def follow(schedule: Schedule, collective: Collective, order: Ints) -> Run:
 
 
 def _move(run: Run, order: Ints) -> None:
-    """What transfers move and add."""
     schedule, latest = run.schedule, run.last
     moves = (schedule.kind == TRANSFER) & (schedule.source >= 0) & (schedule.target >= 0)
     chosen = order[moves[order]]

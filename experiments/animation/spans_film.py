@@ -162,7 +162,6 @@ def _events(rows: list[str], main: list[Task], until: float) -> list[Event]:
 
 
 def _transfers(times: PipelineTimes, transfer: float) -> list[Flight]:
-    """Results on their way to the device of the next stage."""
     device, micro, need = times.pipeline.device, times.pipeline.micro, times.pipeline.needs[:, 0]
     chosen = np.flatnonzero((need >= 0) & (device[need] != device))
     length = times.finish - times.start
@@ -252,7 +251,6 @@ def _bucket_times(plan: Plan, timeline: Timeline, buckets: list[Bucket]) -> Floa
 
 
 def _bucket_events(end: float, buckets: list[Bucket], times: Floats) -> list[Event]:
-    """What happens until a bucket is ready or averaged everywhere."""
     events = [Event(float(times[0].min()), "forward", "All ranks run the forward pass.")]
     backward = float(times[1].max())
     for number, bucket in enumerate(buckets):

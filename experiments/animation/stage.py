@@ -167,5 +167,4 @@ def _scale(places: Floats, sizes: Floats) -> npt.NDArray[np.float64]:
 
 
 def _straight(routed: Routed) -> tuple[Path, ...]:
-    """Ways that pass nothing."""
     return ((),) * (len(routed.route_indptr) - 1)

@@ -159,7 +159,6 @@ def _boxes(*sides: npt.ArrayLike) -> Floats:
 
 
 def _shapes(step: Step, count: int) -> Iterator[TimedShape]:
-    """All shapes, at the places of :func:`_layout`."""
     rows, end = len(step.rows), step.events[-1].time
     names = rows * count
     for row, name in enumerate(step.rows, names):

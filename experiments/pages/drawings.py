@@ -67,7 +67,6 @@ def memory_scene(curves: MemoryCurves, title: str = "Memory over time", note: st
 
 
 def _data(record: MachineUse | MemoryCurves) -> dict[str, object]:
-    """Names and numbers of a record, and its columns packed."""
     values = {field.name: getattr(record, field.name) for field in fields(record)}
     columns = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     packed = {

@@ -239,8 +239,6 @@ Numbers = npt.NDArray[np.int64]
 
 
 class _Box(NamedTuple):
-    """A box of devices of one level."""
-
     name: str
     kind: str
     node: int
@@ -308,7 +306,6 @@ def _boxes(topology: Topology) -> list[_Box]:
 
 
 def _named(topology: Topology, devices: Numbers) -> tuple[str, str, int]:
-    """The name, kind and node of a box."""
     nodes = np.unique(topology.node[devices])
     first, last = (topology.device_names[devices[k]] for k in (0, -1))
     if nodes[0] >= 0:

@@ -94,7 +94,6 @@ def _runs(row: Sequence[Winner], *, each: bool) -> Iterator[tuple[int, list[Winn
 
 
 def _words(axes: Axes, run: Sequence[Winner], place: tuple[float, int], letters: int) -> None:
-    """The name of the winner, how far it is ahead at least, and whether this is unsure."""
     margins = [winner.margin for winner in run if winner.margin is not None]
     unsure = "?" if any(winner.advice.rival for winner in run) else ""
     ahead = [f"{min(margins):.2f}x{unsure}{' or more' if len(run) > 1 else ''}"] if margins else []

@@ -63,7 +63,6 @@ def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
 
 
 def _diagnosed(axes: Axes, diagnosis: Diagnosis, nbytes: Floats | None) -> None:
-    """Draw seconds, or `nbytes` over seconds."""
     size, expected = diagnosis.columns.size, diagnosis.expected
 
     def shown(seconds: Floats) -> Floats:

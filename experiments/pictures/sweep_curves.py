@@ -38,8 +38,6 @@ PALEST = 0.55
 
 
 class _Curve(NamedTuple):
-    """The points of an algorithm at one number of ranks, or at one size."""
-
     name: str
     """The algorithm."""
     label: str
@@ -140,7 +138,6 @@ def _spread(values: list[float], most: int) -> list[float]:
 
 
 def _slowness(curves: dict[float, list[SweepRow]]) -> float:
-    """The mean multiple of the bound."""
     ratios = [row.over_bound for points in curves.values() for row in points]
     return exp(sum(log(max(ratio, 1e-9)) for ratio in ratios) / len(ratios))
 
@@ -162,7 +159,6 @@ def _draw(axes: Axes, curve: _Curve, metric: str, by_size: bool) -> None:
 
 
 def _is_sure(rows: Iterable[SweepRow]) -> bool:
-    """Whether all rows have an interval."""
     return all(row.high_s is not None for row in rows)
 
 

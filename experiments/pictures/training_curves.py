@@ -222,7 +222,6 @@ def _title(records: Sequence[Record], swept: str) -> str:
 
 
 def _is_sure(record: Record) -> bool:
-    """Whether the step has an interval."""
     return record.get("low_s") is not None
 
 

@@ -139,7 +139,6 @@ class Sketch:
         return walked | dict.fromkeys(cpus, max(under, default=0) + 0.5)
 
     def _walk(self, start: list[int], allowed: Collection[int]) -> dict[int, int]:
-        """How many links each allowed device is away."""
         away, queue = dict.fromkeys(start, 0), list(start)
         for device in queue:
             for neighbour in self.near[device]:

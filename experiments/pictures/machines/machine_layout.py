@@ -148,7 +148,6 @@ def _places(graph: nx.Graph[int], cells: Ints | None) -> Floats:
 
 
 def _circle(order: list[int]) -> Floats:
-    """Clockwise from the top."""
     places, angle = np.empty((len(order), 2)), 2 * np.pi * np.arange(len(order)) / len(order)
     radius = max(1.8, 1.3 * len(order) / (2 * np.pi))
     places[order] = radius * np.stack((np.sin(angle), np.cos(angle)), axis=1)

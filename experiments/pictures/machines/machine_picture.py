@@ -126,7 +126,6 @@ def _link_looks(topology: Topology, groups: list[LinkGroup], lines: int) -> list
 
 
 def _extent(where: Layout) -> tuple[Floats, Floats]:
-    """The corners of the picture, in columns."""
     half = np.stack((where.widths / 2, np.full(len(where.widths), HALF)), axis=1)
     edges = where.places - half, where.places + half
     every = np.concatenate([*edges, *where.curves.values(), *where.frames.values()])

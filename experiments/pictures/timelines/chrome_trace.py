@@ -31,8 +31,6 @@ Integers = npt.NDArray[np.integer]
 
 
 class _Slices(NamedTuple):
-    """Complete events, a row for each span."""
-
     place: Integers
     """The rank."""
     track: Integers
@@ -115,7 +113,6 @@ def nanoseconds(seconds: Floats) -> Nanoseconds:
 
 
 def _sent(spans: Spans, columns: Columns) -> Flags:
-    """Whether each span is a transfer at its sender."""
     names = LANES[SENDS], MESSAGES
     lanes = [lane for lane, name in enumerate(spans.lanes) if name in names]
     return np.isin(columns.lane, lanes)

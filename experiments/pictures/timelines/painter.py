@@ -90,13 +90,11 @@ def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
 
 
 def _kinds(chart: Chart) -> list[str]:
-    """The kinds of boxes, without idle time."""
     kinds = np.unique(chart.boxes.kind[chart.boxes.cause < 0]).tolist()
     return [chart.spans.kinds[kind] for kind in kinds]
 
 
 def _idle_shares(chart: Chart) -> Floats:
-    """The share of the run for which each worker is idle."""
     spans = chart.spans
     idle = spans.columns.take(spans.idle & (spans.columns.lane == spans.main))
     seconds = np.bincount(idle.row, idle.end - idle.start, chart.workers)
@@ -104,7 +102,6 @@ def _idle_shares(chart: Chart) -> Floats:
 
 
 def _remarks(chart: Chart) -> list[str]:
-    """What the picture shows, and for how long workers wait."""
     spans, what = chart.spans, chart.spans.what
     if spans.main < 0:
         used = np.flatnonzero((chart.tall > 0).any(axis=0)).tolist()
@@ -133,7 +130,6 @@ def _longest_waits(spans: Spans) -> list[str]:
 
 
 def _paint(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
-    """Draw and label all boxes, and name the ranks and lanes."""
     spans, rows = chart.spans, len(chart.spans.rows)
     axes.set(facecolor=BETWEEN, xlim=(0, chart.seconds), ylim=(rows - 0.5, -0.5))
     axes.xaxis.set_major_formatter(EngFormatter("s"))
@@ -198,14 +194,12 @@ def _draw_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
 
 
 def _corners(columns: Columns, middle: Floats, height: Floats) -> Floats:
-    """The corners of each box, shape (boxes, 4, 2)."""
     bottom, top = middle - height / 2, middle + height / 2
     x = np.stack((columns.start, columns.end, columns.end, columns.start), axis=1)
     return np.stack((x, np.stack((bottom, bottom, top, top), axis=1)), axis=2)
 
 
 def _add_filled(axes: Axes, corners: Floats, label: str, fill: Fill) -> PolyCollection:
-    """Add boxes with one fill."""
     boxes = PolyCollection(
         list(corners),
         label=label,
@@ -288,7 +282,6 @@ def _fitting(words: Sequence[str], points: float, size: float) -> str:
 def _write(
     axes: Axes, place: tuple[float, float], text: str, size: float, colour: str, behind: str | None
 ) -> None:
-    """Write a text into the middle of a box, and cover what is `behind` it with a colour."""
     if not text:
         return
     plain, centred = text.replace("$", r"\$"), {"ha": "center", "va": "center_baseline"}

@@ -247,7 +247,6 @@ class StepSpans:
         )
 
     def _lanes_of(self, path: CriticalPath) -> Ints:
-        """The lane of each segment of a critical path."""
         lane, messages = self.timeline.schedule.lane[path.operation], len(self.lanes)
         computes = (path.part == SEGMENT_PARTS.index("compute")) & (path.operation >= 0)
         return np.where(computes, lane, messages).astype(np.int32)
