@@ -38,14 +38,14 @@ def look_of(spans: Spans, columns: Columns) -> Ints:
 
 
 def boxes_of(spans: Spans) -> tuple[Columns, npt.NDArray[np.int64], list[str]]:
-    """The boxes of all spans but of the idle time of the main lane, the band of its lane on which
-    each is drawn, and remarks on what is not drawn as it is.
+    """The boxes of all spans, the band of its lane on which each is drawn, and remarks on what is
+    not drawn as it is. Idle time of the main lane without a known cause is left out.
 
     Neighbours of one kind that touch become one box if both are narrow, or if most boxes of their
     kind are. Of too many, the longest are drawn.
     """
     columns, main, pixel = spans.columns, spans.main, (spans.makespan or 1.0) / PIXELS
-    drawn = ~(spans.idle & (columns.lane == main)) if main >= 0 else columns.row >= 0
+    drawn = ~(spans.idle & (columns.lane == main) & (columns.cause < 0))
     if main >= 0 and MESSAGES in spans.lanes:
         drawn &= columns.lane != list(spans.lanes).index(MESSAGES)
     columns = columns.take(drawn)
@@ -103,7 +103,8 @@ class Chart:
         part is as wide as the thinnest box at least; a thinner communication is what most of it
         is."""
         columns, main, least = self.drawn[0], self.spans.main, self.thinnest
-        busy = busy_times(columns.take(columns.lane == main), 1e-9 * self.spans.makespan)
+        computes = (columns.lane == main) & (columns.cause < 0)
+        busy = busy_times(columns.take(computes), 1e-9 * self.spans.makespan)
         talks = (columns.lane != main) & (columns.nbytes > 0) & (columns.row < self.workers)
         owner, pieces = list[int](), [np.zeros((2, 0))]
         for k in np.flatnonzero(talks & (main >= 0)).tolist():
@@ -130,13 +131,6 @@ class Chart:
         """The first rows, which train."""
         rows = len(self.spans.rows)
         return rows if self.spans.workers is None else self.spans.workers
-
-    @cached_property
-    def idle(self) -> Columns:
-        """The idle time of main lanes, with known causes."""
-        columns = self.spans.columns
-        chosen = self.spans.idle & (columns.cause >= 0) & (columns.lane == self.spans.main)
-        return columns.take(chosen)
 
     @cached_property
     def tall(self) -> Floats:

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
 from experiments.names import link_name
-from experiments.pictures.timelines.chart import FULL, INK, PIXELS, SEAM, Chart, look_of
+from experiments.pictures.timelines.chart import FULL, PIXELS, SEAM, Chart, look_of
 from experiments.pictures.timelines.palette import FILLS, HIDDEN, Fill, colours, ink_on, pale
 from experiments.pictures.timelines.spans import Columns, Spans
 from topologies.topology import Floats
@@ -139,7 +139,6 @@ def _paint(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     remarks = [*spans.remarks, *chart.drawn[2]]
     if chart.every == 1:
         _label_boxes(axes, chart, palette)
-        _label_idle(axes, chart)
     else:
         remarks.append(f"one {spans.what} in {chart.every} is named, boxes have no labels")
     remarks += _name_rows(axes, chart)
@@ -173,7 +172,8 @@ def _draw_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     for number in np.unique(look).tolist():
         if number >= len(spans.kinds):
             cause = spans.causes[number - len(spans.kinds)]
-            _add_filled(axes, corners[look == number], f"idle: {cause}", FILLS[cause])
+            fill = FILLS[cause]
+            _add_filled(axes, corners[look == number], f"idle: {cause}", fill).set_zorder(0.4)
             continue
         kind = spans.kinds[number]
         colour = palette[kind]
@@ -184,13 +184,6 @@ def _draw_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     sides = [*corners[wide][:, (0, 3)], *corners[wide][:, (1, 2)]]
     lines = LineCollection(sides, colors="white", linewidths=0.6)
     axes.add_collection(lines).set_rasterized(True)
-    idle, main = chart.idle, chart.spans.main
-    places = chart.middle[idle.row, main], chart.tall[idle.row, main] * INK
-    below = _corners(idle, *places)
-    for number in np.unique(idle.cause).tolist():
-        cause = spans.causes[number]
-        drawn = below[idle.cause == number]
-        _add_filled(axes, drawn, f"idle: {cause}", FILLS[cause]).set_zorder(0.4)
 
 
 def _corners(columns: Columns, middle: Floats, height: Floats) -> Floats:
@@ -215,46 +208,48 @@ def _add_filled(axes: Axes, corners: Floats, label: str, fill: Fill) -> PolyColl
 
 def _label_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     """Write into each box its name, or a shorter text if only that fits: the name without its
-    first word, a number at its end, and the kind. Boxes that stand for several get their kind."""
-    spans, columns, (owner, hidden) = chart.spans, chart.boxes, chart.hidden
-    middles = (columns.start + columns.end)[owner] / 2
-    covered = set(owner[(hidden.start <= middles) & (middles <= hidden.end)].tolist())
-    least = LETTER * SMALLEST * chart.seconds / POINTS
-    middle, height = chart.heights
-    for k in np.flatnonzero(columns.end - columns.start > least).tolist():
-        if idle := bool(columns.cause[k] >= 0):
-            words = _reasons(spans, columns, k)
-            colour = FILLS[spans.causes[columns.cause[k]]].colour
+    first word, a number at its end, and the kind. Boxes that stand for several get their kind, and
+    large idle times of main lanes their cause and their share of the step."""
+    spans, boxes, (owner, hidden) = chart.spans, chart.boxes, chart.hidden
+    length, centre = boxes.end - boxes.start, (boxes.start + boxes.end) / 2
+    under = (hidden.start <= centre[owner]) & (centre[owner] <= hidden.end)
+    covered, (middle, height) = set(owner[under].tolist()), chart.heights
+    wide = np.flatnonzero(length > LETTER * SMALLEST * chart.seconds / POINTS)
+    for k, share in zip(wide.tolist(), _step_shares(chart, boxes.take(wide)), strict=True):
+        if boxes.cause[k] >= 0:
+            words, cause = _reasons(spans, boxes, k), spans.causes[boxes.cause[k]]
+            if boxes.lane[k] == spans.main and cause != "drain":
+                words = [*(f"{word}, {share:.0%}" for word in words), *words, f"{share:.0%}"]
+            if boxes.lane[k] == spans.main and share < LABELLED:
+                words = []
+            behind, ink = FILLS[cause].colour, TEXT
         else:
-            name, kind = spans.names[columns.name[k]], spans.kinds[columns.kind[k]]
+            name, kind = spans.names[boxes.name[k]], spans.kinds[boxes.kind[k]]
             detail, colour = name.partition(" ")[2], palette[kind]
             number = re.findall(r"\b\d+$", detail)
-            words = [kind] if columns.members[k] > 1 else [name, detail, *number, kind]
-        size = _letters(chart, float(height[k]))
-        text = _fitting(words, (columns.end[k] - columns.start[k]) * POINTS / chart.seconds, size)
-        behind = pale(colour) if k in covered else colour if idle else None
-        ink = "black" if behind else ink_on(colour)
-        x = (columns.start[k] + columns.end[k]) / 2
-        _write(axes, (x, middle[k]), text, size, ink, behind)
+            words = [kind] if boxes.members[k] > 1 else [name, detail, *number, kind]
+            behind = pale(colour) if k in covered else ""
+            ink = "black" if behind else ink_on(colour)
+        # Letters fit into the height of the box.
+        size = min(LARGEST, 72 * chart.inches / len(spans.rows) * float(height[k]) / 1.25)
+        points = length[k] * POINTS / chart.seconds
+        fits = (word for word in words if word and len(word) * LETTER * size < points)
+        if size >= SMALLEST and (text := next(fits, "")):
+            plain, centred = text.replace("$", r"\$"), {"ha": "center", "va": "center_baseline"}
+            written = axes.text(centre[k], middle[k], plain, centred, fontsize=size, color=ink)
+            written.set(in_layout=False, clip_on=True)
+            if behind:
+                written.set_bbox({"facecolor": behind, "edgecolor": "none", "pad": 0.5})
 
 
-def _label_idle(axes: Axes, chart: Chart) -> None:
-    """Write into large idle times of main lanes their cause, and their share of the step."""
-    spans, idle, main = chart.spans, chart.idle, chart.spans.main
-    length, middle = idle.end - idle.start, (idle.start + idle.end) / 2
+def _step_shares(chart: Chart, boxes: Columns) -> Floats:
+    """The share of its step that each box of a worker lasts."""
+    spans, length = chart.spans, boxes.end - boxes.start
     ends = spans.steps if len(spans.steps) else np.full((1, 1), spans.makespan)
     each = np.broadcast_to(ends, (len(ends), max(chart.workers, 1)))
-    step = np.minimum((each[:, idle.row] < middle).sum(axis=0), len(each) - 1)
-    seconds = np.diff(each, axis=0, prepend=0.0)[step, idle.row]
-    share = length / np.maximum(seconds, length)
-    for k in np.flatnonzero(share >= LABELLED).tolist():
-        words, cause = _reasons(spans, idle, k), spans.causes[idle.cause[k]]
-        size = _letters(chart, float(chart.tall[idle.row[k], main] * INK))
-        texts = [*(f"{word}, {share[k]:.0%}" for word in words), *words, f"{share[k]:.0%}"]
-        texts = ["drain"] if cause == "drain" else texts
-        text = _fitting(texts, length[k] * POINTS / chart.seconds - size / 2, size)
-        place = middle[k], chart.middle[idle.row[k], main]
-        _write(axes, place, text, size, TEXT, FILLS[cause].colour)
+    row = np.minimum(boxes.row, each.shape[1] - 1)
+    step = np.minimum((each[:, row] < boxes.start + length / 2).sum(axis=0), len(each) - 1)
+    return np.asarray(length / np.maximum(np.diff(each, axis=0, prepend=0.0)[step, row], length))
 
 
 def _reasons(spans: Spans, columns: Columns, k: int) -> list[str]:
@@ -266,29 +261,6 @@ def _reasons(spans: Spans, columns: Columns, k: int) -> list[str]:
     if cause == "slower peer" and peer >= 0 and spans.peers[peer] != spans.rows[columns.row[k]]:
         return [f"slower peer: {spans.peers[peer]}", spans.peers[peer], cause]
     return [cause]
-
-
-def _letters(chart: Chart, height: float) -> float:
-    """The height, in points, of letters that fit into a box of this share of a row."""
-    return min(LARGEST, 72 * chart.inches / len(chart.spans.rows) * height / 1.25)
-
-
-def _fitting(words: Sequence[str], points: float, size: float) -> str:
-    """The first of the texts that fits into `points` in legible letters of this size, or ""."""
-    fits = (word for word in words if word and len(word) * LETTER * size < points)
-    return next(fits, "") if size >= SMALLEST else ""
-
-
-def _write(
-    axes: Axes, place: tuple[float, float], text: str, size: float, colour: str, behind: str | None
-) -> None:
-    if not text:
-        return
-    plain, centred = text.replace("$", r"\$"), {"ha": "center", "va": "center_baseline"}
-    written = axes.text(*place, plain, centred, fontsize=size, color=colour)
-    written.set(in_layout=False, clip_on=True)
-    if behind:
-        written.set_bbox({"facecolor": behind, "edgecolor": "none", "pad": 0.5})
 
 
 def _name_rows(axes: Axes, chart: Chart) -> list[str]:
