@@ -1,9 +1,12 @@
-"""Small training runs, simulated."""
+"""Small training runs and collectives, simulated."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from simulator.collectives import find as find_algorithm
+from simulator.engines import simulate
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions
@@ -53,5 +56,24 @@ def run() -> Run:
             Setting(topology, ranks, steps, conditions or Conditions()),
         )
         return plan, train(plan, TrainingRules(sharing=sharing))
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def collective() -> Callable[..., Timeline]:
+    """Simulates a collective of 1 MB on links of 1 GB/s."""
+
+    def made(
+        name: str = "ring",
+        ranks: int = 4,
+        reduction: float = 0.0,
+        shape: str = "star",
+        sharing: Sharing = "fifo",
+    ) -> Timeline:
+        algorithm = find_algorithm(name)
+        links = find(shape).with_links(bandwidth=1e9, latency=1e-6)
+        topology = replace(links, reduction=reduction).build(ranks, algorithm.servers)
+        return simulate(algorithm.build(ranks, 1e6), topology, sharing=sharing)
 
     return made

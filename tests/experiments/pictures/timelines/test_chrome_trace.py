@@ -1,11 +1,11 @@
-"""The Chrome trace: valid, in microseconds, complete, and nothing overlaps on a track."""
+"""Chrome traces of training runs and collectives: valid, in microseconds, complete, and nothing
+overlaps on a track."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chrome_traces import assert_disjoint, covering, nanoseconds, slices
+from experiments.names import rank_name
 from experiments.pictures.timelines import chrome_trace as writer
 from experiments.pictures.timelines.chrome_trace import chrome_trace, microseconds
+from experiments.pictures.timelines.collective_spans import sends, traced_spans
 from experiments.pictures.timelines.step_spans import strategy_spans
+from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis.memory import MemoryTrace
+from simulator.collectives import find as find_algorithm
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training import find
+from simulator.training.asgd import ASGD
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
@@ -28,33 +33,36 @@ from simulator.training.plan import Plan
 from topologies.errors import InputError
 
 Run = Callable[..., tuple[Plan, Timeline]]
+Collective = Callable[..., Timeline]
+SHARED = st.sampled_from(["fifo", "fair"])
+NAMES = ["ring", "tree", "naive", "parameter_server_apart", "pairwise", "halving_doubling"]
 
 
-def traced(run: tuple[Plan, Timeline], **parameters: object) -> dict[str, Any]:
-    trace: dict[str, Any] = json.loads(written(*run, parameters), parse_constant=pytest.fail)
+def traced(
+    run: tuple[Plan, Timeline] | Timeline,
+    memory: MemoryTrace | None = None,
+    choice: TraceChoice = ALL,
+    **parameters: object,
+) -> dict[str, Any]:
+    """The trace of a training run or of a collective."""
+    timeline = run if isinstance(run, Timeline) else run[1]
+    spans = traced_spans(run) if isinstance(run, Timeline) else strategy_spans(*run).traced_spans()
+    text = chrome_trace(spans, timeline, parameters, "take less", memory=memory, choice=choice)
+    trace: dict[str, Any] = json.loads(text, parse_constant=pytest.fail)
     return trace
 
 
-def written(
-    plan: Plan,
-    timeline: Timeline,
-    parameters: Mapping[str, object] = MappingProxyType({}),
-    memory: MemoryTrace | None = None,
-) -> str:
-    spans = strategy_spans(plan, timeline).traced_spans()
-    return chrome_trace(spans, timeline, parameters, "take fewer steps", memory=memory)
+def named(trace: dict[str, Any], what: str) -> list[dict[str, Any]]:
+    """The events that name ranks or tracks."""
+    return [event for event in trace["traceEvents"] if event["name"] == f"{what}_name"]
 
 
 def test_times_are_microseconds(run: Run) -> None:
     plan, timeline = run(ranks=2)
     trace = traced((plan, timeline))
     first, *_, last = [event for event in slices(trace, "compute") if event["pid"] == 1]
-    assert (first["name"], first["cat"], first["ts"], first["dur"]) == (
-        "forward fc0",
-        "forward",
-        0.0,
-        1000.0,
-    )
+    about = [first[key] for key in ("name", "cat", "ts", "dur")]
+    assert about == ["forward fc0", "forward", 0.0, 1000.0]
     assert (last["name"], last["dur"]) == ("optimizer", 500.0)
     assert last["ts"] + last["dur"] == pytest.approx(timeline.makespan * 1e6, abs=1e-3)
     assert trace["displayTimeUnit"] == "ms"
@@ -71,8 +79,7 @@ def test_a_reader_that_truncates_finds_the_nanosecond(time: int) -> None:
     steps=st.integers(1, 3),
     bucket=st.sampled_from([0.0, 1500.0, 1e12]),
     streams=st.integers(1, 2),
-    shape=st.sampled_from(["star", "bus", "ring", "full_mesh"]),
-    sharing=st.sampled_from(["fifo", "fair"]),
+    place=st.tuples(st.sampled_from(["star", "bus", "ring", "full_mesh"]), SHARED),
     seed=st.integers(0, 9),
 )
 def test_nothing_overlaps_on_a_track(
@@ -82,24 +89,14 @@ def test_nothing_overlaps_on_a_track(
     steps: int,
     bucket: float,
     streams: int,
-    shape: str,
-    sharing: Sharing,
+    place: tuple[str, Sharing],
     seed: int,
 ) -> None:
-    strategy, conditions = (
-        DDP(bucket=bucket, streams=streams, metric=True),
-        Conditions(sigma=0.3, seed=seed),
-    )
-    plan, timeline = run(
-        strategy,
-        ranks,
-        layers=layers,
-        steps=steps,
-        shape=shape,
-        sharing=sharing,
-        conditions=conditions,
-        bandwidth=3e6,
-    )
+    strategy = DDP(bucket=bucket, streams=streams, metric=True)
+    sizes: dict[str, Any] = {"layers": layers, "steps": steps, "bandwidth": 3e6}
+    sizes |= dict(zip(("shape", "sharing"), place, strict=True))
+    conditions = Conditions(sigma=0.3, seed=seed)
+    plan, timeline = run(strategy, ranks, conditions=conditions, **sizes)
     trace = traced((plan, timeline))
     assert_disjoint(trace)
     times = [event["ts"] for event in trace["traceEvents"] if event["ph"] != "M"]
@@ -114,72 +111,113 @@ def test_nothing_overlaps_on_a_track(
     idle = sum(event["dur"] / 1e6 for event in slices(trace, "bubbles"))
     assert idle == pytest.approx(ranks * timeline.makespan - computing.sum(), abs=1e-6)
     assert len(slices(trace, "sends")) == int(timeline.schedule.remote.sum())
-    names = [
-        event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"
-    ]
-    assert sharing == "fair" or not any(name.endswith(")") for name in names)
+    tracks = [event["args"]["name"] for event in named(trace, "thread")]
+    assert place[1] == "fair" or not any(name.endswith(")") for name in tracks)
 
 
 @pytest.mark.parametrize("name", ["ddp", "dp", "ssgd", "asgd", "ssp", "fsdp", "local_sgd"])
 @pytest.mark.parametrize("sharing", ["fifo", "fair"])
 def test_every_strategy_has_a_trace(run: Run, name: str, sharing: Sharing) -> None:
-    plan, timeline = run(
-        find(name)(), 4, steps=2, sharing=sharing, conditions=Conditions(slower={1: 2.0})
-    )
+    conditions = Conditions(slower={1: 2.0})
+    plan, timeline = run(find(name)(), 4, steps=2, sharing=sharing, conditions=conditions)
     trace = traced((plan, timeline))
     assert_disjoint(trace)
     assert {event["pid"] for event in slices(trace)} == set(range(timeline.schedule.ranks))
 
 
-def test_flows_that_share_a_port_are_side_by_side(run: Run) -> None:
-    trace = traced(run(find("asgd")(), 4, sharing="fair"))
-    names = [
-        event["args"]["name"] for event in trace["traceEvents"] if event["name"] == "thread_name"
-    ]
-    assert "sends on gpu4->switch (2)" in names
+@given(st.sampled_from(NAMES), st.integers(2, 9), st.sampled_from(["star", "ring", "bus"]), SHARED)
+def test_a_collective_is_complete(
+    collective: Collective, name: str, ranks: int, shape: str, sharing: Sharing
+) -> None:
+    timeline = collective(name, ranks, 5e-10, shape, sharing)
+    trace, schedule = traced(timeline), timeline.schedule
+    assert_disjoint(trace)
+    end = max((event["ts"] + event["dur"] for event in slices(trace)), default=0.0)
+    assert end == pytest.approx(timeline.makespan * 1e6, abs=2e-3)
+    sent: dict[tuple[int, str], float] = defaultdict(float)
+    transfers = slices(trace, "sends")
+    for event in transfers:
+        sent[event["pid"], event["name"].partition(" to ")[0]] += event["args"]["bytes"]
+    assert len(transfers) == int(schedule.remote.sum())
+    nbytes = schedule.nbytes[schedule.remote].sum()
+    assert sum(sent.values()) == pytest.approx(nbytes, abs=len(transfers))
+    merged = schedule.nbytes[schedule.reduces == 1].sum() / 2e9
+    merging = sum(event["dur"] for event in slices(trace, "merges"))
+    assert merging == pytest.approx(merged * 1e6, abs=0.1)
+    phases = slices(trace, "phases")
+    assert len({(event["pid"], event["name"]) for event in phases}) == len(phases)
+    for event in phases:
+        total = sent.pop((event["pid"], event["name"]), 0.0)
+        assert event["args"].get("bytes", 0) == pytest.approx(total, abs=ranks)
+    assert not sent
 
 
-def test_ranks_and_tracks_are_named_once(run: Run) -> None:
-    trace = traced(run(find("asgd")(), 3, steps=2))
-    named = [event for event in trace["traceEvents"] if event["name"] == "process_name"]
-    assert {event["pid"]: event["args"]["name"] for event in named} == {
-        0: "rank 0",
-        1: "rank 1",
-        2: "rank 2",
-        3: "server",
-    }
-    orders = [
-        event["args"]["sort_index"]
-        for event in trace["traceEvents"]
-        if event["name"] == "process_sort_index"
+@given(st.sampled_from(NAMES), st.sets(st.integers(0, 5), min_size=1), st.booleans())
+def test_a_choice_leaves_out_ranks_and_transfers_and_changes_nothing_else(
+    collective: Collective, name: str, ranks: set[int], transfers: bool
+) -> None:
+    timeline = collective(name, 6 if find_algorithm(name).defined(6) else 8, 5e-10)
+    part = traced(timeline, choice=TraceChoice(tuple(sorted(ranks)), transfers))["traceEvents"]
+    whole = traced(timeline)["traceEvents"]
+
+    def without_track(events: list[dict[str, Any]]) -> list[str]:
+        kept = [event for event in events if event["ph"] in "XC" and event["pid"] in ranks]
+        kept = [event for event in kept if transfers or event.get("cat") != "transfer"]
+        return [json.dumps({**event, "tid": 0}) for event in kept]
+
+    assert without_track(part) == without_track(whole)
+    assert {event["pid"] for event in part} == ranks
+
+
+def test_a_phase_lasts_from_the_first_message_to_the_last(collective: Collective) -> None:
+    phases = [
+        (event["pid"], event["name"], round(event["ts"]), round(event["ts"] + event["dur"]))
+        for event in slices(traced(collective("tree")), "phases")
     ]
-    assert orders == [0, 1, 2, 3]
-    tracks = [event for event in trace["traceEvents"] if event["name"] == "thread_name"]
-    assert len({event["tid"] for event in tracks}) == len(tracks)
-    assert 0 not in {event["tid"] for event in tracks}
-    assert [event["args"]["name"] for event in tracks if event["pid"] == 0] == [
-        "steps",
-        "compute",
-        "bubbles",
-        "communication",
-        "communication (2)",
+    assert sorted(phases) == [
+        *((0, "broadcast", 2004, 4006), (0, "reduce", 0, 2004)),
+        *((1, "broadcast", 3004, 4006), (1, "reduce", 0, 1002)),
+        *((2, "broadcast", 2004, 4008), (2, "reduce", 0, 2004)),
+        *((3, "broadcast", 3006, 4008), (3, "reduce", 0, 1002)),
+    ]
+
+
+def test_ranks_and_tracks_are_named_once(run: Run, collective: Collective) -> None:
+    asynchronous, apart = run(find("asgd")(), 3, steps=2), collective("parameter_server_apart", 3)
+    for timeline, trace in ((asynchronous[1], traced(asynchronous)), (apart, traced(apart))):
+        names = {event["pid"]: event["args"]["name"] for event in named(trace, "process")}
+        assert names == {rank: rank_name(timeline.schedule, rank) for rank in range(4)}
+        indices = [each for each in trace["traceEvents"] if each["name"] == "process_sort_index"]
+        assert [event["args"]["sort_index"] for event in indices] == [0, 1, 2, 3]
+        numbers = {event["tid"] for event in named(trace, "thread")}
+        assert len(numbers) == len(named(trace, "thread"))
+        assert 0 not in numbers
+    tracks = [
+        [event["args"]["name"] for event in named(traced(each), "thread") if event["pid"] == rank]
+        for each, rank in ((asynchronous, 0), (apart, 3))
+    ]
+    assert tracks[0] == [
+        *("steps", "compute", "bubbles", "communication", "communication (2)"),
         "sends on gpu0->switch",
     ]
+    assert tracks[1] == ["phases", "phases (2)", "sends on gpu3->switch"]
+
+
+def test_flows_that_share_a_port_are_side_by_side(run: Run) -> None:
+    trace = traced(run(find("asgd")(), 4, sharing="fair"))
+    tracks = [event["args"]["name"] for event in named(trace, "thread")]
+    assert "sends on gpu4->switch (2)" in tracks
 
 
 def test_communications_know_their_bytes_and_bubbles_what_they_wait_for(run: Run) -> None:
     trace = traced(run(DDP(bucket=1500.0, overlap=False), ranks=2, layers=3))
-    buckets = [
-        (event["name"], event["args"])
-        for event in slices(trace, "communication")
-        if event["pid"] == 0
-    ]
-    assert buckets == [
+    talks, bubbles = (
+        [(event["name"], event["args"]) for event in slices(trace, track) if event["pid"] == 0]
+        for track in ("communication", "bubbles")
+    )
+    assert talks == [
         ("all-reduce bucket 0", {"bytes": 2000}),
         ("all-reduce bucket 1", {"bytes": 1000}),
-    ]
-    bubbles = [
-        (event["name"], event["args"]) for event in slices(trace, "bubbles") if event["pid"] == 0
     ]
     assert bubbles == [("bubble: transfer", {"waits for": "all-reduce bucket 1"})]
     sent = slices(trace, "sends")[0]
@@ -193,30 +231,27 @@ def test_communications_know_their_bytes_and_bubbles_what_they_wait_for(run: Run
 def test_steps_are_named_as_kineto_does(run: Run) -> None:
     plan, timeline = run(ranks=2, steps=2, conditions=Conditions(failure=Failure(0, 0, 1e-3)))
     steps = [event for event in slices(traced((plan, timeline)), "steps") if event["pid"] == 0]
-    assert [(step["name"], step["args"]) for step in steps] == [
-        ("ProfilerStep#0 (lost)", {}),
-        ("ProfilerStep#0", {}),
-        ("ProfilerStep#1", {}),
-    ]
+    names = ["ProfilerStep#0 (lost)", "ProfilerStep#0", "ProfilerStep#1"]
+    assert [(step["name"], step["args"]) for step in steps] == [(name, {}) for name in names]
     assert steps[1]["ts"] == pytest.approx(steps[0]["dur"])
 
 
-def test_the_trace_says_how_it_was_made(run: Run) -> None:
-    about = traced(run(ranks=2), strategy="ddp", straggler=float("inf"))["otherData"]
+def test_the_trace_says_how_it_was_made_and_names_may_have_any_letters(run: Run) -> None:
+    trace = traced(run(ranks=2, name='a"\\\n$ü'), strategy="ddp", straggler=float("inf"))
+    about = trace["otherData"]
     assert about["parameters"] == {"strategy": "ddp", "straggler": None}
     assert "simctl-collectives" in about["versions"]
     assert "note" not in about
-
-
-def test_names_may_have_any_letters(run: Run) -> None:
-    trace = traced(run(ranks=2, name='a"\\\n$ü'))
     assert 'forward a"\\\n$ü0' in {event["name"] for event in slices(trace, "compute")}
 
 
-@pytest.mark.parametrize("sharing", ["fifo", "fair"])
-def test_arrows_lead_from_transfers_into_communications(run: Run, sharing: Sharing) -> None:
-    plan, timeline = run(ranks=3, sharing=sharing, conditions=Conditions(slower={1: 1.5}))
-    trace = traced((plan, timeline))
+@pytest.mark.parametrize("case", ["fifo", "fair", "ring"])
+def test_arrows_lead_from_transfers_into_communications(
+    run: Run, collective: Collective, case: str
+) -> None:
+    made = collective() if case == "ring" else None
+    made = made or run(ranks=3, sharing=case, conditions=Conditions(slower={1: 1.5}))
+    trace, timeline = traced(made), made if isinstance(made, Timeline) else made[1]
     ends = {phase: {e["id"]: e for e in trace["traceEvents"] if e["ph"] == phase} for phase in "sf"}
     assert len(ends["s"]) == len(ends["f"]) == int(timeline.schedule.remote.sum())
     for number, arrow in ends["s"].items():
@@ -232,34 +267,53 @@ def test_many_transfers_have_no_arrows(run: Run, monkeypatch: pytest.MonkeyPatch
     assert not [event for event in traced(run(ranks=2))["traceEvents"] if event["ph"] in "sf"]
 
 
-def test_what_is_too_large_loses_its_last_transfers(
+def test_what_is_too_large_loses_its_last_transfers_or_is_refused(
     run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan, timeline = run(ranks=3)
-    whole = slices(traced((plan, timeline)))
-    sent = sorted(event["ts"] for event in slices(traced((plan, timeline)), "sends"))
+    made = run(ranks=3)
+    whole = slices(traced(made))
+    sent = sorted(event["ts"] for event in slices(traced(made), "sends"))
     monkeypatch.setattr(writer, "EVENTS", len(whole) - 5)
-    trace = traced((plan, timeline))
+    trace = traced(made)
     assert len(slices(trace)) == len(whole) - 5
     assert sorted(event["ts"] for event in slices(trace, "sends")) == sent[:-5]
     remark = f"the trace has the earliest {len(sent) - 5} of {len(sent)} transfers, and all else"
     assert trace["otherData"]["note"] == remark
     assert remark in capsys.readouterr().err
-
-
-def test_what_is_too_large_without_transfers_is_refused(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(writer, "EVENTS", 10)
-    with pytest.raises(InputError, match=r"events without transfers, at most 10: take fewer steps"):
-        written(*run(ranks=3))
+    with pytest.raises(InputError, match=r"events without transfers, at most 10: take less"):
+        traced(made)
 
 
 def test_the_memory_of_each_rank_is_a_counter(run: Run) -> None:
     plan, timeline = run(ranks=3)
     memory = footprint(plan, timeline)
-    trace = json.loads(written(plan, timeline, {}, memory))
-    counted = [event for event in trace["traceEvents"] if event["ph"] == "C"]
+    events = traced((plan, timeline), memory)["traceEvents"]
+    counted = [event for event in events if event["ph"] == "C"]
     assert {event["pid"] for event in counted} == {0, 1, 2}
     assert max(event["args"]["bytes"] for event in counted) == round(memory.peak)
     assert not [event for event in traced((plan, timeline))["traceEvents"] if event["ph"] == "C"]
+
+
+@pytest.mark.parametrize("shape", ["star", "bus", "ring", "full_mesh"])
+def test_in_turn_no_two_transfers_hold_a_medium_at_once(run: Run, shape: str) -> None:
+    _, timeline = run(DDP(streams=2, bucket=0.0), 5, layers=4, shape=shape)
+    sent = sends(timeline)
+    assert len(sent.task) == int(timeline.schedule.remote.sum())
+    for medium in set(sent.link.tolist()):
+        mine = np.flatnonzero(sent.link == medium)
+        mine = mine[np.argsort(sent.start[mine], kind="stable")]
+        assert (sent.start[mine][1:] >= sent.end[mine][:-1] - 1e-12).all()
+
+
+def test_a_transfer_holds_its_first_medium_for_its_bytes(run: Run) -> None:
+    """Under fair sharing until its last byte is sent; of several media that which takes longest."""
+    _, timeline = run(ASGD(), 2, bandwidth=1e6)
+    sent, media = sends(timeline), timeline.routed.topology.medium_names
+    np.testing.assert_allclose(sent.end - sent.start, timeline.schedule.nbytes[sent.task] / 1e6)
+    assert {media[k] for k in sent.link.tolist()} == {f"gpu{k}->switch" for k in range(3)}
+    _, timeline = run(DDP(bucket=1000.0), 3, sharing="fair")
+    np.testing.assert_allclose(sends(timeline).end, timeline.sent[sends(timeline).task])
+    _, timeline = run(ranks=3, shape="bus")
+    media = timeline.routed.topology.medium_names
+    assert {media[k] for k in sends(timeline).link.tolist()} == {"bus"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Run = Callable[..., tuple[Plan, Timeline]]
+Collective = Callable[..., Timeline]
 
 
 def drawn(run: tuple[Plan, Timeline]) -> tuple[Figure, Axes]:
@@ -272,14 +272,6 @@ def test_a_lone_worker_and_a_dollar_in_a_name(run: Run) -> None:
     assert {"forward $w$0", "alone with $x_{$"} <= set(re.findall(r"<!-- (.*?) -->", picture))
 
 
-def ran(name: str, ranks: int, reduction: float = 0.0) -> Timeline:
-    """A collective of 1 MB on links of 1 GB/s."""
-    algorithm = find(name)
-    links = machine("star").with_links(bandwidth=1e9, latency=1e-6)
-    topology = replace(links, reduction=reduction).build(ranks, algorithm.servers)
-    return simulate(algorithm.build(ranks, 1e6), topology)
-
-
 def shown(timeline: Timeline) -> Axes:
     return timeline_drawing(collective_spans(timeline, everyone=True)).axes[0]
 
@@ -290,8 +282,8 @@ def lanes(axes: Axes) -> list[str]:
     return [tick.get_text() for _, tick in sorted(ticks, key=lambda tick: tick[0])]
 
 
-def test_a_message_is_a_box_of_its_sender_and_of_its_receiver() -> None:
-    axes = shown(ran("ring", 4))
+def test_a_message_is_a_box_of_its_sender_and_of_its_receiver(collective: Collective) -> None:
+    axes = shown(collective("ring", 4))
     boxes_of = boxes(axes)
     assert {phase: len(rows) for phase, rows in boxes_of.items()} == {
         "reduce-scatter": 2 * 4 * 3,
@@ -312,9 +304,9 @@ def test_a_message_is_a_box_of_its_sender_and_of_its_receiver() -> None:
     assert axes.get_title(loc="left") == "what each rank sends and receives, and why it waits"
 
 
-def test_a_message_that_queues_names_its_link() -> None:
+def test_a_message_that_queues_names_its_link(collective: Collective) -> None:
     """Three workers push at once. After the first two, the last queues at the server's port."""
-    axes = shown(ran("parameter_server", 4))
+    axes = shown(collective("parameter_server", 4))
     queues = [box[:2] for box in boxes(axes)["idle: contention"]]
     assert queues == [
         pytest.approx((1e-6, 1001e-6), rel=1e-2),
@@ -324,8 +316,8 @@ def test_a_message_that_queues_names_its_link() -> None:
     assert "messages wait longest for switch->gpu0" in axes.get_title(loc="left")
 
 
-def test_additions_are_boxes_of_the_receiver() -> None:
-    timeline = ran("tree_reduce", 2, reduction=1e-9)
+def test_additions_are_boxes_of_the_receiver(collective: Collective) -> None:
+    timeline = collective("tree_reduce", 2, reduction=1e-9)
     axes = shown(timeline)
     assert lanes(axes) == ["sends", "receives", "merges"] * 2
     rows = boxes(axes)["reduce"]
@@ -337,8 +329,8 @@ def test_additions_are_boxes_of_the_receiver() -> None:
 
 
 @given(st.sampled_from(["ring", "tree", "naive", "parameter_server_apart"]), st.integers(2, 7))
-def test_boxes_do_not_overlap(name: str, ranks: int) -> None:
-    pieces = [box for rows in boxes(shown(ran(name, ranks, 5e-10))).values() for box in rows]
+def test_boxes_do_not_overlap(collective: Collective, name: str, ranks: int) -> None:
+    pieces = [box for rows in boxes(shown(collective(name, ranks, 5e-10))).values() for box in rows]
     for left, right in combinations(pieces, 2):
         separate = left[1] <= right[0] + 1e-9 or right[1] <= left[0] + 1e-9
         assert separate or left[3] <= right[2] or right[3] <= left[2]
@@ -355,8 +347,8 @@ def test_computations_are_above_messages() -> None:
     assert work[3] < sent[2] < sent[3] < 0.5 < received[2]
 
 
-def test_phases_are_in_the_legend_and_in_boxes() -> None:
-    figure = timeline_drawing(collective_spans(ran("tree", 2)))
+def test_phases_are_in_the_legend_and_in_boxes(collective: Collective) -> None:
+    figure = timeline_drawing(collective_spans(collective("tree", 2)))
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
     assert texts[:4] == ["reduce", "broadcast", "idle, by cause", "transfer: data is on its way"]
     labels = [text.get_text() for text in figure.axes[0].texts]
@@ -365,8 +357,8 @@ def test_phases_are_in_the_legend_and_in_boxes() -> None:
     ]
 
 
-def test_many_phases_have_different_colours_and_a_short_legend() -> None:
-    figure = timeline_drawing(collective_spans(ran("naive_serial", 24)))
+def test_many_phases_have_different_colours_and_a_short_legend(collective: Collective) -> None:
+    figure = timeline_drawing(collective_spans(collective("naive_serial", 24)))
     shapes = [c for c in figure.axes[0].collections if isinstance(c, PolyCollection)]
     assert len({tuple(np.ravel(shape.get_facecolor())) for shape in shapes}) == 24 + 3
     texts = [text.get_text() for text in figure.legends[0].get_texts()]
