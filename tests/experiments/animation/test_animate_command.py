@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+PLAN = "--model", "gpt3_1_7b:layers=4", "--topology", "hgx_h100", "--plan"
 WRONG = r"""
 from simulator.collectives.declaration import algorithm
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -67,19 +68,14 @@ def test_a_page_plays(simctl: Simctl, open_page: Open, tmp_path: Path) -> None:
     page.get_by_role("button", name="Play").click()
     page.wait_for_selector(".drawing[data-playing=false]")
     assert title.text_content() == "all-gather, step 3 of 3"
-
-
-def test_quick_presses_of_step_all_count(simctl: Simctl, open_page: Open, tmp_path: Path) -> None:
-    file = tmp_path / "ring.html"
-    simctl("animate", "--algo", "ring", "--p", 4, "--out", file)
-    page = opened(open_page, file)
-    page.get_by_label("speed").select_option("4×")
+    page.get_by_label("clock").select_option("simulated time")
     page.evaluate(
-        "() => { const step = [...document.querySelectorAll('button')].find((each) => "
-        "each.textContent === 'Step'); for (let k = 0; k < 5; k++) step.click(); }"
+        "() => { const press = (name) => [...document.querySelectorAll('button')].find((each) => "
+        "each.textContent === name).click(); press('Start'); for (let k = 0; k < 5; k++) "
+        "press('Step'); }"
     )
     page.wait_for_selector(".drawing[data-playing=false]")
-    assert page.locator("h3.step").text_content() == "all-gather, step 2 of 3"
+    assert title.text_content() == "all-gather, step 2 of 3", "quick presses all count"
 
 
 def test_a_page_shows_the_trees_of_double_tree(
@@ -112,48 +108,24 @@ def test_a_phone_shows_where_a_wrong_algorithm_stops(
     page.keyboard.press("End")
     assert "rank 2, slot 0 is missing" in (page.locator("p.wrong").text_content() or "")
     assert page.locator("h3.step").text_content() == r"<b>$\frac{</b>$"
-
-
-def test_a_name_is_no_formula(simctl: Simctl, tmp_path: Path) -> None:
-    source, folder = tmp_path / "half.py", tmp_path / "half"
-    source.write_text(WRONG)
+    folder = tmp_path / "half"
     done = simctl("animate", "--algo-file", source, "--p", 2, "--size", "8B", "--out", folder)
     assert done.returncode == 1, done.stderr
-    assert len(list(folder.iterdir())) == 3
+    assert len(list(folder.iterdir())) == 3, "a name is no formula"
 
 
-def test_a_gif_has_as_many_frames_as_it_says(simctl: Simctl, tmp_path: Path) -> None:
-    file = tmp_path / "tree.gif"
+def test_pictures_are_as_many_as_it_says(simctl: Simctl, tmp_path: Path) -> None:
+    file, folder = tmp_path / "tree.gif", tmp_path / "steps"
     done = simctl("animate", "--algo", "tree_reduce", "--p", 2, "--out", file)
     assert done.returncode == 0, done.stderr
     with Image.open(file) as picture:
         frames = len(list(ImageSequence.Iterator(picture)))
     assert f"{frames} frames" in done.stdout
     assert file.stat().st_size < 5_000_000
-
-
-def test_a_folder_has_a_picture_of_each_step(simctl: Simctl, tmp_path: Path) -> None:
-    folder = tmp_path / "steps"
     done = simctl("animate", "--algo", "tree", "--p", 2, "--out", folder)
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in folder.iterdir()) == [f"step-{k}.svg" for k in range(4)]
     assert "4 pictures" in done.stdout
-
-
-@each_case(
-    ("arguments", "message"),
-    [
-        (("--p", "33", "--out", "a.html"), "--p 33: an animation shows 2 to 32 ranks"),
-        (("--out", "a.svg"), "an animation is several SVGs, name a folder for them"),
-        (("--out", "a.mp4"), "its name ends in .html, .gif"),
-        (("--out", "/proc/a.html"), "name a file in a folder that can be written"),
-    ],
-)
-def test_mistakes_are_one_line(simctl: Simctl, arguments: tuple[str, ...], message: str) -> None:
-    done = simctl("animate", *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
 
 
 def test_buckets_travel_while_the_backward_goes_on(
@@ -191,9 +163,13 @@ def test_a_pipeline_is_animated(simctl: Simctl, open_page: Open, tmp_path: Path)
     assert len(list((tmp_path / "steps").glob("step-*.svg"))) > 4
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("arguments", "message"),
     [
+        (("--p", "33"), "--p 33: an animation shows 2 to 32 ranks"),
+        (("--out", "a.svg"), "an animation is several SVGs, name a folder for them"),
+        (("--out", "a.mp4"), "its name ends in .html, .gif"),
+        (("--out", "/proc/a.html"), "name a file in a folder that can be written"),
         (("--model", "vgg16", "--algo", "ring"), "--algo ring does not go with --model"),
         (("--pipeline", "1f1b", "--p", "4"), "--p 4 does not go with --pipeline"),
         (("--micro-batches", "4"), "--micro-batches 4 does not go with a collective"),
@@ -204,18 +180,42 @@ def test_a_pipeline_is_animated(simctl: Simctl, open_page: Open, tmp_path: Path)
             ("--pipeline", "1f1b", "--times", "forward=0s,inputs=0s,weights=0s"),
             "the step takes 0s: there is nothing to animate",
         ),
+        ((*PLAN, "auto"), "--plan auto: an animation shows one plan alone"),
+        ((*PLAN, "dp=8", "--strategy", "ddp"), "--plan dp=8: an animation shows one plan alone"),
+        ((*PLAN[:2], "--plan", "pp=64,batch=64", "--p", "64"), "64 stages do not divide"),
+        (
+            ("--model", "llama3_8b", "--plan", "pp=8,batch=128", "--p", "8"),
+            " tasks: an animation shows 32 and 8000 at most",
+        ),
+        (("--pipeline", "1f1b", "--plan", "dp=8"), "--plan dp=8 does not go with --pipeline"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(
+def test_mistakes_are_one_line(
     simctl: Simctl, arguments: tuple[str, ...], message: str, tmp_path: Path
 ) -> None:
-    done = simctl("animate", *arguments, "--out", tmp_path / "a.html")
+    out = () if "--out" in arguments else ("--out", tmp_path / "a.html")
+    done = simctl("animate", *arguments, *out)
     assert done.returncode == 2
     assert message in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
-def test_a_plan_says_how_many_ranks_it_has(simctl: Simctl, tmp_path: Path) -> None:
-    plan = ("--model", "gpt2:layers=2", "--plan", "dp=2,batch=2", "--out", tmp_path / "plan.html")
-    done = simctl("animate", *plan)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--model", "resnet50", "--strategy", "local_sgd:every=2", "--p", "2", "--steps", "2"),
+        ("--model", "resnet50", "--strategy", "asgd", "--p", "2", "--steps", "2"),
+        ("--model", "resnet50", "--p", "2", "--straggler", "1:2"),
+        ("--model", "gpt2:layers=2", "--plan", "dp=2,batch=2"),
+        (*PLAN, "dp=2,tp=2,pp=2,batch=8", "--straggler", "3:2", "--slow-link", "1:0.5"),
+        (*PLAN, "dp=8,zero=3", "--steps", "2", "--fail", "rank=1,step=1,restart=5ms"),
+    ],
+)
+def test_strategies_and_plans_are_films(
+    simctl: Simctl, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    done = simctl("animate", *options, "--out", tmp_path / "film.html")
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "plan.html").exists()
+    page = (tmp_path / "film.html").read_text()
+    assert "Keys: space plays" in page
+    assert ("rank 3" in page) == ("3:2" in options)
