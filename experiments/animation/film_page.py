@@ -32,7 +32,9 @@ def film_page(
 ) -> pages.Page:
     """The page with its title, the options of the command and further pictures."""
     shown = {key: str(value) for key, value in parameters.items() if value not in (None, False)}
-    scene = pages.Scene("Animation", "film", film_data(film), film.note, helpers=("player",))
+    scene = pages.Scene(
+        "Animation", "film", film_data(film), film.note, helpers=("canvas", "player")
+    )
     return pages.Page(name, film.facts, [scene, *figures, pages.Facts("Parameters", shown)])
 
 

@@ -2,10 +2,10 @@
 // What drawings on a canvas share: sharp pixels, the colours of the page, words at the pointer.
 
 /** A canvas as wide as its parent. `draw(area)` runs again when the size or the colours change. */
-function surface(parent, label, draw) {
+function surface(parent, label, draw, role = "application") {
   const canvas = element(parent, "canvas");
-  canvas.tabIndex = 0;
-  canvas.setAttribute("role", "application");
+  if (role === "application") canvas.tabIndex = 0;
+  canvas.setAttribute("role", role);
   canvas.setAttribute("aria-label", label);
   const area = { canvas, context: canvas.getContext("2d"), width: 0, height: 0, theme: theme() };
   let waiting = false;
@@ -56,6 +56,34 @@ function tip(parent) {
       box.style.top = `${top}px`;
     },
   };
+}
+
+/** Calls `ask(x, y)` where the pointer is on a canvas, and `leave()` when a mouse leaves it. */
+function pointing({ canvas }, ask, leave) {
+  const point = ({ clientX, clientY }) => {
+    const box = canvas.getBoundingClientRect();
+    ask(clientX - box.left, clientY - box.top);
+  };
+  canvas.addEventListener("pointermove", point);
+  canvas.addEventListener("pointerdown", point);
+  canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") leave(); });
+}
+
+/** The remarks of a scene below its drawing. */
+function remarks(root, data) {
+  for (const remark of data.remarks) element(root, "p", "note", remark);
+}
+
+/** An entry of a legend: a sample, painted by `paint(pen, width, height)`, and a text. */
+function keyEntry(list, text, paint) {
+  const item = element(list, "li"), sample = element(item, "canvas", "sample");
+  [sample.width, sample.height] = [44, 28];
+  const pen = sample.getContext("2d"), colour = matchMedia("(prefers-color-scheme: dark)");
+  pen.scale(2, 2);
+  const again = () => { pen.clearRect(0, 0, 22, 14); paint(pen, theme()); };
+  again();
+  colour.addEventListener("change", again);
+  item.append(text);
 }
 
 /** A button in a bar. */

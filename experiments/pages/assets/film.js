@@ -48,10 +48,6 @@ SCENES.film = async (root, data) => {
     picture.draw(act, moment);
   }
 
-  whenChanged(root, () => {
-    picture.reset();
-    controls.redraw();
-  });
   controls.start();
 };
 
@@ -75,25 +71,11 @@ function inWords({ unit }, value) {
   return { seconds, bytes }[unit]?.(value) ?? `${+value.toFixed(2)}`;
 }
 
-/** A canvas and functions that draw an act at a moment, and that begin anew at another size. */
+/** A canvas that draws an act at a moment. */
 function filmPicture(root, data) {
-  const view = sharpCanvas(root, "the animation");
-  const still = document.createElement("canvas");
-  let [context, under, brush, layout, across, down, drawn] = [];
-
-  function prepare() {
-    const width = root.clientWidth;
-    layout = data.layouts[width < 700 ? data.layouts.length - 1 : 0];
-    down = layout.stretches ? layout.unit : Math.min(width / layout.width, layout.unit);
-    across = layout.stretches ? (width - layout.margin) / layout.width : down;
-    context = view.fit(layout.height * down);
-    context.translate(layout.stretches ? layout.margin : (width - layout.width * across) / 2, 0);
-    [still.width, still.height] = [view.canvas.width, view.canvas.height];
-    under = still.getContext("2d");
-    under.setTransform(context.getTransform());
-    brush = brushOf(theme());
-    drawn = null;
-  }
+  const still = document.createElement("canvas"), under = still.getContext("2d");
+  let [layout, across, down, drawn, now] = [];
+  const area = surface(root, "the animation", paint, "img");
 
   const box = (place) => {
     const { left, top, width, height } = layout.boxes;
@@ -101,8 +83,9 @@ function filmPicture(root, data) {
     return [x, top[place] * down, width[place] * across, height[place] * down];
   };
   const middle = ([x, y, width, height]) => [x + width / 2, y + height / 2];
+  const isLine = ({ style }) => style === "line" || style === "arrow";
 
-  function shape(on, { look, place, begin, goal, arrival, way }, k, moment) {
+  function shape(on, brush, { look, place, begin, goal, arrival, way }, k, moment) {
     const style = data.looks[look[k]];
     const first = box(place[k]);
     if (goal[k] < 0) return brush.box(on, style, first);
@@ -116,38 +99,37 @@ function filmPicture(root, data) {
     brush.box(on, style, [x - width / 2, y - height / 2, width, height]);
   }
 
-  const isLine = ({ style }) => style === "line" || style === "arrow";
-
-  function draw(act, moment) {
-    if (!root.clientWidth) return; // The window has no size yet.
-    if (!context) prepare();
-    const { begin, end, place, goal, arrival, look } = act.shapes;
+  function paint() {
+    const { canvas, context, width } = area;
+    if (!width || !now) return; // The window has no size yet.
+    layout = data.layouts[width < 700 ? data.layouts.length - 1 : 0];
+    down = layout.stretches ? layout.unit : Math.min(width / layout.width, layout.unit);
+    across = layout.stretches ? (width - layout.margin) / layout.width : down;
+    if (area.height !== layout.height * down) return area.resize(layout.height * down);
+    const { act, moment } = now, { begin, end, place, goal, arrival, look } = act.shapes;
     const [resting, moving] = [[], []];
     for (let k = 0; k < begin.length; k++) {
       if (begin[k] > moment || moment >= end[k] || place[k] >= layout.boxes.left.length) continue;
       const moves = goal[k] >= 0 && moment < arrival[k] && !isLine(data.looks[look[k]]);
       (moves ? moving : resting).push(k);
     }
-    const now = `${act.name} ${resting}`;
-    if (now !== drawn) {
-      blank(under);
-      for (const k of resting) shape(under, act.shapes, k, moment);
-      drawn = now;
+    const brush = brushOf(area.theme), looks = [act.name, canvas.width, canvas.height, area.theme.dark, resting].join();
+    if (looks !== drawn) {
+      [still.width, still.height] = [canvas.width, canvas.height];
+      under.setTransform(context.getTransform());
+      under.translate(layout.stretches ? layout.margin : (width - layout.width * across) / 2, 0);
+      for (const k of resting) shape(under, brush, act.shapes, k, moment);
+      drawn = looks;
     }
-    blank(context, still);
-    for (const k of moving) shape(context, act.shapes, k, moment);
+    context.save();
+    context.resetTransform();
+    context.drawImage(still, 0, 0);
+    context.setTransform(under.getTransform());
+    for (const k of moving) shape(context, brush, act.shapes, k, moment);
+    context.restore();
   }
 
-  return { draw, reset: () => (context = undefined) };
-}
-
-/** Clears a canvas, and copies another onto it. */
-function blank(on, copied = null) {
-  on.save();
-  on.setTransform(1, 0, 0, 1, 0, 0);
-  on.clearRect(0, 0, on.canvas.width, on.canvas.height);
-  if (copied) on.drawImage(copied, 0, 0);
-  on.restore();
+  return { draw(act, moment) { now = { act, moment }; area.redraw(); } };
 }
 
 /** Functions that draw boxes and lines with the colours of the page. Lengths are pixels. */

@@ -13,8 +13,13 @@ const MACHINE_HINT = "Move the slider or play to see when links are busy. Point 
   const words = tip(stage);
   stage.before(machineBar(drawn, words), element(root, "p", "note", MACHINE_HINT));
   machinePointer(drawn, words);
-  root.append(scale(drawn));
-  for (const remark of data.remarks) element(root, "p", "note", remark);
+  const list = element(root, "ul", "key");
+  for (const share of [0, 0.25, 0.5, 0.75, 1])
+    keyEntry(list, share ? `${100 * share}% busy` : "idle", (pen, { dark, rule }) => {
+      pen.fillStyle = share ? shade(share, dark) : rule;
+      pen.fillRect(0, 0, 22, 14);
+    });
+  remarks(root, data);
 };
 
 /** A colour between those of a map: 0 is the first, 1 the last. */
@@ -248,15 +253,11 @@ function machinePointer(drawn, words) {
     if (lines) words.show(lines, x, y); else words.hide();
     drawn.area.redraw();
   };
-  const ask = ({ clientX, clientY }) => {
-    const box = canvas.getBoundingClientRect(), [x, y] = [clientX - box.left, clientY - box.top];
+  pointing(drawn.area, (x, y) => {
     const { link, device } = drawn.hit(x, y);
     if (device !== undefined) tell(drawn.inside(device), drawn.deviceWords(device), x, y);
     else tell(link ?? -1, link === undefined ? null : drawn.words(link), x, y);
-  };
-  canvas.addEventListener("pointermove", ask);
-  canvas.addEventListener("pointerdown", ask);
-  canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") tell(-1, null); });
+  }, () => tell(-1, null));
   canvas.addEventListener("keydown", ({ key }) => {
     if (key === "Escape") tell(-1, null);
     if ((key !== "n" && key !== "p") || !drawn.links) return;
@@ -264,22 +265,4 @@ function machinePointer(drawn, words) {
     const line = drawn.lines[link], [x, y] = line ? [line[2], line[3]] : drawn.at(drawn.source[link]);
     tell(link, drawn.words(link), x, y);
   });
-}
-
-/** The colours with their numbers. */
-function scale(drawn) {
-  const list = document.createElement("ul");
-  list.className = "key";
-  for (const share of [0, 0.25, 0.5, 0.75, 1]) {
-    const item = element(list, "li"), sample = element(item, "canvas", "sample"), pen = sample.getContext("2d");
-    const paint = () => {
-      const { dark, rule } = theme();
-      pen.fillStyle = share ? shade(share, dark) : rule;
-      pen.fillRect(0, 0, 300, 150);
-    };
-    paint();
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
-    item.append(share ? `${100 * share}% busy` : "idle");
-  }
-  return list;
 }

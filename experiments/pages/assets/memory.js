@@ -17,10 +17,21 @@ const GAP = 34, BOTTOM = 22;
   choice.addEventListener("change", () => { curves.rank = Number(choice.value); area.redraw(); });
   element(bar, "span", "count", `fullest rank: ${bytes(Math.max(...curves.most))}; redundant: ${bytes(Math.max(...curves.redundant))} over all ranks`);
   memoryPointer(curves, area, words);
-  memoryLegend(root);
-  for (const remark of data.remarks) element(root, "p", "note", remark);
+  const list = element(root, "ul", "key");
+  keyEntry(list, "the chosen rank", (pen, { ink }) => bar2d(pen, ink, 1, 6, 2));
+  keyEntry(list, "mean of all ranks", (pen, { accent }) => { for (const x of [0, 9, 18]) bar2d(pen, accent, 1, 6, 2, x, 5); });
+  keyEntry(list, "least to most of all ranks", (pen, { accent }) => bar2d(pen, accent, 0.3));
+  keyEntry(list, "redundant: duplicate data", (pen) => bar2d(pen, "#c2570c", 0.6));
+  remarks(root, data);
   area.resize(340);
 };
+
+/** A box of a sample of the legend. */
+function bar2d(pen, colour, alpha, top = 0, height = 14, left = 0, width = 22) {
+  pen.globalAlpha = alpha;
+  pen.fillStyle = colour;
+  pen.fillRect(left, top, width, height);
+}
 
 /** Where a panel is, and its scale. */
 function panel(curves, area, top, height, values) {
@@ -120,13 +131,8 @@ function memoryPointer(curves, area, words) {
       `redundant: ${size(curves.redundant)}`,
     ], 74 + ((k + 0.5) / parts) * (area.width - 84), y);
   };
-  const ask = (event) => {
-    const box = area.canvas.getBoundingClientRect();
-    tell(Math.floor(((event.clientX - box.left - 74) / (area.width - 84)) * curves.parts), event.clientY - box.top);
-  };
-  area.canvas.addEventListener("pointermove", ask);
-  area.canvas.addEventListener("pointerdown", ask);
-  area.canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") tell(-1); });
+  const part = (x) => Math.floor(((x - 74) / (area.width - 84)) * curves.parts);
+  pointing(area, (x, y) => tell(part(x), y), () => tell(-1));
   area.canvas.addEventListener("keydown", (event) => {
     const by = { ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20 }[event.key];
     if (event.key === "Escape") tell(-1);
@@ -134,13 +140,4 @@ function memoryPointer(curves, area, words) {
     event.preventDefault();
     tell(Math.max(0, curves.part + by), 60);
   });
-}
-
-function memoryLegend(root) {
-  const list = element(root, "ul", "key");
-  for (const [name, kind] of [["the chosen rank", "chosen"], ["mean of all ranks", "mean"], ["least to most of all ranks", "band"], ["redundant: duplicate data", "redundant"]]) {
-    const item = element(list, "li");
-    element(item, "span", `swatch ${kind}`);
-    item.append(name);
-  }
 }

@@ -21,13 +21,6 @@ function momentAt(marks, place) {
 /** Controls for acts, each with a name, marks and an end; `show(act, moment)` draws. */
 function player(root, acts, show) {
   const bar = element(root, "div", "bar");
-  const button = (text, title, action) => {
-    const made = element(bar, "button", "", text);
-    made.type = "button";
-    made.title = title;
-    made.addEventListener("click", action);
-    return made;
-  };
   const choice = (label, options, action) => {
     const made = element(element(bar, "label", "choice", label), "select");
     for (const option of options) element(made, "option", "", option);
@@ -80,11 +73,11 @@ function player(root, acts, show) {
     if (moment < act.end) run(later());
   };
 
-  button("Start", "Home", () => halt(0));
-  button("Back", "left arrow", () => halt(earlier()));
-  const play = button("Play", "space", toggle);
-  button("Step", "right arrow", step);
-  button("End", "End", () => halt(act.end));
+  button(bar, "Start", "Start: Home", () => halt(0));
+  button(bar, "Back", "Back: left arrow", () => halt(earlier()));
+  const play = button(bar, "Play", "Play or pause: space", toggle);
+  button(bar, "Step", "Step: right arrow", step);
+  button(bar, "End", "End: End", () => halt(act.end));
   const names = speeds.map((each) => `${each}×`);
   choice("speed ", names, (k) => (speed = speeds[k])).selectedIndex = 2;
   if (acts.length > 1)
@@ -125,35 +118,7 @@ function player(root, acts, show) {
     event.preventDefault();
     keys[event.key]();
   });
-  return { redraw: () => show(act, moment), start: () => move(0) };
-}
-
-/** A canvas as wide as its parent; `paint(context, width)` returns the height that it needs. */
-function sharpCanvas(parent, label) {
-  const canvas = element(parent, "canvas");
-  canvas.setAttribute("role", "img");
-  canvas.setAttribute("aria-label", label);
-  const fit = (height) => {
-    const [width, ratio] = [parent.clientWidth, window.devicePixelRatio || 1];
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
-    canvas.style.height = `${height}px`;
-    const context = canvas.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    return context;
-  };
-  return { canvas, fit };
-}
-
-/** Calls `action` when the window changes its size, the page its colours. */
-function whenChanged(parent, action) {
-  let width = parent.clientWidth;
-  new ResizeObserver(() => {
-    if (parent.clientWidth === width) return;
-    width = parent.clientWidth;
-    action();
-  }).observe(parent);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", action);
+  return { start: () => move(0) };
 }
 
 /** Black or white: what is easier to read on a colour. */

@@ -21,7 +21,7 @@
   mouse(view, words);
   keyboard(view, words);
   legend(root, model);
-  for (const remark of data.remarks) element(root, "p", "note", remark);
+  remarks(root, data);
 };
 
 const HINT = "Drag to move, Ctrl + wheel or pinch to zoom; click a node to open it. Keys: + − zoom, arrows move, n p next and previous span, 0 shows all, Esc closes.";
@@ -211,16 +211,11 @@ function step(view, words, by) {
 /** The colours and stripes, with their words. */
 function legend(root, model) {
   const { data } = model, list = element(root, "ul", "key");
-  const entry = (text, colour, stripes = -1, ground = "") => {
-    const item = element(list, "li");
-    const sample = element(item, "canvas", "sample");
-    [sample.width, sample.height] = [44, 28];
-    const pen = sample.getContext("2d");
+  const entry = (text, colour, stripes = -1, ground = "") => keyEntry(list, text, (pen) => {
     pen.fillStyle = ground || colour;
-    pen.fillRect(0, 0, 44, 28);
-    if (stripes >= 0) { pen.scale(2, 2); pen.fillStyle = hatch(pen, colour, "", stripes); pen.fillRect(0, 0, 22, 14); }
-    item.append(text);
-  };
+    pen.fillRect(0, 0, 22, 14);
+    if (stripes >= 0) { pen.fillStyle = hatch(pen, colour, "", stripes); pen.fillRect(0, 0, 22, 14); }
+  });
   for (const kind of data.kinds) if (kind !== "idle") entry(kind, data.colours[kind]);
   for (const cause of data.causes) entry(`idle: ${cause}`, data.cause_colours[cause], data.cause_stripes[cause], `${data.cause_colours[cause]}40`);
   const talks = data.kinds.find((kind, k) => model.kind.some((each, i) => each === k && model.communicates(i)));
