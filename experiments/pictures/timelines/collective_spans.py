@@ -118,22 +118,14 @@ def sends(timeline: Timeline) -> Columns:
     longest: with the number of the sender as row, and that of the medium as link."""
     topology, schedule = timeline.routed.topology, timeline.schedule
     first = np.diff(timeline.hops[0], prepend=-1) > 0
-    operation, link = (column[first] for column in timeline.hops[:2])
-    node = timeline.hops[2][first]
-    indptr, media = topology.link_indptr, topology.link_media
-    count = np.diff(indptr)[link]
-    row = np.repeat(np.arange(len(link)), count)
-    begins = np.cumsum(count) - count
-    medium = media[indptr[link[row]] + np.arange(len(row)) - begins[row]]
-    seconds = (
-        topology.medium_gap[medium]
-        + schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
-    )
-    longest = np.maximum.reduceat(seconds, begins) if len(seconds) else seconds
-    chosen = np.flatnonzero(seconds == longest[row])
-    chosen = chosen[np.diff(row[chosen], prepend=-1) > 0]
+    operation, link, node = (column[first] for column in timeline.hops)
+    row, medium = topology.crossings(link)
+    seconds = schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
+    seconds += topology.medium_gap[medium]
+    order = np.lexsort((-seconds, row))
+    chosen = order[np.diff(row[order], prepend=-1) > 0]
     start = timeline.node_start[node]
-    end = timeline.sent[operation] if timeline.sharing == "fair" else start + longest
+    end = timeline.sent[operation] if timeline.sharing == "fair" else start + seconds[chosen]
     sender = schedule.rank[operation]
     return Columns.of(sender, start, end, link=medium[chosen], task=operation)
 
@@ -259,30 +251,20 @@ class RunRows(NamedTuple):
 
     def receives(self) -> Columns:
         """Messages from the arrival of the first byte until all has arrived."""
-        timeline, schedule, routed = (
-            self.timeline,
-            self.timeline.schedule,
-            self.timeline.routed,
-        )
-        operation = np.flatnonzero(schedule.remote).astype(np.int32)
-        end_of_route = routed.route_indptr[routed.route[operation] + 1]
-        hops = end_of_route - routed.route_indptr[routed.route[operation]]
-        last = routed.route_links[end_of_route - 1]
-        start = timeline.node_start[routed.node_indptr[operation] + hops - 1]
-        start = start + routed.topology.latency[last]
-        end = timeline.finish[operation]
-        adds = schedule.reduces[operation] == 1
-        merged = timeline.node_start[routed.node_indptr[operation + 1] - 1]
-        end = np.where(adds, merged, end)
-        taking = np.flatnonzero(end > start)
+        timeline, schedule = self.timeline, self.timeline.schedule
+        operation, link, node = last_hops(timeline)
+        start = timeline.node_start[node] + timeline.routed.topology.latency[link]
+        merged = timeline.node_start[timeline.routed.node_indptr[operation + 1] - 1]
+        end = np.where(schedule.reduces[operation] == 1, merged, timeline.finish[operation])
+        taking = end > start
         chosen = operation[taking]
         return Columns.of(
-            self.row(routed.peer[chosen]),
+            self.row(timeline.routed.peer[chosen]),
             start[taking],
             end[taking],
             lane=RECEIVES,
             peer=sender_at(timeline, chosen),
-            link=last[taking],
+            link=link[taking],
             **self.about(chosen),
         )
 
@@ -369,11 +351,16 @@ def sender_at(timeline: Timeline, operation: Ints) -> Ints:
     return shifts.back(rank, shifts.element(schedule.peer[operation])).astype(np.int32)
 
 
+def last_hops(timeline: Timeline) -> tuple[Ints, Ints, npt.NDArray[np.int64]]:
+    """Each transfer, the last link of its route, and the node of that hop."""
+    last = np.flatnonzero(np.diff(timeline.hops[0], append=-1))
+    operation, link, node = timeline.hops
+    return operation[last], link[last], node[last]
+
+
 def last_link(timeline: Timeline, operation: Ints) -> Ints:
     """The last link of the route of each transfer; -1 for what is none."""
-    routed = timeline.routed
-    route = routed.route[operation]
-    moves = (operation >= 0) & timeline.schedule.remote[operation]
-    link = np.full(len(operation), -1, dtype=np.int32)
-    link[moves] = routed.route_links[routed.route_indptr[route[moves] + 1] - 1]
-    return link
+    links = np.full(len(timeline.schedule) + 1, -1, dtype=np.int32)
+    transfer, link, _ = last_hops(timeline)
+    links[transfer] = link
+    return links[operation]
