@@ -160,8 +160,8 @@ def swept_drawing(
         handles += axes.plot(place, _column(curve, "step_s"), label=f"{p} workers", **look)
         axes.plot(place, _column(curve, "exposed_s"), "--", **look)
         if sure:
-            ends = (_column(sure, key) for key in ("low_s", "high_s"))
-            style.band(axes, sure_place, *ends, style.colour(number))
+            low, high = (_column(sure, key) for key in ("low_s", "high_s"))
+            style.band(axes, sure_place, low, high, style.colour(number))
     handles.append(Line2D([], [], color="0.2", label="a step"))
     handles.append(Line2D([], [], color="0.2", linestyle="--", label="exposed communication"))
     handles += [style.band_handle()] * any(map(_is_sure, records))

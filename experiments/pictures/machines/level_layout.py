@@ -76,8 +76,8 @@ class Sketch:
     def only(self, devices: list[int]) -> Sketch:
         """The part of the sketch with some devices."""
         number = {old: new for new, old in enumerate(devices)}
-        every = (self.kinds, self.nodes, self.place)
-        kinds, nodes, place = ([column[k] for k in devices] for column in every)
+        kinds = [self.kinds[k] for k in devices]
+        nodes, place = ([column[k] for k in devices] for column in (self.nodes, self.place))
         inside = (pair for pair in self.pairs if number.keys() >= {*pair})
         pairs = [(number[first], number[second]) for first, second in inside]
         return Sketch(self.devices[devices], kinds, nodes, place, pairs)

@@ -186,7 +186,8 @@ def _draw_devices(
 
 def _box(axes: Axes, corner: Floats, size: Floats, radius: float, **look: str | float) -> None:
     style = f"round,pad=0,rounding_size={radius}"
-    axes.add_patch(FancyBboxPatch(tuple(corner), *size, boxstyle=style)).set(**look)
+    width, height = size.tolist()
+    axes.add_patch(FancyBboxPatch(tuple(corner), width, height, boxstyle=style)).set(**look)
 
 
 def _label(name: str, width: float) -> str:

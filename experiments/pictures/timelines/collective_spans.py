@@ -117,8 +117,9 @@ def sends(timeline: Timeline) -> Columns:
     """Transfers between two ranks while they hold that medium of their first link which they hold
     longest: with the number of the sender as row, and that of the medium as link."""
     topology, schedule = timeline.routed.topology, timeline.schedule
-    first = np.diff(timeline.hops[0], prepend=-1) > 0
-    operation, link, node = (column[first] for column in timeline.hops)
+    operation, link, node = timeline.hops
+    first = np.diff(operation, prepend=-1) > 0
+    operation, link, node = operation[first], link[first], node[first]
     row, medium = topology.crossings(link)
     seconds = schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
     seconds += topology.medium_gap[medium]

@@ -121,7 +121,7 @@ TYPES = {
     for name in Columns._fields
 }
 """The type of each column."""
-NO_PATH = Columns.of(*(np.zeros(0, dtype=np.int32) for _ in range(3)))
+NO_PATH = Columns.of(*(np.zeros(0) for _ in range(3)))
 WORDS = {
     **{"lane": "lanes", "kind": "kinds", "name": "names", "awaited": "names"},
     **{"peer": "peers", "link": "links", "cause": "causes"},

@@ -125,8 +125,8 @@ def test_activations_are_kept_until_the_backward() -> None:
 def test_time_in_which_boxes_overlap_counts_once() -> None:
     start, end = np.array([2.0, 0.0, 0.5]), np.array([3.0, 1.0, 2.5])
     boxes = Columns.of(np.zeros(3, dtype=np.int32), start, end, lane=np.array([0, 1, 1]))
-    hidden, exposed = (figure.at(3.0) for figure in overlap_figures(boxes, 1, 3.0))
-    assert (hidden, exposed) == (pytest.approx(0.5), pytest.approx(2.0))
+    both = [figure.at(3.0) for figure in overlap_figures(boxes, 1, 3.0)]
+    assert both == pytest.approx([0.5, 2.0])
 
 
 def test_items_are_steps_that_wait_when_a_task_ends() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,9 +22,19 @@ def test_parts_of_a_communication_are_hidden_while_its_rank_computes(
     main = Columns.of(np.zeros(len(busy[0]), dtype=np.int32), *busy)
     ends = np.array(box[:1]), np.array(box[1:])
     talk = Columns.of(np.zeros(1, dtype=np.int32), *ends, lane=1, nbytes=1)
-    none, words = np.zeros((0, 1)), ("word",)
-    tables = [words, np.zeros(1, dtype=np.int32), ("compute", "talk"), *(words,) * 6, 0]
-    owner, parts = Chart(Spans(*tables, none, 100.0, (), Columns.joined(main, talk)), 100.0).hidden
+    words: Any = dict.fromkeys(("kinds", "names", "peers", "links", "causes", "parts"), ("word",))
+    spans = Spans(
+        rows=("rank 0",),
+        nodes=np.zeros(1, dtype=np.int32),
+        lanes=("compute", "talk"),
+        main=0,
+        steps=np.zeros((0, 1)),
+        makespan=100.0,
+        remarks=(),
+        columns=Columns.joined(main, talk),
+        **words,
+    )
+    owner, parts = Chart(spans, 100.0).hidden
     covered = np.clip(busy[1], *box) - np.clip(busy[0], *box)
     assert (parts.end - parts.start).tolist() == pytest.approx(covered[covered > 0].tolist())
     assert (parts.start[1:] > parts.end[:-1]).all()

@@ -249,8 +249,8 @@ def test_the_trace_says_how_it_was_made_and_names_may_have_any_letters(run: Run)
 def test_arrows_lead_from_transfers_into_communications(
     run: Run, collective: Collective, case: str
 ) -> None:
-    made = collective() if case == "ring" else None
-    made = made or run(ranks=3, sharing=case, conditions=Conditions(slower={1: 1.5}))
+    slow = Conditions(slower={1: 1.5})
+    made = collective() if case == "ring" else run(ranks=3, sharing=case, conditions=slow)
     trace, timeline = traced(made), made if isinstance(made, Timeline) else made[1]
     ends = {phase: {e["id"]: e for e in trace["traceEvents"] if e["ph"] == phase} for phase in "sf"}
     assert len(ends["s"]) == len(ends["f"]) == int(timeline.schedule.remote.sum())
