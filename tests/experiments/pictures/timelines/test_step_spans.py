@@ -1,34 +1,66 @@
-"""The spans of training runs and of steps of plans: gaps, communications, labels and groups."""
+"""The spans of training runs and of steps of plans, and their Kineto traces: a file a worker, and
+what HolisticTraceAnalysis reads there."""
 
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.commands.train_runs import run as command
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
+from experiments.output import RunFiles
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
+from experiments.pictures.timelines import kineto_export
+from experiments.pictures.timelines.kineto_export import STREAM, kineto_files
 from experiments.pictures.timelines.painter import timeline_drawing
 from experiments.pictures.timelines.step_spans import (
     Communication,
-    StepSpans,
     step_spans,
     strategy_spans,
 )
+from experiments.trace_choice import ALL, TraceChoice
+from experiments.training.job import Job
+from experiments.training.training_grid import TrainingGrid
+from extras import needs
+from refusals import refusal
 from simulator.analysis.bubbles import BubbleSpans, bubbles, gaps_without_causes
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.step import write
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import measure as step_measure
 from simulator.schedules.timeline import Timeline
 from simulator.training import find
-from simulator.training.conditions import Conditions
+from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
+from simulator.training.measures import measure
+from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import COMPUTE, Plan
 from topologies.catalogue import find as machine
 
 Run = Callable[..., tuple[Plan, Timeline]]
+HTA = """
+import json, sys
+from hta.trace_analysis import TraceAnalysis
+for folder in sys.argv[1:]:
+    traces = TraceAnalysis(trace_dir=folder, include_last_profiler_step=True)
+    breakdown = traces.get_temporal_breakdown(visualize=False).set_index("rank")
+    overlap = traces.get_comm_comp_overlap(visualize=False).set_index("rank")
+    table = breakdown.join(overlap)
+    print("TABLE", json.dumps(table.reset_index().to_dict("records")))
+"""
+"""Prints what HolisticTraceAnalysis finds in each folder, a line each."""
 
 
 def test_names_of_lanes(run: Run) -> None:
@@ -61,35 +93,31 @@ def test_gaps_add_up_to_the_bubbles(
     assert (idle_gaps.end > idle_gaps.start).all()
 
 
-def waited_for(timeline: Timeline, idle_gaps: BubbleSpans) -> list[str]:
-    """The phase that each gap waits for, nothing in a drain."""
-    schedule = timeline.schedule
-    return [
+@pytest.mark.parametrize(
+    ("name", "ranks", "expected"),
+    [
+        ("ddp", 2, {0: ["all-reduce bucket 0", ""], 1: ["all-reduce bucket 0"]}),
+        ("ssgd", 3, {0: ["push model", "push model", "pull"], 1: ["pull", ""], 2: ["pull"]}),
+    ],
+)
+def test_a_gap_ends_with_what_it_waited_for_or_with_the_run(
+    run: Run, name: str, ranks: int, expected: dict[int, list[str]]
+) -> None:
+    """After its last computation, a worker waits for what it takes part in."""
+    strategy = DDP(overlap=False, bucket=1e12) if name == "ddp" else find(name)()
+    conditions = Conditions(slower={1: 2.0} if name == "ddp" else {})
+    plan, timeline = run(strategy, ranks, conditions=conditions)
+    schedule, idle_gaps = timeline.schedule, gaps(plan, timeline)
+    awaited = [
         schedule.phases[schedule.phase[operation]] if operation >= 0 else ""
         for operation in idle_gaps.awaited.tolist()
     ]
-
-
-def test_a_gap_ends_with_what_it_waited_for_or_with_the_run(run: Run) -> None:
-    plan, timeline = run(DDP(overlap=False, bucket=1e12), 2, conditions=Conditions(slower={1: 2.0}))
-    idle_gaps = gaps(plan, timeline)
-    assert idle_gaps.rank.tolist() == [0, 0, 1]
-    assert waited_for(timeline, idle_gaps) == ["all-reduce bucket 0", "", "all-reduce bucket 0"]
-    assert idle_gaps.end[1] - idle_gaps.start[1] == pytest.approx(5e-4)
-
-
-def test_after_its_last_computation_a_worker_waits_for_what_it_takes_part_in(run: Run) -> None:
-    plan, timeline = run(find("ssgd")(), 3)
-    idle_gaps = gaps(plan, timeline)
-    assert idle_gaps.rank.tolist() == [0, 0, 0, 1, 1, 2]
-    assert waited_for(timeline, idle_gaps) == [
-        "push model",
-        "push model",
-        "pull",
-        "pull",
-        "",
-        "pull",
-    ]
+    by_rank: dict[int, list[str]] = {}
+    for rank, phase in zip(idle_gaps.rank.tolist(), awaited, strict=True):
+        by_rank.setdefault(rank, []).append(phase)
+    assert by_rank == expected
+    if name == "ddp":
+        assert idle_gaps.end[1] - idle_gaps.start[1] == pytest.approx(5e-4)
 
 
 def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:
@@ -101,17 +129,17 @@ def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:
     assert len(computing.row) == 3 * (2 + 2 + 1)
 
 
-def planned(text: str) -> StepSpans:
-    """A step of a plan on four GPUs."""
+def planned(text: str) -> Step:
+    """A step of a small transformer under a plan on four GPUs."""
     entry = find_transformer("gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512")
     training = Training(entry.name, entry.shape, entry.size, DeviceTimes("h100"))
     plan = parse_plan(text, gpus=4)
     times = GroupTimes(machine("star").build(4), plan.degrees)
-    return step_spans(write(work_of(training, plan, times)))
+    return write(work_of(training, plan, times))
 
 
 def test_a_step_with_ddp_shows_copies_on_the_device_and_hooks_on_the_cpu() -> None:
-    spans = planned("dp=4,ddp=yes")
+    spans = step_spans(planned("dp=4,ddp=yes"))
     lanes = {
         name: {spans.lanes[lane] for lane in spans.boxes.lane[spans.boxes.name == number]}
         for number, name in enumerate(spans.names)
@@ -122,7 +150,7 @@ def test_a_step_with_ddp_shows_copies_on_the_device_and_hooks_on_the_cpu() -> No
 
 
 def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bubbles() -> None:
-    spans = planned("tp=2,pp=2,batch=4")
+    spans = step_spans(planned("tp=2,pp=2,batch=4"))
     graph, boxes = spans.graph, spans.boxes
     tasks = boxes.task
     assert spans.worker_of.tolist() == [0, 0, 1, 1]
@@ -137,3 +165,151 @@ def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bu
     assert shown[0] == "what each device computes and communicates, and why it is idle"
     assert shown[1].startswith("not computing: ")
     assert shown[2] == "A row stands for 2 ranks of 4: they do the same at the same time."
+
+
+def traces(run: tuple[Plan, Timeline]) -> list[dict[str, Any]]:
+    """The traces of all workers."""
+    files = kineto_files(strategy_spans(*run), "", {"strategy": "ddp"})
+    return [json.loads(gzip.decompress(content)) for content in files.values()]
+
+
+def kernels(trace: dict[str, Any], stream: int) -> list[dict[str, Any]]:
+    """The kernels on a stream."""
+    return [
+        event
+        for event in trace["traceEvents"]
+        if event["cat"] == "kernel" and event["args"]["stream"] == stream
+    ]
+
+
+def test_each_worker_has_a_trace_with_its_rank(run: Run) -> None:
+    plan, timeline = run(ranks=3)
+    files = kineto_files(strategy_spans(plan, timeline), "", {})
+    assert [*files] == [f"rank{rank}.json.gz" for rank in range(3)]
+    for rank, trace in enumerate(traces((plan, timeline))):
+        assert trace["distributedInfo"]["rank"] == rank
+        assert trace["distributedInfo"]["world_size"] == 3
+        assert '"rank": ' in json.dumps(trace["distributedInfo"])
+
+
+def test_communications_have_the_args_of_nccl_kernels(run: Run) -> None:
+    trace = traces(run(DDP(bucket=1500.0), ranks=2, layers=3))[1]
+    kernel = kernels(trace, STREAM + 1)[1]
+    assert kernel["name"] == "ncclDevKernel_AllReduce"
+    about = kernel["args"]
+    assert about["phase"] == "all-reduce bucket 1"
+    assert about["Collective name"] == "allreduce"
+    assert (about["In msg nelems"], about["Out msg nelems"], about["dtype"]) == (250, 250, "Float")
+    assert (about["Group size"], about["Seq"], about["Process Group Name"]) == (2, 1, "1")
+    launches = {
+        event["args"]["correlation"]
+        for event in trace["traceEvents"]
+        if event["cat"] == "cuda_runtime"
+    }
+    linked = {
+        event["args"]["correlation"] for event in trace["traceEvents"] if event["cat"] == "kernel"
+    }
+    assert launches == linked
+
+
+def test_kernels_take_what_was_simulated(run: Run) -> None:
+    plan, timeline = run(
+        ranks=3, steps=2, conditions=Conditions(slower={1: 1.7}, failure=Failure(0, 1, 1e-3))
+    )
+    computing = [
+        sum(event["dur"] for event in kernels(trace, STREAM)) / 1e6
+        for trace in traces((plan, timeline))
+    ]
+    assert computing == pytest.approx(measure(plan, timeline).computing.tolist(), abs=1e-7)
+
+
+def test_too_many_kernels_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kineto_export, "EVENTS", 10)
+    text = refusal(kineto_files, strategy_spans(*run(ranks=4)), "", {})
+    assert "at most 10: take fewer steps, micro-batches or GPUs, or --ranks" in text
+
+
+def test_chosen_ranks_have_the_files_that_they_have_among_all(run: Run) -> None:
+    some = TraceChoice((1, 3))
+    for spans in (strategy_spans(*run(ranks=4)), step_spans(planned("tp=2,pp=2,batch=4"))):
+        every, chosen = (kineto_files(spans, "h100", {}, choice) for choice in (ALL, some))
+        assert chosen == {name: every[name] for name in ("rank1.json.gz", "rank3.json.gz")}
+
+
+@needs("hta", "hta")
+def test_hta_finds_the_same_idle_and_overlapping_time(run: Run, tmp_path: Path) -> None:
+    """Idle between the first and the last kernel of a worker, and the share of communication that
+    is hidden."""
+    runs = {
+        "ddp": run(ranks=3, steps=2, layers=4, conditions=Conditions(slower={1: 1.7})),
+        "ssgd": run(find("ssgd")(), 4, steps=2, conditions=Conditions(slower={2: 1.3})),
+        "failure": run(ranks=2, steps=2, conditions=Conditions(failure=Failure(0, 1, 1e-3))),
+    }
+    for name, (plan, timeline) in runs.items():
+        folder, choice = tmp_path / name, TraceChoice((1, 2)) if name == "ddp" else ALL
+        folder.mkdir()
+        spans = strategy_spans(plan, timeline)
+        for file, content in kineto_files(spans, "", {}, choice).items():
+            (folder / file).write_bytes(content)
+    step = planned("tp=2,pp=2,batch=4")
+    (tmp_path / "plan").mkdir()
+    for file, content in kineto_files(step_spans(step), "h100", {}).items():
+        (tmp_path / "plan" / file).write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, "-c", HTA, *(str(tmp_path / name) for name in (*runs, "plan"))],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"HTA_DISABLE_NS_ROUNDING": "1"},
+    )
+    tables = [
+        json.loads(line.removeprefix("TABLE "))
+        for line in done.stdout.splitlines()
+        if line.startswith("TABLE ")
+    ]
+    of_plan = step_measure(step)
+    for row in tables.pop():
+        place = step.work.times.degrees.devices[row["rank"]]
+        computing = of_plan.computing[place] + of_plan.optimizer[place]
+        exposed = of_plan.exposed[place].sum()
+        assert row["compute_time(us)"] / 1e6 == pytest.approx(computing, rel=1e-5)
+        assert row["non_compute_time(us)"] / 1e6 == pytest.approx(exposed, rel=1e-5)
+    idle_somewhere = False
+    for (plan, timeline), table in zip(runs.values(), tables, strict=True):
+        measures = measure(plan, timeline)
+        for row in table:
+            rank = row["rank"]
+            span = row["kernel_time(us)"] / 1e6
+            busy = measures.computing[rank] + measures.exposed[rank]
+            assert row["idle_time(us)"] / 1e6 == pytest.approx(span - busy, abs=1e-8)
+            assert row["compute_time(us)"] / 1e6 == pytest.approx(measures.computing[rank])
+            assert row["non_compute_time(us)"] / 1e6 == pytest.approx(measures.exposed[rank])
+            share = measures.hidden[rank] / (measures.hidden[rank] + measures.exposed[rank])
+            assert row["comp_comm_overlap_pctg"] == pytest.approx(100 * share, abs=0.01)
+            idle_somewhere |= row["idle_time(us)"] > 1000
+        ends = timeline.finish[plan.ends[-1]]
+        assert span <= ends.max() + 1e-9
+    assert idle_somewhere
+
+
+def test_a_timeline_without_an_ending_is_a_folder_of_traces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Model("tiny", 1, (Layer("fc", 1e-3, 1e-3, tensors=(Tensor("w", 1000.0),)),))
+    job = Job(model, "ddp", DDP(), machine("star"))
+    request = TrainingGrid("", [(None, job)], [2], {"p": 2})
+    folder = tmp_path / "traces"
+    for _ in range(2):
+        assert command(request, RunFiles(timeline=folder), "csv") == 0
+        assert sorted(file.name for file in folder.iterdir()) == [
+            "rank0.json.gz",
+            "rank1.json.gz",
+        ]
+    (folder / "rank2.json.gz").write_bytes(b"")
+    text = refusal(command, request, RunFiles(timeline=folder), "csv")
+    assert "holds 'rank2.json.gz' of something else: name a new folder" in text
+    (tmp_path / "file").write_text("")
+    assert "name a folder" in refusal(command, request, RunFiles(timeline=tmp_path / "file"), "csv")
+    nowhere = RunFiles(timeline=Path("/none/traces"))
+    assert "cannot write '/none/traces'" in refusal(command, request, nowhere, "csv")
+    capsys.readouterr()
