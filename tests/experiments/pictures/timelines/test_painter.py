@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.timelines import chart
@@ -62,7 +63,18 @@ def boxes(axes: Axes) -> dict[str, list[tuple[float, float, float, float]]]:
 
 
 def words(axes: Axes) -> list[str]:
-    return [text.get_text() for text in axes.texts]
+    return texts(axes.texts)
+
+
+def texts(labels: Iterable[Text]) -> list[str]:
+    return [label.get_text() for label in labels]
+
+
+def assert_apart(boxes: Iterable[tuple[float, float, float, float]]) -> None:
+    """No box lies on another."""
+    for left, right in combinations(boxes, 2):
+        separate = left[1] <= right[0] + 1e-9 or right[1] <= left[0] + 1e-9
+        assert separate or left[3] <= right[2] or right[3] <= left[2]
 
 
 @pytest.mark.parametrize("kind", ["png", "svg", pytest.param("pdf", marks=pytest.mark.exhaustive)])
@@ -114,9 +126,7 @@ def test_boxes_are_where_and_when_things_happen(run: Run) -> None:
 def test_what_overlaps_on_a_lane_is_side_by_side(run: Run) -> None:
     boxes_of = boxes(drawn(run(ASGD(), 2))[1])
     pieces = [box for kind in ("push", "pull") for box in boxes_of[kind] if box[2] < 0.5]
-    for left, right in combinations(pieces, 2):
-        separate = left[1] <= right[0] + 1e-12 or right[1] <= left[0] + 1e-12
-        assert separate or left[3] <= right[2] or right[3] <= left[2]
+    assert_apart(pieces)
 
 
 def test_ranks_bubbles_and_boxes_are_labelled(run: Run) -> None:
@@ -126,11 +136,11 @@ def test_ranks_bubbles_and_boxes_are_labelled(run: Run) -> None:
     assert words(axes).count(f"transfer, {bubble:.0%}") == 2
     assert words(axes).count("all-reduce bucket 0") == 2
     assert words(axes).count("forward fc1") == 2
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1"]
-    lanes = [tick.get_text() for tick in axes.get_yticklabels(minor=True)]
+    assert texts(axes.get_yticklabels()) == ["0", "1"]
+    lanes = texts(axes.get_yticklabels(minor=True))
     assert lanes == ["compute"] * 2 + ["communication"] * 2
     shares = axes.child_axes[0]
-    assert [tick.get_text() for tick in shares.get_yticklabels()] == [f"{bubble:.0%}"] * 2
+    assert texts(shares.get_yticklabels()) == [f"{bubble:.0%}"] * 2
     summary = axes.get_title(loc="left").splitlines()[1]
     assert summary == f"not computing: {bubble:.1%} of the run of every rank"
     assert legend(figure) == [
@@ -144,7 +154,7 @@ def test_ranks_bubbles_and_boxes_are_labelled(run: Run) -> None:
 
 
 def legend(figure: Figure) -> list[str]:
-    return [text.get_text() for text in figure.legends[0].get_texts()]
+    return texts(figure.legends[0].get_texts())
 
 
 def test_communication_is_striped_where_computing_hides_it(run: Run) -> None:
@@ -176,16 +186,9 @@ def test_every_update_of_a_short_run_is_drawn(run: Run, update: float) -> None:
     assert all(box[0] >= 0 and box[1] <= timeline.makespan for box in updates)
 
 
-def test_a_bubble_is_a_share_of_its_step(run: Run) -> None:
-    plan, timeline = run(DDP(overlap=False, bucket=1e12), ranks=2, steps=2)
-    bubble = 1 - 2 * (2 * 3e-3 + 5e-4) / timeline.makespan
-    labels = words(drawn((plan, timeline))[1])
-    assert sum(label.endswith(f"{bubble:.0%}") for label in labels) == 2 * 2
-
-
 def test_a_server_has_a_row_of_its_own(run: Run) -> None:
     _, axes = drawn(run(ASGD(update=1e-3), 3))
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["0", "1", "2", "server"]
+    assert texts(axes.get_yticklabels()) == ["0", "1", "2", "server"]
     assert all(top > 3 - 0.5 for *_, top, _ in boxes(axes)["update"])
     assert len(axes.child_axes[0].get_yticklabels()) == 3
 
@@ -204,7 +207,7 @@ def test_steps_are_told_apart(run: Run) -> None:
     _, axes = drawn((plan, timeline))
     ends = timeline.finish[plan.ends].max(axis=1)[:-1].tolist()
     assert lines(axes) == [(end, 2.0) for end in ends]
-    names = [tick.get_text() for tick in axes.child_axes[0].get_xticklabels()]
+    names = texts(axes.child_axes[0].get_xticklabels())
     assert names == ["step 0", "step 1 (lost)", "step 1", "step 2"]
 
 
@@ -213,6 +216,10 @@ def test_workers_that_do_not_wait_have_steps_of_their_own(run: Run) -> None:
     _, axes = drawn((plan, timeline))
     assert lines(axes) == [(end, 1.0) for end in timeline.finish[plan.ends].ravel().tolist()]
     assert "drain" in words(axes)
+    plan, timeline = run(DDP(overlap=False, bucket=1e12), ranks=2, steps=2)
+    bubble = 1 - 2 * (2 * 3e-3 + 5e-4) / timeline.makespan
+    labels = words(drawn((plan, timeline))[1])
+    assert sum(label.endswith(f"{bubble:.0%}") for label in labels) == 2 * 2, "shares of a step"
 
 
 def test_the_usual_kinds_have_their_colours(run: Run) -> None:
@@ -228,7 +235,7 @@ def test_the_usual_kinds_have_their_colours(run: Run) -> None:
 
 def test_many_ranks_are_thinned_and_it_says_so(run: Run) -> None:
     _, axes = drawn(run(ranks=70))
-    named = [tick.get_text() for tick in axes.get_yticklabels()]
+    named = texts(axes.get_yticklabels())
     assert named == [str(rank) for rank in range(0, 70, 3)]
     assert len(axes.child_axes[0].get_yticklabels()) == len(named)
     assert words(axes) == []
@@ -312,7 +319,7 @@ def test_a_message_that_queues_names_its_link(collective: Collective) -> None:
         pytest.approx((1e-6, 1001e-6), rel=1e-2),
         pytest.approx((1e-6, 2001e-6), rel=1e-2),
     ]
-    assert "waits for switch->gpu0" in [text.get_text() for text in axes.texts]
+    assert "waits for switch->gpu0" in texts(axes.texts)
     assert "messages wait longest for switch->gpu0" in axes.get_title(loc="left")
 
 
@@ -331,9 +338,7 @@ def test_additions_are_boxes_of_the_receiver(collective: Collective) -> None:
 @given(st.sampled_from(["ring", "tree", "naive", "parameter_server_apart"]), st.integers(2, 7))
 def test_boxes_do_not_overlap(collective: Collective, name: str, ranks: int) -> None:
     pieces = [box for rows in boxes(shown(collective(name, ranks, 5e-10))).values() for box in rows]
-    for left, right in combinations(pieces, 2):
-        separate = left[1] <= right[0] + 1e-9 or right[1] <= left[0] + 1e-9
-        assert separate or left[3] <= right[2] or right[3] <= left[2]
+    assert_apart(pieces)
 
 
 def test_computations_are_above_messages() -> None:
@@ -349,9 +354,9 @@ def test_computations_are_above_messages() -> None:
 
 def test_phases_are_in_the_legend_and_in_boxes(collective: Collective) -> None:
     figure = timeline_drawing(collective_spans(collective("tree", 2)))
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts[:4] == ["reduce", "broadcast", "idle, by cause", "transfer: data is on its way"]
-    labels = [text.get_text() for text in figure.axes[0].texts]
+    entries = legend(figure)
+    assert entries[:4] == ["reduce", "broadcast", "idle, by cause", "transfer: data is on its way"]
+    labels = texts(figure.axes[0].texts)
     assert [label for label in labels if label not in ("transfer", "drain")] == [
         *("broadcast", "reduce", "reduce", "broadcast")
     ]
@@ -361,8 +366,8 @@ def test_many_phases_have_different_colours_and_a_short_legend(collective: Colle
     figure = timeline_drawing(collective_spans(collective("naive_serial", 24)))
     shapes = [c for c in figure.axes[0].collections if isinstance(c, PolyCollection)]
     assert len({tuple(np.ravel(shape.get_facecolor())) for shape in shapes}) == 24 + 3
-    texts = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert texts[20] == "... 24 in all"
+    entries = legend(figure)
+    assert entries[20] == "... 24 in all"
 
 
 def test_all_ranks_are_drawn_where_one_stands_for_all() -> None:
