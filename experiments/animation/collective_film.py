@@ -172,15 +172,16 @@ def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -
     end, count, wrong, failed = float(marks[-1]), len(run.writes), "", list[TimedShape]()
     if (first := first_wrong(run)) is not None:
         sentence = "No operation is wrong, one is missing"
-        if first.write is not None:
-            write = run.writes[first.write]
-            count, end = first.write + 1, float(clock.finish[write.operation])
+        place, cell, reason = first
+        if place is not None:
+            write = run.writes[place]
+            count, end = place + 1, float(clock.finish[write.operation])
             sentence = speaker.operation(write.operation)
-        rank, slot = divmod(first.cell, schedule.slots)
+        rank, slot = divmod(cell, schedule.slots)
         where = f"{speaker.rank(rank)}, {speaker.slots(slot)}"
-        wrong = f"The first wrong value is in {where}: {first.reason}. {sentence}."
+        wrong = f"The first wrong value is in {where}: {reason}. {sentence}."
         alarm = Look(edge=ALARM, width=4, ink=ALARM, after="✗")
-        failed.append(TimedShape(alarm, subject.places[first.cell], end))
+        failed.append(TimedShape(alarm, subject.places[cell], end))
     filled = _filled(run)
     return Act(
         name,

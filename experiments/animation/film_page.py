@@ -18,8 +18,6 @@ from simulator.schedules.schedule import Schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_TREES = 2
-"""Of more trees, as a ring has of the parts that it gathers, none is shown."""
 TREE_NOTE = (
     "A circle is a rank. Data go up a tree to be merged, and down to be copied. Each slot goes "
     "along one tree."
@@ -91,7 +89,8 @@ def trees(schedule: Schedule) -> list[tuple[Edge, ...]]:
     for slot, up, rank, peer in zip(*(column[sent].tolist() for column in columns), strict=True):
         edges[slot].add((peer, rank) if up else (rank, peer))
     kinds = sorted({tuple(sorted(pairs)) for pairs in edges.values()})
-    if len(kinds) > MOST_TREES or any(len(pairs) != schedule.ranks - 1 for pairs in kinds):
+    # Of more trees, as a ring has of the parts that it gathers, none is shown.
+    if len(kinds) > 2 or any(len(pairs) != schedule.ranks - 1 for pairs in kinds):
         return []
     return kinds if all(map(depths_of, kinds)) else []
 

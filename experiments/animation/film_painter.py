@@ -25,8 +25,6 @@ from topologies.units import format_bytes, format_seconds
 
 PIXEL, WIDEST, NARROWEST, BORDER = 0.0082, 9.0, 6.5, 0.08
 """Inches: of a pixel of the page, of the width of a picture, and to its left and right."""
-HAIR = 0.0125
-"""Inches of the width of a box, at least: a pixel of a GIF."""
 HEAD, FOOT = 1.05, 0.75
 """Inches of the text above the shapes, and of the legend below them."""
 LIGHT = {
@@ -149,7 +147,8 @@ class Brush:
     def box(self, look: Look, box: Floats) -> None:
         """A box with its stripes and texts."""
         x, y, width, height = box.tolist()
-        width = max(width, HAIR) if look.fill else width
+        # A box is a pixel of a GIF wide at least.
+        width = max(width, 0.0125) if look.fill else width
         outline = (ROUND if look.style == "round" else SQUARE)(x, y, width, height, 1.0)
         for k in range(look.copies - 1, 0, -1):
             behind = SQUARE(x + 0.04 * k, y - 0.04 * k, width, height, 1.0)
@@ -219,10 +218,6 @@ def _on_way(points: Floats, share: float) -> Floats:
 
 MOST_BYTES = 5_000_000
 """The size of a GIF, at most."""
-DETAILS = (6, 4, 3, 2, 1)
-"""Frames of a step: as many as fit into the size."""
-FLOW = 130
-"""Milliseconds that a frame stays within a step."""
 DPI = 80
 
 
@@ -233,7 +228,8 @@ def gif(film: Film) -> tuple[bytes, int]:
     if it is too large even so.
     """
     stops, part = _stops(film), film.acts[-1].part
-    for detail in DETAILS:
+    # Frames of a step: as many as fit into the size.
+    for detail in (6, 4, 3, 2, 1):
         moments = stops[:1]
         for begin, end in pairwise(stops):
             inside = ((k + 0.6) / detail * part for k in range(detail - 1))
@@ -283,7 +279,7 @@ def _gif(film: Film, moments: list[float], stops: list[float]) -> bytes:
         format="GIF",
         save_all=True,
         append_images=pictures[1:],
-        duration=[film.pause if moment in stops else FLOW for moment in moments],
+        duration=[film.pause if moment in stops else 130 for moment in moments],
         loop=0,
     )
     return file.getvalue()

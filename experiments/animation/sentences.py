@@ -9,9 +9,6 @@ from experiments.animation.slot_contents import Run, Write
 from experiments.output import counted
 from simulator.schedules.schedule import TRANSFER
 
-DISTINCT = 2
-"""Names of phases in a title, at most."""
-
 
 class Speaker:
     """Says what each operation of a run does."""
@@ -98,8 +95,8 @@ class Speaker:
 def title(phases: Sequence[str]) -> str:
     """The phases of a step in a few words."""
     names = list(dict.fromkeys(phases))
-    more = f" and {len(names) - DISTINCT} more" if len(names) > DISTINCT else ""
-    return ", ".join(names[:DISTINCT]) + more
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return ", ".join(names[:2]) + more
 
 
 def numbered(titles: Sequence[str]) -> list[str]:

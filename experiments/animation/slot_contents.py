@@ -183,19 +183,10 @@ def _hear(run: Run, order: Ints) -> None:
         run.last[cell] = heard[peer]
 
 
-class FirstWrong(NamedTuple):
-    """Where an algorithm goes wrong."""
-
-    write: int | None
-    """The place in the writes of the run; None if the wrong result is never written."""
-    cell: int
-    """The cell that holds the wrong value."""
-    reason: str
-    """What is wrong with the value, in words."""
-
-
-def first_wrong(run: Run) -> FirstWrong | None:
-    """The first write after which a promised result cannot become right; None if all are right.
+def first_wrong(run: Run) -> tuple[int | None, int, str] | None:
+    """The first write after which a promised result cannot become right, as its place in the
+    writes, or None if it is never written; the cell of the wrong value; and what is wrong with it.
+    None if all are right.
 
     Only writes count that flow into a wrong result. Such a write is wrong if it
 
@@ -226,10 +217,10 @@ def first_wrong(run: Run) -> FirstWrong | None:
     for place, (write, into) in enumerate(zip(run.writes, reversed(flows), strict=True)):
         flawed = [miss for bit, miss in enumerate(misses) if into >> bit & 1]
         if flawed and (reason := _reason(run, write, flawed)):
-            return FirstWrong(place, write.cell, reason)
+            return place, write.cell, reason
     cell, (expected, actual) = next(iter(ends.items()))
     lacking = _named(run, expected & ~actual)
-    return FirstWrong(None, cell, f"nothing brings {lacking}")
+    return None, cell, f"nothing brings {lacking}"
 
 
 def _doubled(run: Run) -> set[int]:

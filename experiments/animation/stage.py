@@ -16,14 +16,10 @@ from topologies.topology import Floats
 WIDTH, SLOT, HEAD, GAP, APART = 2.4, 0.36, 0.5, 0.55, 1.1
 """Of a card: its width, the height of a slot at most, that of the head, and the gap to the next,
 in rows and on a machine."""
-TALL = 3.0
-"""The height of all slots of a card, at most."""
-DEVICE = 1.9, 0.5
-"""The size of a device that is no rank."""
 SMALL, WIDE, NARROW = 16, 30.0, 11.5
 """Ranks on a picture of their machine at most; its width at most, and that for a phone."""
-MARGIN, RATIO = 0.35, 1.1
-"""Round everything; and the width of a good drawing as a multiple of its height."""
+MARGIN = 0.35
+"""Round everything."""
 Point = tuple[float, float]
 Path = tuple[Point, ...]
 
@@ -59,7 +55,7 @@ def card_of(slots: int) -> Card:
     """The card of a rank with so many slots."""
     columns = 1 if slots <= 12 else min(16, ceil(slots / 16))
     rows = ceil(slots / columns)
-    height = HEAD + min(SLOT * rows, TALL)
+    height = HEAD + min(SLOT * rows, 3.0)
     return Card(columns, rows, min(2 * WIDTH, max(WIDTH, 0.6 * columns)), height)
 
 
@@ -118,7 +114,7 @@ def _on_machine(routed: Routed, card: Card) -> Stage | None:
         # Rows without a device are left out.
         rows = np.round(places[:, 1], 6)
         places[:, 1] = np.searchsorted(np.unique(rows), rows)
-    sizes = np.where(other[:, None], DEVICE, (card.width, card.height))
+    sizes = np.where(other[:, None], (1.9, 0.5), (card.width, card.height))
     scale = _scale(places, sizes)
     bars = other & (where.widths[chosen] > 2)
     sizes[bars, 0] = where.widths[chosen][bars] * scale[0]
@@ -160,7 +156,8 @@ def _scale(places: Floats, sizes: Floats) -> npt.NDArray[np.float64]:
         if np.isinf(rest):
             return np.inf, rest
         width, height = np.array([stretch, rest]) * np.ptp(places, axis=0) + sizes.max(axis=0)
-        return max(width / RATIO, height), rest
+        # A good drawing is a little wider than high.
+        return max(width / 1.1, height), rest
 
     best = min(np.unique(across[np.isfinite(across)]).tolist() or [1.0], key=cost)
     return np.array([best, cost(best)[1]])

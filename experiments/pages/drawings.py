@@ -14,7 +14,6 @@ from experiments.pictures.timelines.spans import IDLE, Spans, thinned
 
 STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
 """The stripes of canvas.js that look like matplotlib's hatches."""
-MOST_BANDS = 250
 TICKS = 2**32 - 1
 """The whole run in ticks."""
 
@@ -87,4 +86,4 @@ def _bands(spans: Spans) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     drawn = ~spans.idle
     band = np.zeros(len(drawn), dtype=np.int64)
     band[drawn] = 1 + spans.bands(spans.columns.take(drawn))
-    return np.minimum(band, MOST_BANDS)
+    return np.minimum(band, 250)

@@ -70,7 +70,8 @@ def use_of(timeline: Timeline) -> MachineUse:
     Large machines are drawn with a box for each node and switch. If some ranks stand for all, the
     links of all ranks are drawn.
     """
-    machine, courses = timeline.routed.machine, courses_of(timeline)
+    machine = timeline.routed.machine
+    course_busy, course_bytes, course_of = courses_of(timeline)
     places, group, remarks = places_of(machine)
     ends = np.stack((group[machine.source], group[machine.target]))
     # Links within a box of one device are none.
@@ -84,11 +85,11 @@ def use_of(timeline: Timeline) -> MachineUse:
     bandwidth = machine.bandwidth[drawn]
     weight = np.where(np.isfinite(bandwidth), bandwidth, 1.0)
     total = np.bincount(number, weight, count)
-    used = np.flatnonzero(courses.link[drawn] >= 0)
-    course = courses.link[drawn][used]
+    used = np.flatnonzero(course_of[drawn] >= 0)
+    course = course_of[drawn][used]
     busy, nbytes = np.zeros((2, count, PARTS))
-    np.add.at(busy, number[used], courses.busy[course] * weight[used, None])
-    np.add.at(nbytes, number[used], courses.nbytes[course])
+    np.add.at(busy, number[used], course_busy[course] * weight[used, None])
+    np.add.at(nbytes, number[used], course_bytes[course])
     kept = np.sort(np.argsort(-nbytes.sum(axis=1), kind="stable")[:MOST_LINKS])
     if len(kept) < count:
         remarks = (*remarks, f"The {len(kept)} links with most bytes of {count} are drawn.")
@@ -144,19 +145,11 @@ def from_document(document: object, name: str) -> MachineUse:
     )
 
 
-class Courses(NamedTuple):
-    """The courses of links that were simulated, and which links they are of."""
-
-    busy: Floats
-    """The share of each part in which a link is in use, shape (courses, parts)."""
-    nbytes: Floats
-    """Bytes that cross it, shape (courses, parts)."""
-    link: Ints
-    """The course of each link of the machine; -1 if nothing crosses it."""
-
-
-def courses_of(timeline: Timeline) -> Courses:
-    """The courses of all links. A message uses a link at the rate of its slowest medium."""
+def courses_of(timeline: Timeline) -> tuple[Floats, Floats, Ints]:
+    """The courses of links that were simulated: the share of each part of the run in which a link
+    is in use, and the bytes that cross it, shape (courses, parts) each; and the course of each link
+    of the machine, -1 if nothing crosses it. A message uses a link at the rate of its slowest
+    medium."""
     topology, schedule = timeline.routed.topology, timeline.schedule
     operation, link, node = timeline.hops
     count = np.diff(topology.link_indptr)
@@ -171,7 +164,7 @@ def courses_of(timeline: Timeline) -> Courses:
     part = edges[1]
     busy = spread(link, start, end, seconds, (topology.links, edges))
     carried = spread(link, start, end, nbytes, (topology.links, edges))
-    return Courses(np.clip(busy / part, 0.0, 1.0), carried, _images(timeline))
+    return np.clip(busy / part, 0.0, 1.0), carried, _images(timeline)
 
 
 def spread(
@@ -231,8 +224,6 @@ def _images(timeline: Timeline) -> Ints:
     return image
 
 
-WIDEST = 3.0
-"""The width of a box, at most."""
 MOST_BOXES = 128
 """Boxes of a row of a large machine, at most: of more devices, several are one box."""
 Numbers = npt.NDArray[np.int64]
@@ -324,7 +315,7 @@ def _places(boxes: list[_Box]) -> npt.NDArray[np.float64]:
     x, y = share * widest, np.searchsorted(rows, level) * max(2.0, widest / 5)
     if len(rows) == 1:
         x, y = (turn(2 * np.pi * share) * widest / 6 for turn in (np.sin, np.cos))
-    return np.stack((x, y, np.minimum(0.8 * widest / count, WIDEST)))
+    return np.stack((x, y, np.minimum(0.8 * widest / count, 3.0)))
 
 
 def _remarks(boxes: list[_Box], topology: Topology) -> Iterator[str]:

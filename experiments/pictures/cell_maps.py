@@ -30,14 +30,10 @@ MOST_COLUMNS = 16
 """Sizes up to which each cell has its words, and numbers of ranks up to which there are words."""
 CELL = 0.98, 0.72
 """The width and height of a cell in inches."""
-LETTERS, FEWEST = 11, 7
-"""The letters of a line in such a cell, and the fewest for which a narrower cell has words."""
 
 
 CELL_STATES = {"not promised": "0.92", "right": "#56b4e9", "wrong": "#d55e00"}
 """The colours of slots."""
-SEPARATED_CELLS = 64
-"""Ranks or slots up to which a line stands between two of them."""
 
 
 @mpl.rc_context(style.STYLE | {"axes.grid": False, "hatch.linewidth": 0.5})
@@ -64,8 +60,9 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
             look: Any = {"facecolor": colour, "edgecolor": "white", "hatch": hatch}
             axes.add_patch(Rectangle(corner, 1, 1, **look))
         for start, run in _runs(of_row, each=len(sizes) <= MOST_COLUMNS):
-            letters = int(LETTERS * len(run) * min(1.0, MOST_COLUMNS / len(sizes)))
-            if letters >= FEWEST and len(ranks) <= MOST_COLUMNS:
+            # A cell has lines of eleven letters, a narrow one words from seven letters on.
+            letters = int(11 * len(run) * min(1.0, MOST_COLUMNS / len(sizes)))
+            if letters >= 7 and len(ranks) <= MOST_COLUMNS:
                 _words(axes, run, (start + (len(run) - 1) / 2, row), letters)
     axes.set(xlim=(-0.5, len(sizes) - 0.5), ylim=(-0.5, len(ranks) - 0.5))
     binary, every = in_binary(sizes), -(-len(sizes) // MOST_COLUMNS)
@@ -125,7 +122,7 @@ def wrong_drawing(error: WrongAlgorithm) -> Figure:
     axes.set(xlabel="slot", ylabel="rank")
     for axis, number in ((axes.xaxis, state.shape[1]), (axes.yaxis, state.shape[0])):
         axis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        if number <= SEPARATED_CELLS:
+        if number <= 64:
             axis.set_ticks(np.arange(0.5, number - 1), minor=True)
     axes.grid(which="minor", color="white")
     axes.tick_params(which="minor", length=0)

@@ -48,8 +48,6 @@ def write_figures(path: Path, figures: Mapping[str, Callable[[], Figure]]) -> No
 
 
 SVG = "http://www.w3.org/2000/svg"
-XLINK = "http://www.w3.org/1999/xlink"
-REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
 
 def inline_svg(figure: Figure, name: str, label: str) -> str:
@@ -72,7 +70,7 @@ def inline_svg(figure: Figure, name: str, label: str) -> str:
     # matplotlib's style sheet of the whole picture says this.
     root.attrib |= {"stroke-linejoin": "round", "stroke-linecap": "butt"}
     ElementTree.register_namespace("", SVG)
-    ElementTree.register_namespace("xlink", XLINK)
+    ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     return ElementTree.tostring(root, encoding="unicode")
 
 
@@ -86,7 +84,7 @@ def _rewrite(element: ElementTree.Element, prefix: str) -> None:
     for name, value in attributes.items():
         if name == "id":
             attributes[name] = prefix + value
-        elif name in ("href", f"{{{XLINK}}}href"):
+        elif name.rpartition("}")[2] == "href":
             attributes[name] = f"#{prefix}{value[1:]}" if value.startswith("#") else value
         else:
-            attributes[name] = REFERENCE.sub(rf"url(#{prefix}\1)", value)
+            attributes[name] = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}\1)", value)

@@ -33,8 +33,6 @@ HOLLOW: Any = {"linestyle": "none", "markerfacecolor": "none", "markersize": 6.5
 """The look of measured points."""
 MOST_MEASURED = 8
 """The measured curves of a picture, at most."""
-PALEST = 0.55
-"""The share of white of the first of several curves of an algorithm."""
 
 
 class _Curve(NamedTuple):
@@ -113,7 +111,7 @@ def _curves(rows: Sequence[SweepRow], by_size: bool) -> tuple[list[_Curve], list
     for number, name in enumerate(names):
         for place, other in enumerate(kept):
             if points := table[name].get(other):
-                share = PALEST * (1 - place / (len(kept) - 1)) if len(kept) > 1 else 0.0
+                share = 0.55 * (1 - place / (len(kept) - 1)) if len(kept) > 1 else 0.0
                 other_text = f"p = {other}" if by_size else format_bytes(other)
                 curves.append(
                     _Curve(

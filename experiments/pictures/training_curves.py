@@ -41,10 +41,6 @@ PARTS_WITH_PLANS = {
 END: Any = {"color": "k", "linestyle": "none", "markerfacecolor": "none"}
 END |= {"marker": "o", "markersize": 12}
 """The look of the last number of workers that pays."""
-THIN = 0.002
-"""A part is drawn if it is longer than this share of the longest step."""
-MOST_LABELS = 12
-"""The values of an option that have a label, at most."""
 
 
 def training_drawing(
@@ -165,7 +161,7 @@ def swept_drawing(
     handles.append(Line2D([], [], color="0.2", label="a step"))
     handles.append(Line2D([], [], color="0.2", linestyle="--", label="exposed communication"))
     handles += [style.band_handle()] * any(map(_is_sure, records))
-    every = -(-len(values) // MOST_LABELS)
+    every = -(-len(values) // 12)
     labels = [names[value] for value in values[::every]]
     look = {"rotation": 30, "ha": "right"} if sum(map(len, labels)) > 70 else {}
     axes.set_xticks(range(0, len(values), every), labels, **look)
@@ -188,7 +184,7 @@ def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
     parts = PARTS_WITH_PLANS if "idle_s" in shown[0] else PARTS
     for key, (label, fill) in parts.items():
         widths = _column(shown, key)
-        if widths.max() > THIN * longest:
+        if widths.max() > 0.002 * longest:
             look: Any = {"color": fill.colour, "hatch": fill.hatch, "edgecolor": fill.ink}
             axes.barh(rows, widths, left=starts, label=label, height=0.65, **look)
         starts = starts + widths

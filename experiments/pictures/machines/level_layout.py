@@ -19,21 +19,12 @@ Neighbours = dict[int, list[int]]
 Item = TypeVar("Item")
 WAYS_OUT = ("nic", "port")
 """Kinds of devices that lead out of a node, above all others, in this order."""
-WIDE = 4
-"""A device alone in its row and with links to so many is drawn as a bar."""
-MOST_SWITCHES = 16
-"""Switches of a row of the network: of more, the first and the last are drawn."""
 STEP, FAN, LOWEST, HIGHEST = 1.5, 0.12, 2.0, 5.0
 """Height of a row within a node; of one of the network as a share of the width, and its limits."""
 BOX, WIDEST, HEIGHT = 0.8, 2.4, 0.3
 """Width of a device within a node and at most; half its height."""
 MARGIN, BETWEEN, SKIPPED = 0.35, 1.2, 1.6
 """Round a node; between two; more of that where some are left out."""
-SLOTS = 0.66
-"""The width over which arcs leave a device."""
-SHIFTS = np.array([0.0, 0.8, -0.8, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0])
-CLEARANCE = 0.48
-"""How far aside a device may be moved, and from links that pass."""
 
 
 class Layout(NamedTuple):
@@ -191,7 +182,7 @@ def _thinned(sketch: Sketch) -> tuple[Sketch, tuple[str, ...]]:
     """Without the middle of rows that are too long, from below."""
     gone, left_out, members = set[int](), list[str](), sketch.members
     for (node, number), row in sorted(members.items(), key=lambda item: (item[0][1], item[0][0])):
-        most = MOST_SWITCHES
+        most = 16
         if number <= sketch.highest:
             most = max(8, 2 * len(members.get((node, 0), ())))
         if number <= 0 or len(row) <= most:
@@ -264,7 +255,7 @@ def _widths(sketch: Sketch, x: Floats) -> Floats:
         near = sketch.near[row[0]]
         if len(row) > 1 and number > sketch.highest:
             widths[row] = np.clip(BOX * np.diff(np.sort(x[row])).min(), BOX, WIDEST)
-        if len(row) == 1 and number and len(near) >= WIDE:
+        if len(row) == 1 and number and len(near) >= 4:
             x[row], widths[row] = (x[near].min() + x[near].max()) / 2, np.ptp(x[near]) + BOX
     return widths
 
@@ -307,8 +298,8 @@ def _clear(sketch: Sketch, x: Floats, y: Floats, widths: Floats) -> None:
         passing = x[first] + (x[second] - x[first]) * (y[k] - y[first]) / (y[second] - y[first])
         free = (
             at
-            for at in x[k] + SHIFTS
-            if (abs(row - at) > 0.99).all() and (abs(passing - at) > CLEARANCE).all()
+            for at in x[k] + np.array([0.0, 0.8, -0.8, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0])
+            if (abs(row - at) > 0.99).all() and (abs(passing - at) > 0.48).all()
         )
         x[k] = next(free, x[k])
 
@@ -319,7 +310,7 @@ def _curves(arcs: dict[Pair, float], row: list[int], x: Floats, y: Floats) -> di
     leaves = dict[Pair, float]()
     for device, targets in neighbours(arcs).items():
         order = sorted(targets, key=lambda target: (x[target] > x[device], -x[target]))
-        slots = SLOTS * (np.linspace(-0.5, 0.5, len(order)) if len(order) > 1 else np.zeros(1))
+        slots = np.linspace(-0.33, 0.33, len(order)) if len(order) > 1 else np.zeros(1)
         for target, slot in zip(order, slots, strict=True):
             leaves[device, target] = x[device] + slot
     curves = {}

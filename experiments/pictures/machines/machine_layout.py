@@ -27,16 +27,10 @@ MOST_DEVICES, MOST_LINKS = 256, 5_000
 """What a picture of a plain shape shows: beyond, it is a grey spot."""
 MOST_RANKS, MOST_OF_ONE = 32, 40
 """Ranks in a row, of several nodes and of one: of more, the first and the last are drawn."""
-MOST_NODES = 4
 ACROSS, UP = 1.9, 1.5
 """Between the columns and the rows of a grid."""
 ASLANT = np.array([0.8, 0.85])
 """From one layer of a third dimension to the next."""
-LONGEST_LINE = 16
-FITTED_DEVICES = 100
-"""Devices up to which distances in the picture are fitted to those in the graph; beyond, links are
-springs."""
-BOW = 0.55
 
 
 def machine_layout(topology: Topology) -> Layout:
@@ -85,7 +79,7 @@ def _some_ranks(topology: Topology, ranks: Numbers) -> tuple[Numbers, tuple[str,
     nodes, size = np.unique(node, return_counts=True)
     if len(ranks) <= (MOST_RANKS if len(nodes) > 1 else MOST_OF_ONE):
         return ranks, ()
-    count = min(len(nodes), MOST_NODES, max(2, MOST_RANKS // int(size.max())))
+    count = min(len(nodes), 4, max(2, MOST_RANKS // int(size.max())))
     chosen = ends(nodes.tolist(), count)
     selection = [ends(ranks[node == number].tolist(), MOST_RANKS // count) for number in chosen]
     left_out = _missing("node", nodes.tolist(), chosen)
@@ -167,7 +161,7 @@ def _line(graph: nx.Graph[int]) -> Floats:
 
     start = min(k for k, degree in graph.degree if degree == 1)
     order = list(networkx.dfs_preorder_nodes(graph, start))
-    if len(order) > LONGEST_LINE:
+    if len(order) > 16:
         return _circle(order)
     places = np.zeros((len(order), 2))
     places[order, 0] = ACROSS * np.arange(len(order))
@@ -236,7 +230,7 @@ def _bows(pairs: list[Pair], places: Floats) -> dict[Pair, Floats]:
         share = (places - start) @ along / (along @ along)
         away = np.linalg.norm(places - start - np.outer(share, along), axis=1)
         if ((share > 0.01) & (share < 0.99) & (away < 0.3)).any():
-            aside = BOW * 4 / 3 * np.array([-along[1], along[0]]) / np.linalg.norm(along)
+            aside = 0.55 * 4 / 3 * np.array([-along[1], along[0]]) / np.linalg.norm(along)
             curves[first, second] = start + np.array(
                 [0 * along, 0.1 * along + aside, 0.9 * along + aside, along]
             )
@@ -247,7 +241,8 @@ def _fitted(graph: nx.Graph[int]) -> Floats:
     """Neighbours near each other, as far apart as names need."""
     import networkx
 
-    small = len(graph) <= FITTED_DEVICES
+    # Fitting the distances of more devices takes too long: their links are springs.
+    small = len(graph) <= 100
     positions = (
         networkx.kamada_kawai_layout(graph) if small else networkx.spring_layout(graph, seed=0)
     )

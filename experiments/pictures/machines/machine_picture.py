@@ -50,7 +50,6 @@ LINKS = {
     "bus": "#4d5a6b",
 }
 """Colours of known kinds; others get those that are left."""
-GREY = "0.55"
 HALF = 0.28
 """Half the height of a device; 1 is a column."""
 WIDE, SMALLEST, LARGEST = 14.0, 0.27, 0.62
@@ -61,7 +60,6 @@ LETTER, LETTERS = 0.62, 9.0
 """Width of a letter as a share of the size of the font; points at most."""
 LONGEST = 24
 """Letters of a name that are shown."""
-CURVE = [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4]
 
 
 def machine_drawing(topology: Topology) -> Figure:
@@ -152,7 +150,7 @@ def _draw_frames(axes: Axes, where: Layout, size: float) -> None:
 def _path(where: Layout, first: int, second: int) -> Path:
     """A curve, or straight; at a bar it ends straight above or below the other end."""
     if (first, second) in where.curves:
-        return Path(where.curves[first, second], CURVE)
+        return Path(where.curves[first, second], [Path.MOVETO, *[Path.CURVE4] * 3])
     ends = []
     for start, end in ((first, second), (second, first)):
         wider = where.widths[start] > where.widths[end]

@@ -20,12 +20,6 @@ THINNEST = 1.6
 """Pixels of the thinnest box, which are 0.75 points: others are drawn wider than they are."""
 BOXES = 200_000
 """At most this many boxes are drawn."""
-HIGHEST = 11.5
-"""Inches of all rows of a timeline, at most."""
-NAMES = 32
-"""At most this many ranks are named."""
-ROW, LANE = 0.3, 0.14
-"""Inches: the height of a row, and of each of its lanes below the first."""
 THIN = 0.42
 """Height of a lane as a share of the main lane's."""
 FULL, INK = 0.86, 0.92
@@ -164,11 +158,11 @@ class Chart:
 
     @cached_property
     def inches(self) -> float:
-        """The height of all rows together."""
+        """The height of all rows together: of a lane, and of further lanes of a row."""
         lanes = int((self.tall > 0).sum(axis=1).max(initial=1))
-        return min((ROW + LANE * (lanes - 1)) * len(self.spans.rows), HIGHEST)
+        return min((0.3 + 0.14 * (lanes - 1)) * len(self.spans.rows), 11.5)
 
     @cached_property
     def every(self) -> int:
         """Only every so many ranks are named."""
-        return -(-len(self.spans.rows) // NAMES)
+        return -(-len(self.spans.rows) // 32)

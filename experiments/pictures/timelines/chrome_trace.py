@@ -22,8 +22,6 @@ from topologies.topology import Floats
 
 EVENTS = 1_000_000
 """A trace has at most this many complete events."""
-COUNTED = 2000
-"""The memory of a rank has about this many points at most."""
 ARROWS = 20_000
 """Up to this many transfers, an arrow leads from each to the communication that receives it."""
 Nanoseconds = npt.NDArray[np.int64]
@@ -239,7 +237,7 @@ def _arrow(phase: str, number: int, rank: int, track: int, time: int) -> str:
 def _counters(memory: MemoryTrace, ranks: Sequence[int]) -> Iterator[str]:
     """What each rank holds over time; of many changes about two thousand."""
     for rank in ranks:
-        times, nbytes = (column[:: max(1, len(column) // COUNTED)] for column in memory.of(rank))
+        times, nbytes = (column[:: max(1, len(column) // 2000)] for column in memory.of(rank))
         for time, level in zip(
             microseconds(nanoseconds(times)).tolist(), nbytes.tolist(), strict=True
         ):

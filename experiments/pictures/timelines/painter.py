@@ -23,21 +23,12 @@ from topologies.topology import Floats
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH = 13.5
-"""Width of the picture in inches."""
-LOWEST, MARGIN, BELOW = 3.0, 1.3, 0.5
-"""Inches: the picture at least, and the space above and below the rows, of a single timeline and
-of several."""
-STEPS = 20
-"""At most this many steps are named."""
-LABELLED = 0.02
-"""Idle time of at least this share of its step is labelled."""
 LETTER, SMALLEST = 0.58, 4.5
 """Width of a letter as a share of its height; and its height in points at least."""
 LARGEST, POINTS = 7.0, 670
 """In points: the height of letters at most, and about the width of the time axis."""
-TEXT, BETWEEN = "0.25", "0.955"
-"""The grey of texts beside boxes and on idle time, and the background between lanes."""
+TEXT = "0.25"
+"""The grey of texts beside boxes and on idle time."""
 LEGEND, KINDS = 8.5, 20
 """Of the legend: the height of letters in points, and the kinds that it lists at most."""
 SAMPLE = "#777777"
@@ -68,11 +59,11 @@ def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
     palette = colours(kind for chart in charts for kind in _kinds(chart))
     handles = _handles(charts, palette)
     alone = len(panels) == 1
-    heights = [chart.inches + (MARGIN if alone else BELOW) for chart in charts]
+    heights = [chart.inches + (1.3 if alone else 0.5) for chart in charts]
     lines = sum(1 + str(handle.get_label()).count("\n") for handle in handles)
-    height = max(sum(heights), (lines + 1) * LEGEND * 1.62 / 72, LOWEST)
+    height = max(sum(heights), (lines + 1) * LEGEND * 1.62 / 72, 3.0)
     with mpl.rc_context({"hatch.linewidth": 0.5}):
-        figure = Figure(figsize=(WIDTH, height), layout="constrained")
+        figure = Figure(figsize=(13.5, height), layout="constrained")
         grid = figure.subplots(len(charts), 1, squeeze=False, height_ratios=heights)
         for axes, chart in zip(grid[:, 0], charts, strict=True):
             _paint(axes, chart, palette)
@@ -131,7 +122,7 @@ def _longest_waits(spans: Spans) -> list[str]:
 
 def _paint(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     spans, rows = chart.spans, len(chart.spans.rows)
-    axes.set(facecolor=BETWEEN, xlim=(0, chart.seconds), ylim=(rows - 0.5, -0.5))
+    axes.set(facecolor="0.955", xlim=(0, chart.seconds), ylim=(rows - 0.5, -0.5))
     axes.xaxis.set_major_formatter(EngFormatter("s"))
     if spans.main < 0:
         axes.barh(np.arange(rows), spans.makespan, FULL, color="white", zorder=0)
@@ -220,7 +211,7 @@ def _label_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
             words, cause = _reasons(spans, boxes, k), spans.causes[boxes.cause[k]]
             if boxes.lane[k] == spans.main and cause != "drain":
                 words = [*(f"{word}, {share:.0%}" for word in words), *words, f"{share:.0%}"]
-            if boxes.lane[k] == spans.main and share < LABELLED:
+            if boxes.lane[k] == spans.main and share < 0.02:
                 words = []
             behind, ink = FILLS[cause].colour, TEXT
         else:
@@ -301,7 +292,7 @@ def _draw_steps(axes: Axes, chart: Chart) -> None:
     if ends.shape[1] == 1:
         times = ends[:, 0]
         lines = axes.vlines(times[:-1], -0.5, rows - 0.5)
-        above, every = axes.secondary_xaxis("top"), -(-len(times) // STEPS)
+        above, every = axes.secondary_xaxis("top"), -(-len(times) // 20)
         above.set_xticks(((np.append(0.0, times[:-1]) + times) / 2)[::every], names[::every])
         above.tick_params(length=0, labelsize=8)
     else:

@@ -64,15 +64,13 @@ FILLS = {
     "launch": Fill("#d6e6f5", "|||", "#6a98c8"),
 }
 """The fill of bubbles by cause: pale, so that they are not taken for work."""
-PALE = 0.3
-"""The share of the colour in hidden communication; the rest is white."""
 HIDDEN = "////"
 """The hatch of hidden communication."""
 
 
 def pale(colour: str) -> str:
-    """The colour of hidden communication."""
-    red, green, blue = (1 - PALE * (1 - part) for part in to_rgb(colour))
+    """The colour of hidden communication: mostly white."""
+    red, green, blue = (1 - 0.3 * (1 - part) for part in to_rgb(colour))
     return to_hex((red, green, blue))
 
 
