@@ -14,35 +14,24 @@ from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.measured_curves import MeasuredCurve
 from experiments.simulations.rules import Rules
+from grouped_cases import each_case
 from simulator.collectives import find as algorithm
 from topologies.catalogue import find as machine
 
 MEASURED = [MeasuredCurve("a.log", 4, 1.5, (Point(2**10, 1e-5), Point(2**20, 1e-4, wrong=3)))]
 
+KI, MI, GI = 2.0**10, 2.0**20, 2.0**30
+BEST = "ring:segments=best"
 MANY = (
     *("ring", "rings", "tree", "double_tree", "binary_tree", "naive", "naive_serial"),
     *("one_shot", "two_shot", "ring:segments=2", "ring:segments=3", "ring:segments=4"),
 )
 
 
-def figure(
-    ranks: list[int],
-    sizes: list[float],
-    metric: str | None = None,
-    names: tuple[str, ...] = ("ring", "tree"),
-) -> Figure:
-    algorithms = [algorithm(name) for name in names]
+def figure(ranks: list[int], sizes: list[float], metric: str | None = None, *names: str) -> Figure:
+    algorithms = [algorithm(name) for name in names or ("ring", "tree")]
     rows = list(sweep(Grid(algorithms, ranks, sizes, machine("star").build, Rules())))
     return sweep_drawing(rows, metric, "all_reduce on star", MEASURED)
-
-
-def drawn(
-    ranks: list[int],
-    sizes: list[float],
-    metric: str | None = None,
-    names: tuple[str, ...] = ("ring", "tree"),
-) -> Axes:
-    return figure(ranks, sizes, metric, names).axes[0]
 
 
 def curves(axes: Axes) -> dict[str, list[float]]:
@@ -56,48 +45,48 @@ def legend(figure: Figure) -> list[str]:
     return [text.get_text() for text in beside.get_texts()]
 
 
-def test_as_many_numbers_of_ranks_as_sizes_make_the_axis() -> None:
-    axes = drawn([2, 4], [2.0**10, 2.0**20])
-    assert axes.get_xlabel() == "ranks p"
-    assert axes.get_title() == "all_reduce on star: time by number of ranks"
-    labels = ["ring, 1KiB", "ring, 1MiB", "tree, 1KiB", "tree, 1MiB"]
-    assert curves(axes) == {label: [2, 4] for label in labels}
-
-
-def test_more_sizes_than_numbers_of_ranks_make_the_axis() -> None:
-    sizes = [2.0**10, 2.0**20, 2.0**30]
-    axes = drawn([2, 4], sizes)
-    assert axes.get_xlabel() == "size V"
-    assert axes.get_title() == "all_reduce on star: bus bandwidth by size"
-    labels = ["ring, p = 2", "ring, p = 4", "tree, p = 2", "tree, p = 4"]
-    assert curves(axes) == dict.fromkeys(labels, sizes)
+@each_case(
+    ("ranks", "sizes", "names", "axis", "title", "labels"),
+    [
+        (
+            *([2, 4], [KI, MI], (), "ranks p", "time by number of ranks"),
+            ["ring, 1KiB", "ring, 1MiB", "tree, 1KiB", "tree, 1MiB"],
+        ),
+        (
+            *([2, 4], [KI, MI, GI], (), "size V", "bus bandwidth by size"),
+            ["ring, p = 2", "ring, p = 4", "tree, p = 2", "tree, p = 4"],
+        ),
+        (
+            *([4], [KI, MI, GI], ("ring", BEST), "size V", "bus bandwidth by size, p = 4"),
+            ["ring", BEST],
+        ),
+        ([4], [MI], (), "ranks p", "time by number of ranks, V = 1MiB", ["ring", "tree"]),
+    ],
+)
+def test_what_has_more_values_makes_the_axis(
+    ranks: list[int],
+    sizes: list[float],
+    names: tuple[str, ...],
+    axis: str,
+    title: str,
+    labels: list[str],
+) -> None:
+    (axes,) = figure(ranks, sizes, None, *names).axes
+    assert axes.get_xlabel() == axis
+    assert axes.get_title() == f"all_reduce on star: {title}"
+    assert curves(axes) == dict.fromkeys(labels, ranks if axis == "ranks p" else sizes)
 
 
 @pytest.mark.parametrize(
-    ("metric", "title"),
-    [
-        ("time", "time by size, p = 4"),
-        (None, "bus bandwidth by size, p = 4"),
-        ("efficiency", "efficiency by size, p = 4"),
-    ],
+    ("metric", "title"), [("time", "time"), (None, "bus bandwidth"), ("efficiency", "efficiency")]
 )
 def test_sizes_have_tidy_ticks(metric: str | None, title: str) -> None:
-    axes = drawn([4], [2.0**10, 2.0**20, 2.0**30], metric)
+    (axes,) = figure([4], [KI, MI, GI], metric).axes
     assert axes.get_xscale() == "log"
-    assert axes.get_title() == f"all_reduce on star: {title}"
+    assert axes.get_title() == f"all_reduce on star: {title} by size, p = 4"
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1KiB", "1MiB", "1GiB"]
-
-
-def test_the_best_options_of_all_sizes_make_one_curve() -> None:
-    sizes = [2.0**10, 2.0**20, 2.0**24]
-    axes = drawn([4], sizes, names=("ring", "ring:segments=best"))
-    assert curves(axes) == {"ring": sizes, "ring:segments=best": sizes}
-
-
-def test_a_single_point_is_drawn_by_its_number_of_ranks() -> None:
-    axes = drawn([4], [2.0**20])
-    assert axes.get_title() == "all_reduce on star: time by number of ranks, V = 1MiB"
-    assert curves(axes) == {"ring": [4], "tree": [4]}
+    dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
+    assert metric != "time" or len(dashed) == 1, "the bound is drawn once"
 
 
 @pytest.mark.parametrize(("metric", "value"), [("time", 1e-5), ("busbw", 1.5 * 2**10 / 1e-5)])
@@ -130,32 +119,23 @@ def test_a_formula_is_drawn_where_it_is_claimed() -> None:
 
 
 def test_a_single_size_has_measured_points_by_number_of_ranks() -> None:
-    lines = drawn([2, 4], [2.0**10]).lines
+    lines = figure([2, 4], [KI]).axes[0].lines
     (points,) = (line for line in lines if line.get_linestyle() == "None")
     assert np.asarray(points.get_xdata()).tolist() == [4]
 
 
-def test_the_bound_is_drawn_once() -> None:
-    axes = drawn([4], [2.0**10, 2.0**20, 2.0**30], "time")
-    assert len([line for line in axes.lines if line.get_linestyle() == "--"]) == 1
-
-
 def test_few_curves_are_drawn_and_the_legend_names_the_others() -> None:
-    picture = figure([4, 5, 6, 7, 8], [2.0**20], names=MANY)
+    picture = figure([4, 5, 6, 7, 8], [MI], None, *MANY)
     assert len(curves(picture.axes[0])) == 12
-    picture = figure([4, 5, 6], [2.0**10, 2.0**15, 2.0**20], names=MANY)
+    lines = [line for line in picture.axes[0].lines if line.get_linestyle() == "-"]
+    looks = [(str(line.get_color()), str(line.get_marker())) for line in lines]
+    assert len(set(looks)) == len(looks), "curves differ in colour or marker"
+    picture = figure([4, 5, 6], [KI, 2.0**15, MI], None, *MANY)
     assert len(curves(picture.axes[0])) == 20
     *_, slow, sizes = legend(picture)
     assert slow.startswith("not drawn, as slower: ")
     assert slow.count(",") == 2
     assert sizes == "not drawn: 1 of 3 sizes"
-
-
-def test_curves_differ_in_colour_or_marker() -> None:
-    axes = drawn([4, 5], [2.0**20], names=MANY)
-    lines = [line for line in axes.lines if line.get_linestyle() == "-"]
-    looks = [(str(line.get_color()), str(line.get_marker())) for line in lines]
-    assert len(set(looks)) == len(looks)
 
 
 @pytest.mark.parametrize(("metric", "rising"), [("time", True), ("busbw", False)])
@@ -172,7 +152,4 @@ def test_a_band_holds_the_intervals_of_its_curve(metric: str, rising: bool) -> N
     most, least = (3, 2) if rising else (2, 3)
     assert ends.ymax == pytest.approx(line.max() * most)
     assert ends.ymin == pytest.approx(line.min() / least)
-
-
-def test_without_intervals_there_is_no_band() -> None:
-    assert not figure([4], [2.0**10, 2.0**20]).axes[0].collections
+    assert not figure([4], [KI, MI]).axes[0].collections, "no band without intervals"
