@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from simulator.schedules.timeline import Timeline
     from simulator.steps.step_graph import StepGraph
 
+FILES = (*output.PICTURES, output.RESULT)
+"""The endings of timelines that are files."""
 CHAKRA = ".chakra"
 """The ending of a folder of Chakra traces. Without an ending it holds Kineto traces."""
 TRACES = (".json", ".json.gz", ".et")
@@ -36,7 +38,7 @@ def check_timeline(timeline: Path | None, ranks: int, choice: TraceChoice = ALL)
     """Raise InputError now, before any work, if a timeline of so many ranks cannot be written."""
     choice.check(timeline)
     if timeline is None or not is_folder(timeline):
-        output.check_writable(timeline, (*output.PICTURES, output.RESULT))
+        output.check_writable(timeline, FILES)
     elif timeline.suffix == CHAKRA:
         from experiments.traces.chakra_export import file_names
 
