@@ -182,12 +182,23 @@ def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -
         wrong = f"The first wrong value is in {where}: {reason}. {sentence}."
         alarm = Look(edge=ALARM, width=4, ink=ALARM, after="✗")
         failed.append(TimedShape(alarm, subject.places[cell], end))
+    titles, sentences, details = list[str](), [START], list[list[str]]([[]])
+    for step in steps:
+        # A title has the phases of transfers first, a sentence is about those between ranks.
+        order = np.argsort(~schedule.remote[step], kind="stable")
+        titles.append(title([schedule.phases[k] for k in schedule.phase[step[order]].tolist()]))
+        data = schedule.remote & (schedule.source >= 0)
+        kinds = data[step], schedule.remote[step], schedule.kind[step] == TRANSFER
+        told = next((step[kind].tolist() for kind in kinds if kind.any()), [])
+        sentences.append(speaker.step(told))
+        more = [f"and {len(step) - LISTED} more"] * (len(step) > LISTED)
+        details.append([*map(speaker.operation, step[:LISTED].tolist()), *more])
     filled = _filled(run)
     return Act(
         name,
         marks.tolist(),
-        ["before the first step", *numbered([title(_phases(schedule, step)) for step in steps])],
-        [START, *(speaker.step(_told(schedule, step)) for step in steps)],
+        ["before the first step", *numbered(titles)],
+        sentences,
         [
             *_scenery(subject, speaker),
             *_contents(subject, clock, run, count, filled),
@@ -197,26 +208,9 @@ def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -
         _figures(subject, clock, seconds, wrong),
         end,
         wrong,
-        [[], *(_details(speaker, step) for step in steps)],
+        details,
         clock.part,
     )
-
-
-def _phases(schedule: Schedule, step: Ints) -> list[str]:
-    order = np.argsort(~schedule.remote[step], kind="stable")
-    return [schedule.phases[phase] for phase in schedule.phase[step[order]].tolist()]
-
-
-def _told(schedule: Schedule, step: Ints) -> list[int]:
-    """The transfers of a step that a sentence is about: those between ranks if there are any."""
-    data = schedule.remote & (schedule.source >= 0)
-    every = (step[chosen[step]] for chosen in (data, schedule.remote, schedule.kind == TRANSFER))
-    return next((chosen.tolist() for chosen in every if len(chosen)), [])
-
-
-def _details(speaker: Speaker, step: Ints) -> list[str]:
-    more = [f"and {len(step) - LISTED} more"] * (len(step) > LISTED)
-    return [*map(speaker.operation, step[:LISTED].tolist()), *more]
 
 
 Filling = tuple[tuple[Stripe, ...], int]

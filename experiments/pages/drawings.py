@@ -21,7 +21,10 @@ TICKS = 2**32 - 1
 def timeline_scene(spans: Spans, title: str = "Timeline", note: str = "") -> Scene:
     """An interactive timeline of at most 100,000 spans; its remarks say if there were more."""
     some = thinned(spans)
-    columns, band = some.columns, _bands(some)
+    columns = some.columns
+    # 0 for idle spans, and from 1 on for others, so that no two of a row and lane overlap.
+    drawn, band = ~some.idle, np.zeros(len(columns.row), dtype=np.int64)
+    band[drawn] = np.minimum(1 + some.bands(columns.take(drawn)), 250)
     order = np.lexsort((columns.start, band, columns.lane, columns.row))
     columns, band = columns.take(order), band[order]
     scale = TICKS / (some.makespan or 1.0)
@@ -79,11 +82,3 @@ def _data(record: MachineUse | MemoryCurves) -> dict[str, object]:
 def _fill(cause: str) -> Fill:
     """How pictures fill idle time of a cause; a file may have causes that nobody knows."""
     return FILLS.get(cause, FILLS["drain"])
-
-
-def _bands(spans: Spans) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """0 for idle spans, and from 1 on for others, so that no two of a row and lane overlap."""
-    drawn = ~spans.idle
-    band = np.zeros(len(drawn), dtype=np.int64)
-    band[drawn] = 1 + spans.bands(spans.columns.take(drawn))
-    return np.minimum(band, 250)
