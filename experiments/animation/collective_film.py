@@ -185,11 +185,11 @@ def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -
     titles, sentences, details = list[str](), [START], list[list[str]]([[]])
     for step in steps:
         # A title has the phases of transfers first, a sentence is about those between ranks.
-        order = np.argsort(~schedule.remote[step], kind="stable")
-        titles.append(title([schedule.phases[k] for k in schedule.phase[step[order]].tolist()]))
+        phases = schedule.phase[step[np.argsort(~schedule.remote[step], kind="stable")]]
+        titles.append(title([schedule.phases[k] for k in phases.tolist()]))
         data = schedule.remote & (schedule.source >= 0)
         kinds = data[step], schedule.remote[step], schedule.kind[step] == TRANSFER
-        told = next((step[kind].tolist() for kind in kinds if kind.any()), [])
+        told: list[int] = next((step[kind].tolist() for kind in kinds if kind.any()), [])
         sentences.append(speaker.step(told))
         more = [f"and {len(step) - LISTED} more"] * (len(step) > LISTED)
         details.append([*map(speaker.operation, step[:LISTED].tolist()), *more])
