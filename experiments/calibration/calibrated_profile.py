@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import log
 
 import numpy as np
 
@@ -17,7 +18,8 @@ from experiments.calibration.libraries import LIBRARIES, NCCL
 from experiments.calibration.library import Library, fit_curve
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import OWN, FitCurve, FitPoints, forced
-from experiments.calibration.population.calibration_start import at_population
+from experiments.calibration.population.library_profile import links_on, population_over
+from experiments.calibration.population.population import population_of, shared_names
 from experiments.calibration.uncertainty import shipped_rules, uncertainty
 from experiments.measurements import Curve
 from experiments.profiles.profile_document import Calibrated, Error, Estimated, of
@@ -29,6 +31,39 @@ from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import IntervalRules
 from topologies.errors import InputError
 from topologies.topology import Topology
+
+
+def at_population(model: Model, topology: Topology | None = None) -> Model:
+    """The model whose fit starts at the mean of the library's population, on the specified links of
+    `topology` if there is one. A library without a population starts at its own model.
+
+    Starts keep the weights of the library. Weights by the spreads of the population made errors on
+    most of the tuned machines larger: machines of other transports make these spreads wide.
+    """
+    library = model.library
+    population = (
+        population_of(library.name) if topology is None else population_over(library, topology)
+    )
+    if population is None:
+        return model
+    usual = np.array([one.inner - one.rest for one in model.parameters])
+    start = population.mean(model.parameters, shared_names(model), usual)
+    if topology is not None:
+        of_links = dict(_of_links(model, topology))
+        known = [of_links.get(one.name, np.nan) for one in model.parameters]
+        start = np.where(np.isnan(known), start, known)
+    return model.starting(start, model.weight)
+
+
+def _of_links(model: Model, topology: Topology) -> Iterator[tuple[str, float]]:
+    """α and 1/β of a topology's links, as the fit counts them, by the names of parameters."""
+    protocols = links_on(model.library, topology)
+    for prior, links in zip(model.library.protocols, protocols, strict=True):
+        for kind, link in links.items():
+            yield f"{prior.name} {kind} α", log(link.latency)
+            if not prior.one_rate:
+                yield prior.rate(kind), -log(link.bandwidth)
+
 
 FEWEST_POINTS, MOST_POINTS = 2, 20_000
 """The least and the most points of a fit."""

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.library_model import Model, PathChoice
+from experiments.calibration.library_model import Model, PathChoice, slopes
 from experiments.calibration.observations import FitCurve, Flags, Ints
-from experiments.calibration.slopes import slopes
 from simulator.profile import Profile
 from topologies.topology import Floats
 
@@ -48,9 +47,7 @@ class Estimate(NamedTuple):
     """What the data say of a parameter. The start counts as data."""
 
     parameter: Parameter
-    """The parameter."""
     value: float
-    """Its value."""
     low: float
     """The lower end of the 95% interval."""
     high: float
@@ -64,11 +61,9 @@ class Fit:
     """Where a fit ended."""
 
     model: Model
-    """The model that was fitted."""
     inner: Floats
     """The parameters, as the fit counts them."""
     kept: Flags
-    """The points that were fitted."""
     short: float
     """How much the known paths were off at the end, relatively and at most."""
 
@@ -277,7 +272,6 @@ class _Curvature(NamedTuple):
     unseen: Flags
     """The parameters that no point depends on."""
     free: int
-    """The degrees of freedom."""
 
 
 def _curvature(end: Fit) -> _Curvature:

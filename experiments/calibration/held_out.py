@@ -32,7 +32,6 @@ class HeldOut(NamedTuple):
     protocol: str
     """What was left out, one of `PROTOCOLS`."""
     model: Floats
-    """Of the fitted model."""
     discrepancy: Floats
     """Of the model with its discrepancy."""
     baseline: Floats
@@ -45,9 +44,7 @@ class LeftOut(NamedTuple):
     """Points that were left out together, and what the fit of the others says of them."""
 
     fold: Flags
-    """Which points of all."""
     where: MeasuredPlaces
-    """Where they are."""
     off: Floats
     """log(measured / predicted) by the fitted model, shape (points left out,)."""
     line: Floats
@@ -55,7 +52,6 @@ class LeftOut(NamedTuple):
     parameters: Floats
     """The variance of `off` that uncertain parameters give."""
     seen: MeasuredPlaces
-    """Where fitted points are."""
     residuals: Floats
     """log(measured / predicted) of fitted points."""
 

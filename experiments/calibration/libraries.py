@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from experiments.calibration.effects.copied_messages import copied_messages
-from experiments.calibration.effects.crowding import growth
+from experiments.calibration.decisions import table
+from experiments.calibration.effects.algorithm_effects import (
+    few_channels,
+    launch,
+    multicast,
+    reductions,
+    ring_latency,
+    rooted_latency,
+    sends,
+)
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Prior
-from experiments.calibration.effects.few_channels import few_channels
-from experiments.calibration.effects.host_memory import host_memory
-from experiments.calibration.effects.launch import launch
-from experiments.calibration.effects.long_exchanges import long_exchanges
-from experiments.calibration.effects.message_gaps import message_gaps
-from experiments.calibration.effects.multicast import multicast
-from experiments.calibration.effects.node_corrections import node_corrections
-from experiments.calibration.effects.pinned_memory import pinned_memory
-from experiments.calibration.effects.ports import ports
-from experiments.calibration.effects.protocols import protocols
-from experiments.calibration.effects.reductions import reductions
-from experiments.calibration.effects.registered_memory import registered_memory
-from experiments.calibration.effects.ring_latency import ring_latency
-from experiments.calibration.effects.rooted_latency import rooted_latency
-from experiments.calibration.effects.sends import sends
-from experiments.calibration.library import TCP, Library
-from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, library_name
+from experiments.calibration.effects.link_effects import (
+    copied_messages,
+    growth,
+    long_exchanges,
+    message_gaps,
+    node_corrections,
+    ports,
+    protocols,
+)
+from experiments.calibration.effects.memory_effects import (
+    host_memory,
+    pinned_memory,
+    registered_memory,
+)
+from experiments.calibration.library import ELEMENT, TCP, Library
+from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, NCCL_TUNER, library_name
 from simulator.cost_models import nccl
+from simulator.effects.jobs import used_nodes
 from simulator.effects.pieces import PieceCounts
+from topologies.topology import Topology
 
 US, GBPS = 1e-6, 1e9
 
@@ -265,3 +275,40 @@ LIBRARIES = {library.name.lower(): library for library in (NCCL, MPI, FUJITSU, G
 def library(name: str) -> Library:
     """The library of a name. Raises InputError with the names if there is none."""
     return LIBRARIES[library_name(name).lower()]
+
+
+def choices(
+    library: Library, version: str, collective: str, topology: Topology, nbytes: float
+) -> tuple[str, ...]:
+    """The algorithms of which a job on all ranks of a machine runs the fastest, whatever their
+    pieces. If this version of the library has a published rule, the one by that."""
+    ranks = topology.ranks
+    rule = library.rule(collective, ranks, version, int(used_nodes(topology)))
+    names = (rule(nbytes),) if rule else library.algorithms_on(topology, collective)
+    return replace(library, pieces={}).running(names, nbytes / ELEMENT, ranks)
+
+
+def _forced(library: str) -> Collection[str]:
+    """The algorithms that a library runs where they are forced, besides its own choices."""
+    if library == NCCL.name:
+        return NCCL_TUNER
+    if library not in (MPI.name, FUJITSU.name):
+        return ()
+    entries = (entry for rows in table().values() for row in rows.values() for entry in row)
+    names = chain((name for _, name in entries), *MPI_RUNS.values())
+    return {name.partition(":")[0] for name in names}
+
+
+def runs(library: Library, name: str, topology: Topology) -> bool:
+    """Whether a library can run an algorithm in a job on all ranks of a machine. NCCL has NVLS on
+    several nodes only if switches between them reduce, NVLSTree only on several nodes, and PAT only
+    with one rank on each (src/graph/tuning.cc)."""
+    forced = name in _forced(library.name) and name not in library.over_nics
+    if not forced and name not in library.known:
+        return False
+    nodes = used_nodes(topology)
+    if name == "nvls":
+        return nodes == 1 or bool((topology.in_network & (topology.node < 0)).any())
+    if name == "nvls_tree":
+        return nodes > 1
+    return nodes == topology.ranks or not name.startswith("pat_")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments.calibration.decisions import Rule, rules
 from experiments.calibration.effects.effect import Data, Effect, Prior
+from experiments.calibration.effects.link_effects import FED
 from experiments.calibration.observations import FitCurve, forced
 from experiments.measurements import Curve
 from experiments.spellings import named
@@ -31,9 +32,7 @@ class Library:
     """A communication library."""
 
     name: str
-    """The name."""
     protocols: tuple[Prior, ...]
-    """The protocols, from that of the shortest messages to that of the longest."""
     effects: tuple[Callable[[Data], Effect], ...]
     """The effects that make up the time of a collective, each a function of the data. An effect may
     change what earlier effects wrote."""
@@ -214,3 +213,57 @@ def _nodes(curve: Curve, ranks: int) -> int:
             f"{curve.source}: {ranks} ranks cannot fill {nodes} nodes alike: correct one of the two"
         )
     return nodes
+
+
+def port(curves: Iterable[Curve]) -> float:
+    """Bytes/s of a node's port, from point-to-point runs between two nodes: the most that all pairs
+    moved at once.
+
+    In OSU's bandwidths of pairs, half of the ranks send to the other half. In its latencies of
+    pairs, every other pair sends back. In other runs, ranks send round a ring, and one of them
+    sends to the other node. A run without a number of nodes counts as a run between two. Raises
+    InputError if there is no run.
+    """
+    rates = [
+        _leaving(curve) * point.size / point.time_s
+        for curve in curves
+        if curve.collective == "send_recv" and curve.nodes in (2, None)
+        for point in curve.points
+        if not point.wrong
+    ]
+    if not rates:
+        raise InputError(
+            "no point-to-point run between two nodes: --links takes those of osu_mbw_mr, osu_bw, "
+            "osu_latency"
+        )
+    return max(rates)
+
+
+def _leaving(curve: Curve) -> float:
+    """How many messages leave a node at once."""
+    pairs = (curve.ranks or 2) // 2
+    if curve.pattern == "ping_pong":
+        return float(-(-pairs // 2))
+    return float(pairs) if curve.pairs else 1.0
+
+
+def linked(library: Library, bandwidth: float) -> Library:
+    """A library on a machine whose nodes have ports of `bandwidth` bytes/s.
+
+    Its last protocol gets all of that. The other protocols get the share that their flags leave,
+    unless they are slower for another reason.
+    """
+    *faster, last = library.protocols
+    protocols = (*(_slowed(prior, bandwidth) for prior in faster), _between(last, 1 / bandwidth))
+    return replace(library, protocols=protocols)
+
+
+def _slowed(prior: Prior, bandwidth: float) -> Prior:
+    reached = prior.reached.get("network")
+    usual = 1 / (reached * max(FED, bandwidth)) if reached else prior.slowness["network"]
+    return _between(prior, max(usual, 1 / (prior.share * bandwidth)))
+
+
+def _between(prior: Prior, slowness: float) -> Prior:
+    kinds = tuple(prior.slowness) if prior.one_rate else ("network",)
+    return replace(prior, slowness={**prior.slowness, **dict.fromkeys(kinds, slowness)})

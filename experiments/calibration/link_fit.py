@@ -29,11 +29,9 @@ class LinkFit(NamedTuple):
     latency: float
     """α in seconds."""
     latency_interval: Interval
-    """The interval of α."""
     bandwidth: float
     """β in bytes/s."""
     bandwidth_interval: Interval
-    """The interval of β."""
 
     @property
     def notes(self) -> list[str]:
@@ -84,7 +82,6 @@ class _Point(NamedTuple):
     counts: Floats
     """How often each size counts them, shape (sizes, 2)."""
     times: Floats
-    """The simulated time of each size."""
     error: float
     """The sum of squared relative errors."""
 

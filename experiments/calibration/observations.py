@@ -1,5 +1,4 @@
-"""Measured curves as data of a fit: the algorithms that may have run, ranks, nodes, sizes and
-times."""
+"""Measured curves as data of a fit: what may have run, sizes, times, and the sizes to simulate."""
 
 from __future__ import annotations
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 from experiments.calibration.decisions import Rule
 from experiments.measurements import Curve
 from simulator.collectives import find
+from simulator.effects.jobs import Index
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -26,23 +26,17 @@ class FitCurve:
     """One measured curve."""
 
     name: str
-    """The file of the curve."""
     collective: str
-    """The collective."""
     algorithms: tuple[str, ...]
     """The forced algorithm, or those that the library may have chosen from."""
     ranks: int
-    """The number of ranks."""
     nodes: int
-    """The number of nodes that they are in."""
     sizes: Floats
     """Ascending sizes in bytes."""
     seconds: Floats
-    """The measured time of each size."""
     protocols: tuple[str, ...] = ()
     """The protocols that the library was told to use. None if it chose."""
     forced: str = ""
-    """The algorithm that the library was told to take."""
     ignored: bool = False
     """Whether it is known that `forced` had no effect."""
     instead: tuple[tuple[str, ...], ...] = ()
@@ -132,3 +126,55 @@ def equally_far(sizes: Floats, count: int) -> Ints:
     logs = np.log(sizes)
     wanted = np.linspace(logs[0], logs[-1], count)
     return np.asarray(np.unique(np.abs(logs[:, None] - wanted).argmin(axis=0)))
+
+
+SIMULATED_SIZES = 64
+"""A fit simulates at most so many sizes of a curve."""
+
+
+class SimulatedSizes:
+    """The simulated points among measured points, and where the others are between them."""
+
+    def __init__(self, measured: FitPoints) -> None:
+        self.all = all(len(curve.sizes) <= SIMULATED_SIZES for curve in measured.curves)
+        """Whether every measured point is simulated."""
+        chosen, places = zip(*map(_spread, measured.curves), strict=True)
+        simulated = map(FitCurve.at, measured.curves, chosen)
+        self.points = measured if self.all else FitPoints(simulated)
+        """The simulated points."""
+        first = np.cumsum([0, *map(len, chosen[:-1])])
+        self.place: Floats = np.concatenate(list(map(np.add, places, first)))
+        """Where each measured point is among the simulated points: 2.5 is half way between numbers
+        2 and 3, in log(size)."""
+
+    def rows(self, keep: Index) -> Index:
+        """The simulated points that say the times of the measured points that `keep` chooses."""
+        return keep if self.all else slice(None)
+
+    def between(self, values: Floats, keep: Index) -> Floats:
+        """The values of the measured points that `keep` chooses, linear in log(size) between
+        those of the simulated points `rows(keep)`. Shape (points, ...)."""
+        if self.all:
+            return values
+        place = self.place[keep]
+        low, high = values[np.floor(place).astype(int)], values[np.ceil(place).astype(int)]
+        return np.asarray(low + ((high - low).T * (place % 1)).T)
+
+    def seconds(self, simulated: Floats, keep: Index) -> Floats:
+        """The times of the measured points that `keep` chooses, from those of `rows(keep)`: a power
+        of the size from one simulated size to the next."""
+        return simulated if self.all else np.exp(self.between(np.log(simulated), keep))
+
+    @property
+    def nearest(self) -> Ints:
+        """The simulated point nearest to each measured point."""
+        return np.rint(self.place).astype(np.int64)
+
+
+def _spread(curve: FitCurve) -> tuple[Ints, Floats]:
+    """The numbers of the sizes of a curve to simulate, and where each size is among them."""
+    every, logs = np.arange(len(curve.sizes)), np.log(curve.sizes)
+    if len(every) <= SIMULATED_SIZES:
+        return every, every.astype(np.float64)
+    chosen = equally_far(curve.sizes, SIMULATED_SIZES)
+    return chosen, np.interp(logs, logs[chosen], every[: len(chosen)])

@@ -40,7 +40,6 @@ class PathCosts(NamedTuple):
     slowness: Floats
     """1/β in seconds a byte."""
     gap: Floats
-    """g in seconds."""
     reduction: float
     """γ in seconds a byte."""
 

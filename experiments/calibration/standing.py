@@ -1,17 +1,20 @@
-"""Where errors on a user's machine stand among those on measured machines, on points that no fit
-had seen: the committed results."""
+"""Errors of a profile, and where they stand among those on measured machines."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from experiments import output
 from topologies.errors import InputError
 from topologies.topology import Floats
+
+if TYPE_CHECKING:
+    from experiments.profiles.profile_document import Error
 
 RESULTS = "experiments.calibration.results"
 """The package of the results of `python -m experiments.studies calibration`."""
@@ -23,7 +26,6 @@ class KnownErrors(NamedTuple):
     """Errors |ln(expected / measured)| on measured machines."""
 
     what: str
-    """What they are of, in words."""
     middle: str
     """What an error is over the points of a group: "mean" or "median"."""
     names: Sequence[str]
@@ -91,3 +93,14 @@ def standing(known: KnownErrors, errors: Floats, inside: float | None) -> Iterat
             f"your share inside is {inside:.0%}: theirs is {share:.0%} in the median, "
             f"{known.inside.min():.0%} at least"
         )
+
+
+def error_table(errors: Mapping[str, Error]) -> str:
+    """Errors on what the fit has not seen and the share of points inside their 80% intervals, a row
+    a protocol."""
+    rows = [["unseen", "points", "model", "with discrepancy", "inside 80%", "one α, β a curve"]]
+    for name, error in errors.items():
+        shares = ((error.model, 1), (error.discrepancy, 1), (error.inside, 0), (error.baseline, 1))
+        cells = ("-" if value is None else f"{value:.{digits}%}" for value, digits in shares)
+        rows.append([name, str(error.points), *cells])
+    return output.align(rows)

@@ -11,8 +11,8 @@ import numpy as np
 
 from experiments.calibration.fit import Fit
 from experiments.calibration.known_paths import ALL
+from experiments.calibration.library_model import Active, active, along
 from experiments.calibration.observations import FitPoints, Ints
-from experiments.calibration.slopes import Active, active, along
 from simulator.profile import Profile, Uncertainty
 from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.measured_places import Flags, MeasuredPlaces, measured_as

@@ -171,7 +171,7 @@ class Calibrate(RunOptions, FormatOptions):
 
 def _linked(chosen: Library, links: Sequence[Path], machine: Blueprint | None) -> Library:
     """The library on links that were measured."""
-    from experiments.calibration.transfer import linked, port
+    from experiments.calibration.library import linked, port
     from experiments.measurements import doubts, read_all
 
     if machine and machine.name != "nodes":
@@ -256,7 +256,7 @@ def _made(files: Sequence[Path]) -> dict[str, str]:
 
 
 def _text(profile: Calibrated, calibration: Calibration) -> str:
-    from experiments.calibration.error_table import error_table
+    from experiments.calibration.standing import error_table
 
     points = calibration.fit.model.points
     amount = (

@@ -123,7 +123,7 @@ class Diagnose(MachineOptions, ReportOptions):
     def _diagnosed(self) -> tuple[Measurements, list[Diagnosis], tuple[Difference, ...]]:
         """What the logs contain, what is found in each curve, and between them."""
         from experiments.diagnosis import compare, diagnose
-        from experiments.diagnosis.peers import among
+        from experiments.diagnosis.comparison import among
         from experiments.measurements import read_all
         from experiments.options.values import parse_rank_count
 

@@ -14,7 +14,6 @@ import numpy as np
 from experiments import output
 from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import calibrate, error, points
-from experiments.calibration.error_table import error_table
 from experiments.calibration.known_paths import machine_for
 from experiments.calibration.libraries import NCCL, library
 from experiments.calibration.library import Library
@@ -26,6 +25,7 @@ from experiments.calibration.prediction import (
     errors,
     predict_all,
 )
+from experiments.calibration.standing import error_table
 from experiments.commands.answer import Answer, check_files
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.measurements.setups import chosen_curves

@@ -97,7 +97,7 @@ class Recommend(SimulationOptions, ReportOptions):
     def question(self) -> Question:
         """The question without its number of ranks. Raises InputError for options that have no
         meaning."""
-        from experiments.calibration import library_choices
+        from experiments.calibration import libraries
         from experiments.calibration.libraries import NCCL
         from experiments.options.values import parse_algorithms
         from experiments.simulations.recommendation import Question
@@ -113,7 +113,7 @@ class Recommend(SimulationOptions, ReportOptions):
             raise InputError(f"--nccl-tuner {self.nccl_tuner}: it is NCCL's, the library is not")
         runs = self.calibration.runs if self.calibration else None
         if self.nccl_tuner is not None:
-            runs = partial(library_choices.runs, NCCL.on(self.machine))
+            runs = partial(libraries.runs, NCCL.on(self.machine))
         return Question(name, 0, self.machine.build, self.rules, self.calibration, runs, chosen)
 
     def records(self) -> list[output.Record]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from experiments.diagnosis.curve_columns import CurveColumns, Places
 from experiments.diagnosis.findings import (
     BOTH_SIDES,
     FALLS,
@@ -16,6 +15,8 @@ from experiments.diagnosis.findings import (
     FindingKind,
 )
 from experiments.diagnosis.shape import (
+    CurveColumns,
+    Places,
     descents,
     drops,
     excesses,

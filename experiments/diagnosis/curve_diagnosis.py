@@ -10,8 +10,7 @@ import numpy as np
 
 from experiments.diagnosis.advice import advice
 from experiments.diagnosis.anomalies import anomalies, span
-from experiments.diagnosis.curve_columns import CurveColumns, Places, curve_columns
-from experiments.diagnosis.envelope import Envelope, Piece, fit
+from experiments.diagnosis.envelope import DECISIVE_SHARE, Envelope, Piece, fit, regimes
 from experiments.diagnosis.expectation import Expectation, Expected
 from experiments.diagnosis.findings import (
     FALLS,
@@ -22,7 +21,7 @@ from experiments.diagnosis.findings import (
     FindingKind,
 )
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
-from experiments.diagnosis.regimes import DECISIVE_SHARE, regimes
+from experiments.diagnosis.shape import CurveColumns, Places, curve_columns
 from experiments.measurements import Curve
 from experiments.measurements.collectives import bus_factor
 from experiments.output import counted
@@ -51,19 +50,14 @@ class Diagnosis:
     """A curve and what was recognised in it."""
 
     curve: Curve
-    """The curve."""
     columns: CurveColumns
-    """Its points as columns."""
     envelope: Envelope
-    """Its protocols."""
     regimes: tuple[str, ...]
-    """The regime of each point."""
     findings: tuple[Finding, ...]
     """Its findings, alarms first."""
     expected: Expected | None
     """What the machine should give, if a machine is known."""
     plateau: Plateau | None
-    """The plateau of bandwidth and what limits it."""
 
     @property
     def advice(self) -> tuple[str, ...]:

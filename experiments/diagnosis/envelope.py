@@ -1,4 +1,5 @@
-"""Fits a curve by up to three protocols, each with an α and a β of the whole collective."""
+"""The protocols of a curve, each with an α and a β of the whole collective, and the regimes of its
+sizes."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.diagnosis.curve_columns import NOISE
+from experiments.diagnosis.anomalies import memory
+from experiments.diagnosis.shape import NOISE, CurveColumns
 from topologies.topology import Floats, Ints
 
 FITTED_POINTS = 96
@@ -119,3 +121,29 @@ def _criterion(error: Floats, cuts: list[int], points: int) -> float:
     """Schwarz's criterion: the error, and a price for each cut."""
     total = sum(error[i, j] for i, j in pairwise(cuts)) if points > 1 else 0.0
     return float(points * np.log(total / points + NOISE**2) + 3 * len(cuts) * np.log(points))
+
+
+DECISIVE_SHARE = 2 / 3
+"""The share of the time that a constant or a growing part needs to decide the regime."""
+
+
+def regimes(columns: CurveColumns, envelope: Envelope) -> tuple[str, ...]:
+    """ "latency", "bandwidth", "latency and bandwidth" or "memory" for each point; the first size
+    of a further protocol is a "protocol switch"."""
+    place = envelope.piece(columns.size)
+    shares = [
+        float(envelope.pieces[k].share(nbytes))
+        for k, nbytes in zip(place, columns.size, strict=True)
+    ]
+    words = [_word(share) for share in shares]
+    for switch in np.flatnonzero(np.diff(place)) + 1:
+        words[switch] = "protocol switch"
+    for point in memory(columns):
+        words[point] = "memory"
+    return tuple(words)
+
+
+def _word(share: float) -> str:
+    if share > DECISIVE_SHARE:
+        return "bandwidth"
+    return "latency" if share < 1 - DECISIVE_SHARE else "latency and bandwidth"

@@ -55,7 +55,6 @@ class Expected:
     """What a machine should give for a curve."""
 
     seconds: Floats
-    """Expected seconds, shape (points,)."""
     algorithm: tuple[str, ...]
     """The algorithm that is fastest at each size."""
     bound: Floats
@@ -63,7 +62,6 @@ class Expected:
     limit: str
     """The name of the bound at the largest size."""
     topology: Topology
-    """The simulated machine."""
     profile: str = ""
     """The profile and its machine in words; empty if a machine is simulated without one."""
     better: tuple[str, ...] = ()

@@ -65,12 +65,10 @@ class Finding(NamedTuple):
     """Something about some points of a curve."""
 
     kind: FindingKind
-    """What it is about."""
     places: tuple[int, ...]
     """Indices of the points."""
     factor: float
     """How many times slower, less or more it is than it should be."""
     text: str
-    """The finding in words."""
     alarm: bool = True
     """Whether it is a sign of a sick machine; otherwise it is only worth knowing."""

@@ -41,13 +41,10 @@ class Links(NamedTuple):
     """Links that carry what leaves a node or a GPU."""
 
     name: str
-    """What they are called."""
     number: int
-    """How many there are."""
     rate: float
     """Bytes/s of one link in one direction."""
     place: str
-    """What they leave: "node" or "GPU"."""
     sure: bool = True
     """Whether a file or a machine names them."""
     guess: str = ""
@@ -62,7 +59,6 @@ class Plateau(NamedTuple):
     links: Links | None
     """The links that carry them."""
     place: str
-    """What they leave: "node" or "GPU"."""
     host: bool = False
     """Whether the buffers are in the host's memory."""
 

@@ -3,9 +3,8 @@
 from experiments.measurements.collectives import COLLECTIVES, UNKNOWN
 from experiments.measurements.curve import Curve, Failure, Measurements, Point
 from experiments.measurements.doubts import doubts
-from experiments.measurements.folders import read_all
-from experiments.measurements.formats.runs_csv.csv_writer import write_runs
-from experiments.measurements.reading import read
+from experiments.measurements.formats.runs_csv import write_runs
+from experiments.measurements.reading import read, read_all
 
 __all__ = [
     "COLLECTIVES",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from experiments.measurements.node_ports import Ports
+from experiments.measurements.networks import Ports
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -79,13 +79,11 @@ class Point:
     cv: float | None = None
     """Standard deviation over mean of the repetitions (0.03: 3%)."""
     repetitions: int | None = None
-    """How often the collective was repeated."""
     min_s: float | None = None
     """Seconds of the fastest repetition."""
     p90_s: float | None = None
     """Seconds of the 90th percentile."""
     mean_s: float | None = None
-    """Seconds of the mean."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,6 @@ class Curve:
     protocol: str = ""
     """The protocol that was forced: "LL", "LL128", "Simple", "eager", "rendezvous" or another."""
     library: str = ""
-    """The library and its version."""
     gpus_per_node: int | None = None
     """Ranks of a node."""
     backend: str = ""
@@ -123,7 +120,6 @@ class Curve:
     device: str = ""
     """The model of the GPUs, or the kind of memory."""
     dtype: str = ""
-    """The type of an element."""
     topology: str = ""
     """The machine in words, by a CSV's column."""
     family: str = ""
@@ -135,7 +131,6 @@ class Curve:
     kind: str = COLLECTIVE
     """What the benchmark measures, one of `KINDS`."""
     hosts: tuple[str, ...] = ()
-    """The names of the nodes."""
     alone: bool = False
     """Whether a process that was meant as a part of a job ran as a job of its own."""
     network: str = ""
@@ -231,7 +226,6 @@ class Failure(NamedTuple):
     source: str
     """The file and line, as of a curve."""
     text: str
-    """What happened."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,25 @@
-"""Reads one file of measurements in any format."""
+"""Reads measurements in any format: a file, or several files and folders as one."""
 
+import os.path
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.measurements.curve import Failure, Measurements, Unmeasured, no_rows
-from experiments.measurements.formats.nccl_tests import json_reader, log_reader
-from experiments.measurements.formats.osu import osu_reader
-from experiments.measurements.formats.runs_csv import csv_reader
+from experiments.measurements.curve import (
+    DIED,
+    WITHOUT_ROWS,
+    Curve,
+    Failure,
+    Measurements,
+    Unmeasured,
+    no_rows,
+)
+from experiments.measurements.doubts import in_domains
+from experiments.measurements.formats import json_reader, log_reader, osu_reader, runs_csv
+from experiments.measurements.formats.csv_index import INDEX, entries
 from experiments.measurements.formats.text import load
-from experiments.measurements.nvlink_domains import in_domains
+from experiments.output import META, counted
 from topologies.errors import InputError
 
 
@@ -19,8 +30,8 @@ def read(path: Path) -> Measurements:
     Raises InputError when the file cannot be read, or is none of them.
     """
     text = load(path)
-    if csv_reader.looks_like_csv(text, path):
-        return csv_reader.parse_csv(text, path)
+    if runs_csv.looks_like_csv(text, path):
+        return runs_csv.parse_csv(text, path)
     logged = _logged(text, path)
     return replace(logged, curves=tuple(in_domains(curve, text) for curve in logged.curves))
 
@@ -52,3 +63,154 @@ def _both(text: str, source: str) -> Measurements:
     skipped = (*(line for part in parts for line in part.skipped), *refusals)
     failures += [failure for part in parts for failure in part.failures]
     return Measurements(curves, skipped, tuple(failures))
+
+
+_LONGEST_CASE = 200
+
+
+def read_all(
+    paths: Iterable[Path], family: str | None = None, *, failed: bool = False
+) -> Measurements:
+    """The curves in files and folders, in their order. A line of `skipped` begins with its file.
+
+    - A folder stands for every curve that its index.csv lists (`curves/CASE.csv` or `CASE.csv`).
+      Without an index it stands for every .csv, .json, .log, .out and .txt in it.
+    - A file in a folder that cannot be read is skipped and named.
+    - A file that is given twice counts once.
+    - `family` chooses the curves of one series of an index: its whole name or its first word.
+    - With `failed`, a log whose tests all failed is accepted: its `failures` say so.
+
+    Raises InputError if a path does not exist, a file given by name cannot be read, or no curve is
+    left.
+    """
+    paths = tuple(paths)
+    curves: list[Curve] = []
+    skipped: list[str] = []
+    failures: list[Failure] = []
+    real_paths: set[str] = set()
+    duplicates: list[Path] = []
+    for file, in_folder in _files(paths, family):
+        measurements = _read(file, in_folder, failed)
+        real_path = os.path.realpath(file)
+        if real_path in real_paths:
+            duplicates.append(file)
+            continue
+        real_paths.add(real_path)
+        curves += measurements.curves
+        failures += measurements.failures
+        skipped += [
+            f"{file}: {line}"
+            for line in measurements.skipped
+            if not (failed and WITHOUT_ROWS in line)
+        ]
+    if duplicates:
+        others = len(duplicates) - 1
+        more = f" and {counted(others, 'other file')}" if others else ""
+        skipped.append(f"{duplicates[0]}{more}: given twice, counted once")
+    chosen = [curve for curve in curves if family is None or belongs(curve.family, family)]
+    if len(chosen) < len(curves):
+        rest = f"{len(curves) - len(chosen)} of {counted(len(curves), 'curve')}"
+        skipped.append(f"{rest}: not of family {family}")
+    if not chosen and not (failed and failures):
+        raise InputError(_nothing(paths, curves, skipped, family))
+    return Measurements(tuple(chosen), tuple(skipped), tuple(failures))
+
+
+def belongs(name: str, family: str) -> bool:
+    """Whether `family` is a family's whole name or its first word.
+
+    >>> belongs("F06 ABCI V100 nodes", "f06"), belongs("F06p ABCI point-to-point V100", "F06")
+    (True, False)
+    """
+    name_or_word = family.strip().lower()
+    return name_or_word in (name.lower(), name.lower().partition(" ")[0])
+
+
+def _files(paths: Iterable[Path], family: str | None) -> Iterator[tuple[Path, bool]]:
+    """The files that paths stand for, and whether each was found in a folder."""
+    for path in paths:
+        if _is_folder(path):
+            yield from ((file, True) for file in _files_in(path, family))
+        else:
+            yield path, False
+
+
+def _files_in(folder: Path, family: str | None) -> Iterator[Path]:
+    index = folder / INDEX
+    try:
+        has_index = index.is_file()
+        files = [] if has_index else sorted(filter(_may_be_measurements, folder.iterdir()))
+    except OSError as error:
+        raise InputError(f"cannot read folder {folder}: {error.strerror}") from None
+    yield from files
+    for case, entry in entries(index).items() if has_index else ():
+        if len(case) > _LONGEST_CASE:
+            raise InputError(
+                f"{index}: case {case[:40]!r}... has {len(case)} characters: {_LONGEST_CASE} at "
+                f"most"
+            )
+        if family is None or belongs(entry.get("family", ""), family):
+            curve = folder / "curves" / f"{case}.csv"
+            yield curve if curve.is_file() else folder / f"{case}.csv"
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether a path is a folder. A path without permission is refused when it is read."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
+def _may_be_measurements(file: Path) -> bool:
+    return (
+        file.suffix.lower() in (".csv", ".json", ".log", ".out", ".txt")
+        and not file.name.endswith(META)
+        and file.is_file()
+    )
+
+
+def _read(file: Path, forgiving: bool, failed: bool) -> Measurements:
+    try:
+        return read(file)
+    except Unmeasured as error:
+        if not forgiving and not failed:
+            raise
+        died = failed and any(failure.kind == DIED for failure in error.failures)
+        return Measurements((), () if died else (_unread(file, error),), error.failures)
+    except InputError as error:
+        if not forgiving:
+            raise
+        return Measurements((), (_unread(file, error),))
+
+
+def _unread(file: Path, error: InputError) -> str:
+    """Why a file was not read, without the name of the file."""
+    name = re.escape(str(file))
+    why = re.sub(rf"^{name}(?:: | (?=line ))|(?: in|:) {name}(?=:|$)", "", str(error))
+    return f"not read: {re.sub(f'^{name} ', 'it ', why)}"
+
+
+def _nothing(
+    paths: Sequence[Path], curves: Sequence[Curve], skipped: Sequence[str], family: str | None
+) -> str:
+    where = ", ".join(map(str, paths)) or "no file"
+    if not family:
+        why = f": {skipped[0]}" if skipped else ""
+        return (
+            f"no measurements in {where}{why}: expected logs, JSON or CSV files, or a folder of "
+            f"them"
+        )
+    families = {curve.family for curve in curves if curve.family}
+    families |= {
+        entry.get("family", "")
+        for path in paths
+        if (path / INDEX).is_file()
+        for entry in entries(path / INDEX).values()
+    }
+    right = (
+        f"expected one of {', '.join(sorted(families))}"
+        if families
+        else "the files name no family: leave out --family"
+    )
+    return f"no curve of family {family!r} in {where}: {right}"

@@ -27,7 +27,6 @@ class Contradiction(NamedTuple):
     faster: Curve
     """The fastest curve of its group."""
     slower: Curve
-    """The other curve."""
     factor: float
     """How far apart they are: the median over the sizes that they share."""
 

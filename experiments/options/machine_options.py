@@ -187,7 +187,7 @@ class MachineOptions:
 
     def _choosing(self, profile: Profile, library: Library | None, version: str = "") -> Profile:
         """The profile with the choices of its library on this machine."""
-        from experiments.calibration.library_choices import choices, runs
+        from experiments.calibration.libraries import choices, runs
 
         assert library is not None
         known = library.on(self.blueprint)

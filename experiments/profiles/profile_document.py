@@ -6,13 +6,21 @@ All numbers are SI: seconds, bytes a second, seconds a byte.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import fields
 from math import inf, isfinite, isinf
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from experiments.profiles.document_parts import Changed, DocumentPart, Keys, Whole
-from experiments.profiles.uncertainty_document import ABOUT, UncertaintyPart, part_of
+from experiments.profiles.document_parts import (
+    ABOUT,
+    Changed,
+    DocumentPart,
+    Keys,
+    UncertaintyPart,
+    Whole,
+    part_of,
+)
 from experiments.spellings import library_name
 from simulator.collectives import algorithms
 from simulator.effects.channels import PeerChannels
@@ -25,7 +33,7 @@ from simulator.effects.pieces import PieceCounts
 from simulator.profile import Profile, Protocol, Uncertainty
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.readers.mistakes import WORDS, Mistake, Mistakes, Place, unknown
+from topologies.readers.mistakes import WORDS, Location, Mistake, Mistakes, Place, unknown
 
 Times = Annotated[float, Field(ge=1e-6, le=1e6)]
 Ratio = Annotated[float, Field(ge=0, le=1e6)]
@@ -125,37 +133,22 @@ class Calibrated(DocumentPart):
 
     def simulated(self) -> Profile:
         """What a simulation takes."""
-        protocols = tuple(
+        protocols = (
             Protocol(
                 name,
-                {
-                    kind: Link(link.bandwidth, link.latency, link.gap)
-                    for kind, link in links.items()
-                },
+                {kind: Link(**dict(link)) for kind, link in links.items()},
                 self.factors.get(name, {}),
                 self.longest.get(name, inf),
             )
             for name, links in self.protocols.items()
         )
-        crowding = {kind: _crowding(keys) for kind, keys in self.crowding.items()}
         return Profile(
-            self.profile,
-            self.machine,
-            self.launch,
-            protocols,
-            crowding,
-            self.memory,
-            self.scratch,
-            self.paced,
-            self.pace_on_two,
-            self.joined,
-            self.slower,
-            self.launches,
-            self.exchanges,
-            self.pieces,
-            self.channels,
-            tuple(self.ineffective),
-            self._uncertainty(),
+            name=self.profile,
+            protocols=tuple(protocols),
+            crowding={kind: _crowding(keys) for kind, keys in self.crowding.items()},
+            ineffective=tuple(self.ineffective),
+            uncertainty=self._uncertainty(),
+            **{key: getattr(self, key) for key in SHARED},
         )
 
     def _uncertainty(self) -> Uncertainty | None:
@@ -171,6 +164,14 @@ class Calibrated(DocumentPart):
 
     def _moved(self, location: tuple[int | str, ...]) -> str:
         return f"profile {self.profile}, uncertainty.moved.{'/'.join(map(str, location))}"
+
+
+SHARED = [
+    field.name
+    for field in fields(Profile)
+    if field.name in Calibrated.model_fields.keys() - {"protocols", "crowding", *ABOUT}
+]
+"""The keys of a document that are fields of a `Profile`."""
 
 
 def _crowding(part: CrowdingPart) -> Crowding:
@@ -234,34 +235,18 @@ def _checked(content: dict[str, Any]) -> Calibrated:
 
 
 def _content(profile: Profile, library: str) -> dict[str, Any]:
-    protocols = {
-        protocol.name: {kind: vars(link) for kind, link in protocol.links.items()}
-        for protocol in profile.protocols
-    }
-    factors = {
-        protocol.name: {key: dict(row) for key, row in protocol.factors.items()}
-        for protocol in profile.protocols
-    }
     return {
         "profile": profile.name,
-        "machine": profile.machine,
         "library": library,
-        "launch": profile.launch,
-        "protocols": protocols,
-        "factors": {name: rows for name, rows in factors.items() if rows},
+        "protocols": {
+            one.name: {kind: vars(link) for kind, link in one.links.items()}
+            for one in profile.protocols
+        },
+        "factors": {one.name: one.factors for one in profile.protocols if one.factors},
         "longest": {one.name: one.most for one in profile.protocols if isfinite(one.most)},
         "crowding": {kind: _crowding_part(crowd) for kind, crowd in profile.crowding.items()},
-        "memory": profile.memory,
-        "scratch": dict(profile.scratch),
-        "joined": dict(profile.joined),
-        "slower": {name: dict(row) for name, row in profile.slower.items()},
-        "launches": dict(profile.launches),
-        "exchanges": profile.exchanges,
-        "pieces": dict(profile.pieces),
-        "channels": dict(profile.channels),
-        "paced": profile.paced,
-        "pace_on_two": profile.pace_on_two,
         "ineffective": list(profile.ineffective),
+        **{key: getattr(profile, key) for key in SHARED},
     }
 
 
@@ -277,48 +262,42 @@ def dumps(profile: Calibrated) -> str:
 
 
 def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
-    """The protocols, algorithms and kinds of links that a profile names, and that are none."""
+    """The protocols, algorithms and kinds of links that a profile names, and that are none, and
+    numbers of nodes that it has twice."""
     kinds = list(dict.fromkeys(kind for links in profile.protocols.values() for kind in links))
-    for protocol, factors in profile.factors.items():
-        yield from _among("protocol", ("factors", protocol), profile.protocols)
-        for algorithm, by_kind in factors.items():
-            yield from _among("algorithm", ("factors", protocol, algorithm), algorithms())
-            for kind in by_kind:
-                yield from _among("kind of link", ("factors", protocol, algorithm, kind), kinds)
-    for protocol in profile.longest:
-        yield from _among("protocol", ("longest", protocol), profile.protocols)
-    for algorithm, by_kind in profile.slower.items():
-        yield from _among("algorithm", ("slower", algorithm), algorithms())
-        for kind in by_kind:
-            yield from _among("kind of link", ("slower", algorithm, kind), kinds)
-    for algorithm, channels in profile.channels.items():
-        yield from _among("kind of link", ("channels", algorithm, channels.kind), kinds)
+    known: dict[str, Collection[str]] = {
+        "protocol": profile.protocols,
+        "algorithm": algorithms(),
+        "kind of link": kinds,
+    }
+    for noun, place, name in _names(profile):
+        if name not in known[noun]:
+            yield place, unknown(noun, name, known[noun])
     for kind, crowd in profile.crowding.items():
-        yield from _among("kind of link", ("crowding", kind), kinds)
-        if crowd.protocol and crowd.protocol not in profile.protocols:
-            name = unknown("protocol", crowd.protocol, profile.protocols)
-            yield ("crowding", kind, "protocol"), name
         counts = [correction.nodes for correction in crowd.apart]
         for number in sorted({count for count in counts if counts.count(count) > 1}):
             yield ("crowding", kind, "apart"), f"{number} nodes are in it twice: once is right"
+
+
+def _names(profile: Calibrated) -> Iterator[tuple[str, Location, str]]:
+    """What each name of a profile is of, its place and the name."""
+    for key in ("factors", "longest"):
+        yield from (("protocol", (key, name), name) for name in getattr(profile, key))
+    for key in ("slower", "scratch", "joined", "launches", "pieces", "channels"):
+        yield from (("algorithm", (key, name), name) for name in getattr(profile, key))
+    rows = {("slower", name): row for name, row in profile.slower.items()}
+    for protocol, factors in profile.factors.items():
+        for name, row in factors.items():
+            yield "algorithm", ("factors", protocol, name), name
+            rows["factors", protocol, name] = row
+    for place, row in rows.items():
+        yield from (("kind of link", (*place, kind), kind) for kind in row)
+    for name, channels in profile.channels.items():
+        yield "kind of link", ("channels", name, channels.kind), channels.kind
+    for kind, crowd in profile.crowding.items():
+        yield "kind of link", ("crowding", kind), kind
+        if crowd.protocol:
+            yield "protocol", ("crowding", kind, "protocol"), crowd.protocol
     for number, entry in enumerate(profile.ineffective):
-        for place, algorithm in enumerate(entry.ran):
-            if algorithm.partition(":")[0] not in algorithms():
-                yield (
-                    ("ineffective", number, "ran", place),
-                    unknown("algorithm", algorithm, algorithms()),
-                )
-    for key, named in (
-        ("scratch", profile.scratch),
-        ("joined", profile.joined),
-        ("launches", profile.launches),
-        ("pieces", profile.pieces),
-        ("channels", profile.channels),
-    ):
-        for algorithm in named:
-            yield from _among("algorithm", (key, algorithm), algorithms())
-
-
-def _among(noun: str, place: tuple[str, ...], names: Collection[str]) -> Iterator[Mistake]:
-    if place[-1] not in names:
-        yield place, unknown(noun, place[-1], names)
+        for at, name in enumerate(entry.ran):
+            yield "algorithm", ("ineffective", number, "ran", at), name.partition(":")[0]

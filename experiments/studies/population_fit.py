@@ -16,7 +16,7 @@ from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.fit import SCALE
 from experiments.calibration.known_paths import ALL
 from experiments.calibration.library import PLUGIN
-from experiments.calibration.library_model import Model
+from experiments.calibration.library_model import Model, along, slopes
 from experiments.calibration.observations import Ints
 from experiments.calibration.population.population import (
     ENOUGH,
@@ -27,7 +27,6 @@ from experiments.calibration.population.population import (
     shared_names,
 )
 from experiments.calibration.population.specification import Specification, kernels, transport
-from experiments.calibration.slopes import along, slopes
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.residuals import shared

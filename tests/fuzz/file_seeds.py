@@ -123,7 +123,7 @@ def _measurements() -> Iterator[Seed]:
     yield from _files(
         "examples/*.csv",
         "examples/*.log",
-        "tests/experiments/measurements/formats/nccl_tests/data/*.log",
+        "tests/experiments/measurements/formats/*.log",
     )
     yield Seed(
         "gloo.csv", b"\n".join((ROOT / "examples/lab/gloo.csv").read_bytes().split(b"\n")[:40])

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from experiments.measurements import Curve, Measurements, Point
-from experiments.measurements.formats.nccl_tests.log_reader import parse_log
+from experiments.measurements.formats.log_reader import parse_log
 
 INFO = "node1:4242:4250 [0] NCCL INFO Channel 00 : 0 1 2 3"
 

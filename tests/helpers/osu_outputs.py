@@ -1,7 +1,7 @@
 """Output of OSU micro-benchmarks as text, and what is read of it."""
 
 from experiments.measurements import Curve, Measurements, Point
-from experiments.measurements.formats.osu.osu_reader import parse_osu
+from experiments.measurements.formats.osu_reader import parse_osu
 
 SIZES = (4, 1024, 1048576)
 AVERAGE = ("1.73", "12.05", "980.11")

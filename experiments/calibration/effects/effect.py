@@ -27,11 +27,9 @@ class Parameter:
     """A number that is fitted: its logarithm, or the number itself if the unit is "power"."""
 
     name: str
-    """The name, which no other parameter has."""
     start: float
     """The value where the fit starts."""
     unit: str
-    """The unit of the value: "s", "s/B" or "power"."""
     weight: float
     """The weight of the start as data."""
     kind: str = ""
@@ -66,7 +64,6 @@ class Prior:
     """Where the fit of a protocol starts. Keys are kinds of link, or "node" and "network"."""
 
     name: str
-    """The protocol."""
     latency: Mapping[str, float]
     """α of one link, in seconds."""
     slowness: Mapping[str, float]
@@ -104,9 +101,7 @@ class Data:
     """The measurements that effects are fitted to."""
 
     points: FitPoints
-    """The measured points."""
     priors: tuple[Prior, ...]
-    """The protocols of the library that made them."""
     algorithms: tuple[str, ...]
     """The algorithms that may have run, and all others that the library may choose."""
     kinds: tuple[str, ...]
@@ -114,9 +109,7 @@ class Data:
     figures: Mapping[str, tuple[float, float]]
     """α and 1/β of each kind, by the machine."""
     longest: tuple[float, ...]
-    """The bytes of the longest message that each protocol carries."""
     jobs: Jobs
-    """The jobs of the algorithms that may have run."""
     exchanges: Callable[[FitCurve, float], bool]
     """Whether a curve shows exchanges of messages longer than so many bytes."""
     gaps: tuple[tuple[str, str], ...]
@@ -124,7 +117,6 @@ class Data:
     crowding: bool
     """Whether links between nodes may depend on the number of nodes."""
     most: float
-    """The most nodes among the points to fit."""
 
     @property
     def curves(self) -> tuple[FitCurve, ...]:
@@ -143,7 +135,6 @@ class Effect:
     """A physical effect on some data. It has no parameters where the data do not show it."""
 
     parameters: tuple[Parameter, ...] = ()
-    """The parameters to fit."""
     write: Callable[[Profile, Values], Profile] = lambda profile, values: profile
     """The profile with the effect, by the values of all parameters of the library. Effects write in
     the order of the library."""

@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.calibration.effects.algorithm_effects import multicasting
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.multicast import multicasting
-from experiments.calibration.effects.protocols import BETWEEN, FED, reach
+from experiments.calibration.effects.link_effects import BETWEEN, FED, reach
 from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL, NVLS_LATENCY
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
@@ -21,9 +21,9 @@ from experiments.calibration.population.population import (
     ENOUGH,
     Population,
     Spread,
+    population_of,
     shared_names,
 )
-from experiments.calibration.population.population_file import find
 from experiments.calibration.population.specification import (
     STORED,
     kernels,
@@ -79,7 +79,6 @@ class Described(NamedTuple):
     profile: Profile
     """What simulations take. It says how sure it is."""
     notes: tuple[str, ...]
-    """Where the figures are from, and what they do not reach."""
 
 
 class Kind(NamedTuple):
@@ -103,7 +102,7 @@ def profile_for(name: str, topology: Topology) -> Described:
     if name not in LIBRARIES:
         raise InputError(f"--library {name[:40]!r}: expected {', '.join(LIBRARIES)}")
     library, steps = LIBRARIES[name], _Steps(topology)
-    whole, model = find(library.name), _named(name)
+    whole, model = population_of(library.name), _named(name)
     population = _over(library, steps)
     rest, called = _rest(model, population), f"{name} on {topology.name}"
     notes, far = _notes(name, whole, steps), list(_unreached(name, steps, whole))
@@ -134,7 +133,7 @@ def population_over(library: Library, topology: Topology) -> Population | None:
 
 
 def _over(library: Library, steps: _Steps) -> Population | None:
-    population = find(library.name)
+    population = population_of(library.name)
     return None if population is None else population.over(transport(library, steps.interconnect))
 
 
@@ -246,7 +245,7 @@ def _rules(population: Population | None, unreached: int) -> IntervalRules:
     Each adds the variance of another machine. A library without a population is as unsure as MPI,
     and one reason more."""
     if population is None:
-        population, unreached = find(MPI.name), unreached + 1
+        population, unreached = population_of(MPI.name), unreached + 1
     learnt = population and population.intervals
     machine, parameters = learnt or GUESSED
     return shipped_rules()._replace(machine=machine * sqrt(1 + unreached), parameters=parameters)

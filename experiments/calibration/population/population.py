@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import nan
-from typing import NamedTuple
+from functools import cache
+from importlib.resources import files
+from math import log, nan
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.protocols import reach
+from experiments.calibration.effects.link_effects import reach
 from experiments.calibration.library_model import Model
+from experiments.calibration.standing import POPULATION
 from experiments.calibration.uncertainty import directions
-from simulator.uncertainty.interval_rules import Deviation
+from topologies.readers.plain_files import load_yaml
 from topologies.topology import Floats
 
 ENOUGH = 3
@@ -30,9 +33,7 @@ class Member(NamedTuple):
     start: float
     """The rest of the parameter in the library's own model, as the fit counts it."""
     mean: float
-    """The mean over machines."""
     spread: float
-    """The standard deviation over machines."""
     machines: float
     """The number of machines whose runs depend on it."""
 
@@ -41,9 +42,9 @@ class Spread(NamedTuple):
     """The rules of intervals on a machine that nobody has measured. They were learnt from machines
     that were left out."""
 
-    machine: Deviation
+    machine: float
     """What all points of the machine share."""
-    parameters: Deviation
+    parameters: float
     """The factor on what the differences between machines contribute."""
 
 
@@ -52,11 +53,8 @@ class Population:
     """The parameters of a library by their shared name."""
 
     library: str
-    """The library."""
     members: Mapping[str, Member]
-    """The parameters."""
     machines: tuple[str, ...]
-    """The machines."""
     correlations: Floats
     """How parameters go together over machines, shape (parameters, parameters)."""
     error: float = nan
@@ -118,3 +116,43 @@ def shared_names(model: Model) -> tuple[str, ...]:
         for parameter in effect.parameters
     )
     return tuple(names)
+
+
+@cache
+def population_of(library: str) -> Population | None:
+    """The population of a library that ships with simctl; None if no machine was measured."""
+    file = files(POPULATION) / f"{library.lower()}.yaml"
+    return parse(file.read_text(encoding="utf-8"), file.name) if file.is_file() else None
+
+
+def parse(text: str, name: str) -> Population:
+    """The population in the text of the YAML file `name` that `experiments.studies.populations`
+    wrote."""
+    content: Any = load_yaml(text, name)
+    library, rules = content["library"], content.get("intervals")
+    return replace(
+        _level(library, content),
+        error=content["error"],
+        intervals=rules and Spread(**rules),
+        transports={
+            key: _level(library, level) for key, level in content.get("transports", {}).items()
+        },
+    )
+
+
+def _level(library: str, part: Mapping[str, Any]) -> Population:
+    """The population of some machines. The correlations of a parameter are those with the
+    parameters before it; those that are left out are 0."""
+    members = {key: _member(Member(**row)) for key, row in part["parameters"].items()}
+    matrix = np.eye(len(members))
+    for k, key in enumerate(members):
+        row = part.get("correlations", {}).get(key, [])
+        matrix[k, : len(row)] = matrix[: len(row), k] = row
+    return Population(library, members, tuple(part["machines"]), matrix)
+
+
+def _member(values: Member) -> Member:
+    """A parameter as the fit counts it, from its values."""
+    if values.unit == "power":
+        return values
+    return values._replace(start=log(values.start), mean=log(values.mean))

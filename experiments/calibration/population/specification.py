@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.protocols import FED, reach
+from experiments.calibration.effects.link_effects import FED, reach
 from experiments.calibration.library import PLUGIN, TCP, VERBS, Library
 from experiments.calibration.standing import POPULATION, rows
 from experiments.measurements import Curve
@@ -48,7 +48,6 @@ class Specification(NamedTuple):
     machine: str
     """The machine. Set-ups of one machine have the same name."""
     runs: str
-    """A pattern of the names of its measured files."""
     device: str
     """The model of its GPUs, or CPU."""
     generation: str
@@ -58,13 +57,10 @@ class Specification(NamedTuple):
     node: float | None
     """β of a rank inside its node in bytes/s, a direction. None: nobody specifies it."""
     nics: int
-    """The NICs of a node."""
     nic: float | None
     """β of a NIC in bytes/s, a direction. None: jobs are on one node."""
     interconnect: str
-    """What connects the nodes."""
     source: str
-    """Where the figures are from."""
 
     def bandwidth(self, where: str, width: float) -> float | None:
         """β in bytes/s inside a "node", or in the "network": of all NICs that `width` ranks of a

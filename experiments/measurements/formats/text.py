@@ -1,12 +1,38 @@
-"""Reads the text of a file, and its lines."""
+"""The text of a file, its lines and the columns of its tables."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.measurements.formats.mpirun_tags import streams
 from topologies.errors import InputError
 from topologies.readers.contents import contents
+
+_STREAM = r"[0-9]{1,9},[0-9]{1,9}\]<std(?:out|err|diag)>:"
+_TAG = re.compile(rf"\[{_STREAM}|\[[^\s\[\]@]{{1,255}}@{_STREAM} ?")
+_UNTAGGED_PIECE = re.compile(
+    r"[ \t]*[0-9]{1,18}[ \t]{1,20}[0-9]{1,18}[ \t]{1,20}[A-Za-z]\w{0,15}[ \t]"
+)
+
+
+def streams(line: str) -> Iterator[str]:
+    """What each rank wrote in a line, with its first tag: a line of one piece is yielded as it is.
+
+    >>> list(streams("[1,0]<stdout>:  8  -1[1,0]<stdout>:  85.70[1,3]<stderr>:hello"))
+    ['[1,0]<stdout>:  8  -1  85.70', '[1,3]<stderr>:hello']
+    """
+    tags = list(_TAG.finditer(line)) if "]<std" in line else []
+    if not tags or (len(tags) == 1 and not _UNTAGGED_PIECE.match(line)):
+        yield line
+        return
+    untagged = line[: tags[0].start()]
+    pieces = {
+        tags[0][0]: untagged if _UNTAGGED_PIECE.match(untagged) else f"{untagged}{tags[0][0]}"
+    }
+    for tag, end in zip(tags, [*(tag.start() for tag in tags[1:]), len(line)], strict=True):
+        pieces[tag[0]] = pieces.get(tag[0], tag[0]) + line[tag.end() : end]
+    yield from pieces.values()
+
 
 LIMIT = 64 * 2**20
 _DEBUGGING = re.compile(
@@ -55,7 +81,7 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
 
     A carriage return inside a line starts a new line of the same number, as it does on a terminal.
     So does the tag of another rank; a second tag of the same rank is left out
-    (:func:`experiments.measurements.formats.mpirun_tags.streams`).
+    (:func:`experiments.measurements.formats.text.streams`).
 
     >>> list(numbered("one\\r\\n\\x1b[1mtwo\\x1b[0m\\rthree"))
     [(1, 'one'), (2, 'two'), (2, 'three')]
@@ -67,6 +93,11 @@ def numbered(text: str) -> Iterator[tuple[int, str]]:
                 yield number, stream
 
 
+def whole_number(text: str, digits: int = 18) -> int | None:
+    """The number that a text of at most so many digits is; None if it is anything else."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
+
+
 def too_long(line: str) -> bool:
     """Whether a line is too long (over 64 Ki characters) to be anything that a benchmark prints."""
     return len(line) > 2**16
@@ -74,3 +105,53 @@ def too_long(line: str) -> bool:
 
 def _line(data: bytes, position: int) -> int:
     return data.count(b"\n", 0, position) + 1
+
+
+Span = tuple[int, int]
+"""Where a token begins and ends in its line."""
+
+
+def spans(text: str) -> list[Span]:
+    """Where each run of non-blank characters begins and ends."""
+    return [match.span() for match in re.finditer(r"\S+", text)]
+
+
+@dataclass(frozen=True)
+class TableHeader:
+    """The header of a table."""
+
+    line: int
+    columns: tuple[str, ...]
+    ends: tuple[int, ...]
+    """Where columns of values end in the text."""
+    prefix: re.Pattern[str]
+    """What a launcher puts before each line."""
+
+    def strip(self, line: str) -> str:
+        """`line` without the launcher's prefix that the header had too."""
+        match = self.prefix.match(line)
+        return line[match.end() :] if match else line
+
+
+def aligned(tokens: Sequence[Span], ends: Sequence[int]) -> bool:
+    """Whether tokens end where their columns end.
+
+    A number too wide for its column (a large #wrong) moves the rest of its row to the right. Two
+    blanks separate columns, so a token that is too wide begins right after them.
+    """
+    shift = previous_end = 0
+    for (start, end), column_end in zip(tokens, ends, strict=True):
+        excess = end - (column_end + shift)
+        if excess < 0 or (excess > 0 and start - previous_end > 2):
+            return False
+        shift, previous_end = shift + excess, end
+    return True
+
+
+def prefix_pattern(prefix: str) -> re.Pattern[str]:
+    """A pattern for a launcher's prefix, in which digits may differ: those of time stamps do."""
+    parts = re.split(r"([0-9]+)", prefix)
+    varied = "".join("[0-9]+" if part.isdigit() else re.escape(part) for part in parts)
+    if prefix[-1:].isdigit():  # or the digits that begin a row would go with it
+        varied = varied.removesuffix("+") + f"{{{len(parts[-2])}}}"
+    return re.compile(varied)

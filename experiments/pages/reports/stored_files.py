@@ -13,8 +13,8 @@ from typing import Any
 
 from experiments import output
 from experiments.diagnosis import compare, diagnose
+from experiments.diagnosis.comparison import among
 from experiments.diagnosis.diagnosis_records import diagnosis_report
-from experiments.diagnosis.peers import among
 from experiments.measurements import read_all
 from experiments.measurements.formats.text import load
 from experiments.pages.reports.log_results import diagnosed

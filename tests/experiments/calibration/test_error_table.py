@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.calibration.error_table import error_table
+from experiments.calibration.standing import error_table
 from experiments.pages.page import Table
 from experiments.pages.reports.profile_story import calibrated
 from experiments.pages.reports.result import Result

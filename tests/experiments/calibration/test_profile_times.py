@@ -11,7 +11,7 @@ from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.calibration.profile_times import times
+from experiments.calibration.prediction import times
 from experiments.profiles import parse
 from simulator.collectives import find
 from simulator.engines import run as simulate
@@ -60,8 +60,8 @@ def test_few_simulations_say_what_all_say(
         runs.append(routed)
         return simulate(routed)
 
-    monkeypatch.setattr("experiments.calibration.profile_times.run", counted)
-    monkeypatch.setattr("experiments.calibration.profile_times.LARGE_SCHEDULE", 0)
+    monkeypatch.setattr("experiments.calibration.prediction.run", counted)
+    monkeypatch.setattr("experiments.calibration.prediction.LARGE_SCHEDULE", 0)
     time_of = times(profile, algorithm, topology, 8, SIZES)
     assert time_of.keys() == every.keys()
     for size in SIZES:
@@ -77,8 +77,8 @@ def test_a_ring_needs_two_simulations_a_protocol(monkeypatch: pytest.MonkeyPatch
         runs.append(routed)
         return simulate(routed)
 
-    monkeypatch.setattr("experiments.calibration.profile_times.run", counted)
-    monkeypatch.setattr("experiments.calibration.profile_times.LARGE_SCHEDULE", 0)
+    monkeypatch.setattr("experiments.calibration.prediction.run", counted)
+    monkeypatch.setattr("experiments.calibration.prediction.LARGE_SCHEDULE", 0)
     time_of = times(machine(), find("ring"), as_nodes(16, 1), 16, SIZES)
     assert list(time_of) == SIZES
     assert len(runs) <= 2 + 2 * len(machine().protocols)
@@ -87,7 +87,7 @@ def test_a_ring_needs_two_simulations_a_protocol(monkeypatch: pytest.MonkeyPatch
 def test_large_schedules_have_the_intervals_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     profile, algorithm, topology = parse(SURE, "mine.yaml").simulated(), find("ring"), nodes(8)
     every = times(profile, algorithm, topology, 8, SIZES)
-    monkeypatch.setattr("experiments.calibration.profile_times.LARGE_SCHEDULE", 0)
+    monkeypatch.setattr("experiments.calibration.prediction.LARGE_SCHEDULE", 0)
     for size, timed in times(profile, algorithm, topology, 8, SIZES).items():
         sure, known = timed.interval, every[size].interval
         assert sure is not None
@@ -103,7 +103,7 @@ def test_large_schedules_keep_the_effects_of_an_algorithm_with_options(
     slowed = (protocol.slowed(["chain_broadcast"], 20.0) for protocol in profile.protocols)
     profile = replace(profile, protocols=tuple(slowed))
     every = times(profile, algorithm, topology, 8, SIZES)
-    monkeypatch.setattr("experiments.calibration.profile_times.LARGE_SCHEDULE", 0)
+    monkeypatch.setattr("experiments.calibration.prediction.LARGE_SCHEDULE", 0)
     time_of = times(profile, algorithm, topology, 8, SIZES)
     assert [time_of[size].seconds for size in SIZES] == pytest.approx(
         [every[size].seconds for size in SIZES], rel=1e-4

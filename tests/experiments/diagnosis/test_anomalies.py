@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.diagnosis.anomalies import anomalies, memory
-from experiments.diagnosis.curve_columns import curve_columns
 from experiments.diagnosis.findings import Finding
+from experiments.diagnosis.shape import curve_columns
 from experiments.measurements import Curve, Point
 from grouped_cases import each_case
 from topologies.errors import InputError

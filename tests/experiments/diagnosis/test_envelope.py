@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.diagnosis.curve_columns import curve_columns
-from experiments.diagnosis.envelope import fit
-from experiments.diagnosis.regimes import regimes
+from experiments.diagnosis.envelope import fit, regimes
+from experiments.diagnosis.shape import curve_columns
 from experiments.measurements import Curve
 
 SIZES = 8.0 * 2.0 ** np.arange(28, dtype=float)

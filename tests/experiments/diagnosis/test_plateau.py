@@ -6,7 +6,7 @@ import pytest
 
 from experiments.diagnosis.plateau import leaving, plateau
 from experiments.measurements import Curve, Point
-from experiments.measurements.node_ports import parse_ports
+from experiments.measurements.networks import parse_ports
 from grouped_cases import each_case
 from topologies.catalogue import find
 

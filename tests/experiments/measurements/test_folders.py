@@ -7,7 +7,7 @@ import pytest
 
 import nccl_logs
 from experiments.measurements import read_all
-from experiments.measurements.folders import belongs
+from experiments.measurements.reading import belongs
 from topologies.errors import InputError
 
 MEASURED = Path(__file__).parents[3] / ".." / "shared" / "measured"

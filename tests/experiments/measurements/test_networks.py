@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.measurements import read
-from experiments.measurements.formats.osu.osu_reader import parse_osu
+from experiments.measurements.formats.osu_reader import parse_osu
 from experiments.measurements.networks import network_of
 from grouped_cases import each_case
 from nccl_logs import log, only, parse

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from experiments.calibration.profile_times import times
+from experiments.calibration.prediction import times
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import LibraryName
 from experiments.options.profile_options import ProfileOptions

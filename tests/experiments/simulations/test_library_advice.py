@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.calibration.libraries import GLOO, MPI, NCCL
+from experiments.calibration.libraries import GLOO, MPI, NCCL, choices, runs
 from experiments.calibration.library import Library
-from experiments.calibration.library_choices import choices, runs
 from experiments.calibration.population.library_profile import profile_for
 from experiments.simulations.recommendation import Question
 from experiments.simulations.winners import FROM_LINKS, Line, write_tuner

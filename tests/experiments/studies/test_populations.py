@@ -9,7 +9,7 @@ import pytest
 
 from experiments.calibration.observations import evenly
 from experiments.calibration.population.population import Population
-from experiments.calibration.population.population_file import parse as population
+from experiments.calibration.population.population import parse as population
 from experiments.studies.population_fit import MachineRuns, fit_population
 from experiments.studies.populations import main, sharpened, specified
 from simulator.cost_models.nccl import NcclJob, channels, choice

@@ -10,9 +10,8 @@ from experiments.calibration import effects
 from experiments.calibration.effects.effect import Data, Effect, Parameter
 from experiments.calibration.libraries import LIBRARIES, MPI, NCCL
 from experiments.calibration.library import Library
-from experiments.calibration.library_model import Model
+from experiments.calibration.library_model import STEP, Model, slopes
 from experiments.calibration.observations import FitPoints
-from experiments.calibration.slopes import STEP, slopes
 from made_up_curves import curve
 
 MIXED = (

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.calibration.population.library_profile import LIBRARIES, profile_for
-from experiments.calibration.population.population_file import find as population
+from experiments.calibration.population.population import population_of as population
 from experiments.calibration.population.specification import KERNELS
-from experiments.calibration.profile_times import times
+from experiments.calibration.prediction import times
 from law_cases import tries
 from simulator.collectives import find as algorithm
 from simulator.profile import Profile

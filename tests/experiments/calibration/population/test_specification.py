@@ -6,7 +6,7 @@ from math import exp, log
 import pytest
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.protocols import FED
+from experiments.calibration.effects.link_effects import FED
 from experiments.calibration.libraries import GLOO, MPI, NCCL
 from experiments.calibration.library import PLUGIN, VERBS, Library
 from experiments.calibration.population.specification import (

@@ -5,8 +5,8 @@ import json
 from pathlib import Path
 
 from experiments.measurements import read
-from experiments.measurements.formats.nccl_tests.json_reader import parse_json
-from experiments.measurements.formats.osu.osu_reader import parse_osu
+from experiments.measurements.formats.json_reader import parse_json
+from experiments.measurements.formats.osu_reader import parse_osu
 from grouped_cases import each_case
 from nccl_logs import SIZES, WHOLE, log, only, parse, rows
 from refusals import refusal

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import Point
-from experiments.measurements.formats.osu.osu_reader import parse_osu
+from experiments.measurements.formats.osu_reader import parse_osu
 from grouped_cases import each_case
 from nccl_logs import (
     FOOTER,

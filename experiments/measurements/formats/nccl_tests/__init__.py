@@ -1,1 +1,0 @@
-"""What nccl-tests and rccl-tests print and write."""

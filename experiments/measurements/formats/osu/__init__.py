@@ -1,1 +1,0 @@
-"""What the OSU micro-benchmarks print."""

@@ -1,0 +1,330 @@
+"""Reads OSU micro-benchmarks, versions 5 to 7: collectives, latencies and bandwidths."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from experiments.measurements.collectives import canonical
+from experiments.measurements.curve import (
+    COLLECTIVE,
+    DIED,
+    WITHOUT_ROWS,
+    Curve,
+    Failure,
+    Measurements,
+    Point,
+    no_rows,
+    tally,
+)
+from experiments.measurements.formats.log_settings import LIBRARY, settings
+from experiments.measurements.formats.osu_table import (
+    BENCHMARKS,
+    PROGRAMS,
+    Benchmark,
+    OsuHeader,
+    OsuRow,
+    Title,
+    find_header,
+    find_title,
+    is_infinite,
+)
+from experiments.measurements.formats.text import numbered, too_long
+from experiments.measurements.networks import network_of
+from experiments.output import counted
+
+_PROGRAM = re.compile(r"\bosu_(\w{1,30})")
+_RANKS = re.compile(r"\s(?:-np|--np|-n|--ntasks)(?:[ =]|(?=[0-9]))([1-9][0-9]{0,6})\b")
+_NODES = re.compile(r"\s(?:-N|--nodes)[ =]?([1-9][0-9]{0,5})\b")
+_LIMITED = re.compile(r"Limiting max message size to: [0-9]{1,20}")
+_LONGEST = 4096
+_TIMES = {
+    COLLECTIVE: "time is the average over ranks: the slowest takes longer",
+    "latency": "half a round trip, the time of one message one way",
+    "multi-pair latency": "half a round trip, the average over pairs that send at once",
+    "bandwidth": "windowed streaming bandwidth: time = size / bandwidth, not a latency",
+    "bidirectional bandwidth": (
+        "windowed streaming bandwidth both ways: time = 2 size / bandwidth, not a latency"
+    ),
+    "multi-pair bandwidth": (
+        "windowed streaming bandwidth of all pairs: time = pairs x size / bandwidth, not a latency"
+    ),
+}
+_REASONS = {
+    "torn": ("row", "torn beyond repair"),
+    "infinite": ("row", "with a number that is not finite"),
+    "empty": ("row", "of size or time 0"),
+    "pairs": ("table", "of all pairs together that does not say how many"),
+    "bare": ("table", WITHOUT_ROWS),
+    "unknown": ("test", "of a kind or with columns not known here"),
+    "long": ("line", "too long to read"),
+}
+_Skipped = dict[str, list[int]]
+
+
+@dataclass
+class _OsuTable:
+    """One table."""
+
+    title: Title
+    line: int
+    """The line of the title."""
+    header: OsuHeader | None = None
+    rows: list[tuple[OsuRow, str]] = field(default_factory=list)
+    dtype: str = ""
+    pairs: int | None = None
+    launch: str = ""
+    """The benchmark and the command line that started it."""
+    notes: list[str] = field(default_factory=list)
+    capped: bool = False
+    """Whether the benchmark lowered its largest size for lack of memory."""
+
+
+def looks_like_osu(text: str) -> bool:
+    """Whether a title of OSU micro-benchmarks stands in a text."""
+    return "OSU " in text and any(
+        find_title(line) for line in text.splitlines() if "OSU " in line[:_LONGEST]
+    )
+
+
+def parse_osu(text: str, source: str) -> Measurements:
+    """The curves in `text`, the output of OSU micro-benchmarks in the file `source`: one a table.
+
+    The benchmarks print a rank's part as the size. If the number of ranks is known, the curve has
+    the size as nccl-tests counts it. Times are those of the slowest rank if the output has them
+    (`-f`), else the average. Raises InputError if the text has no table or no usable row.
+    """
+    skipped: _Skipped = defaultdict(list)
+    curves = [
+        curve for table in _tables(text, skipped) if (curve := _curve(table, source, skipped))
+    ]
+    failures = tuple(
+        Failure(DIED, f"{source}:{line}", "a test has a table header and no rows")
+        for line in skipped["bare"]
+    )
+    lines = [
+        tally(*_REASONS[reason], sorted(set(skipped[reason])))
+        for reason in _REASONS
+        if skipped[reason]
+    ]
+    if not curves:
+        message = (
+            f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(lines) or 'no title'}"
+        )
+        raise no_rows(message, failures)
+    network, names = (
+        network_of(text),
+        sorted({name for name, value, _ in settings(text) if value and name != LIBRARY}),
+    )
+    curves = [replace(curve, network=network, variables=tuple(names)) for curve in curves]
+    return Measurements(tuple(curves), tuple(lines), failures)
+
+
+def _tables(text: str, skipped: _Skipped) -> list[_OsuTable]:
+    tables: list[_OsuTable] = []
+    ahead = _OsuTable(Title("", "", "", ""), 0)
+    for line, content in numbered(text):
+        if too_long(content):
+            skipped["long"].append(line)
+        elif "OSU " in content and (title := find_title(content)):
+            tables.append(replace(ahead, title=title, line=line, rows=[]))
+            ahead = _OsuTable(Title("", "", "", ""), 0)
+        elif not tables or tables[-1].rows:
+            _read_ahead(ahead, content[:_LONGEST])
+        if tables and not too_long(content):
+            _read_line(tables, line, content[:_LONGEST], skipped)
+    return tables
+
+
+def _read_ahead(ahead: _OsuTable, content: str) -> None:
+    """Read a line before the title of a test."""
+    launcher = (
+        re.search(r"\b(?:mpirun|mpiexec|srun|aprun|jsrun|ibrun)\b", content)
+        if "osu_" in content
+        else None
+    )
+    if launcher and (match := _PROGRAM.search(content, launcher.end())):
+        ahead.launch = f"{match[1]} {content}"
+    elif match := _LIMITED.search(content):
+        ahead.notes, ahead.capped = [match[0]], True
+
+
+def _read_line(tables: list[_OsuTable], line: int, content: str, skipped: _Skipped) -> None:
+    table = tables[-1]
+    header = find_header(line, content)
+    if header is not None:
+        if table.header is not None:
+            tables.append(_OsuTable(table.title, line, pairs=table.pairs, launch=table.launch))
+        tables[-1].header = header
+    elif "#" in content:
+        _read_remark(tables, content)
+    elif not table.rows and (match := _LIMITED.search(content)):
+        table.notes, table.capped = [*table.notes, match[0]], True
+    elif table.header is not None:
+        _read_row(table, table.header, line, content, skipped)
+
+
+def _read_remark(tables: list[_OsuTable], content: str) -> None:
+    table = tables[-1]
+    if match := re.search(r"# Datatype: MPI_(\w{1,20})", content):
+        if table.rows:
+            tables.append(
+                _OsuTable(table.title, table.line, pairs=table.pairs, launch=table.launch)
+            )
+        tables[-1].dtype = match[1].lower()
+    elif match := re.search(r"\[ pairs: ([1-9][0-9]{0,6}) \]", content):
+        table.pairs = int(match[1])
+    elif match := re.search(r"# (Send Buffer on .{1,80})$", content):
+        table.notes.append(match[1].strip())
+
+
+def _read_row(
+    table: _OsuTable, header: OsuHeader, line: int, content: str, skipped: _Skipped
+) -> None:
+    """Read a row. Sizes only grow, so a row with a smaller size is a piece of another row."""
+    text = header.strip(content)
+    row = header.row(line, text)
+    if row is not None and (not table.rows or row.size > table.rows[-1][0].size):
+        table.rows.append((row, text))
+    elif row is None and is_infinite(text):
+        skipped["infinite"].append(line)
+    elif row is not None or re.fullmatch(
+        r"[ \t]*[0-9.]{1,21}([ \t]+[0-9.]{1,21}){0,9}[ \t]*", text
+    ):
+        skipped["torn"].append(line)
+
+
+def _curve(table: _OsuTable, source: str, skipped: _Skipped) -> Curve | None:
+    benchmark, header = BENCHMARKS.get(table.title.name), table.header
+    if benchmark is None or header is None:
+        skipped["unknown"].append(table.line)
+        return None
+    if benchmark.kind == "multi-pair bandwidth" and table.pairs is None:
+        skipped["pairs"].append(header.line)
+        return None
+    ranks, nodes = _ranks(table, benchmark)
+    scale = ranks if benchmark.per_rank and ranks else 1
+    points = tuple(_points(table, header, benchmark, scale, skipped))
+    if not points:
+        skipped["bare"] += [] if table.rows else [header.line]
+        return None
+    per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
+    return Curve(
+        benchmark.collective,
+        ranks,
+        nodes,
+        points,
+        (),
+        f"{source}:{header.line}",
+        tuple(_notes(table, header, benchmark, ranks, points)),
+        gpus_per_node=per_node,
+        library="" if table.title.library == "MPI" else table.title.library,
+        device=table.title.device,
+        dtype=table.dtype,
+        capped=table.capped,
+        kind=benchmark.kind,
+        pairs=benchmark.kind.startswith("multi-pair"),
+        log=source,
+        hosts=_hosts(table, benchmark),
+    )
+
+
+def _ranks(table: _OsuTable, benchmark: Benchmark) -> tuple[int | None, int | None]:
+    """Ranks and nodes: by the kind of benchmark, else by a command line above that names it."""
+    command = _command(table, benchmark)
+    ranks, nodes = (pattern.search(command) for pattern in (_RANKS, _NODES))
+    nodes_of_command = int(nodes[1]) if nodes and "srun" in command else None
+    if benchmark.kind in ("latency", "bandwidth", "bidirectional bandwidth"):
+        return 2, nodes_of_command
+    if table.pairs is not None:
+        return 2 * table.pairs, nodes_of_command
+    return (int(ranks[1]) if ranks else None), nodes_of_command
+
+
+def _command(table: _OsuTable, benchmark: Benchmark) -> str:
+    """The command line above that names the benchmark; empty if there is none."""
+    name, _, command = table.launch.partition(" ")
+    mine = canonical(name) == benchmark.collective or (
+        name in PROGRAMS and benchmark.collective == "send_recv"
+    )
+    return command if mine else ""
+
+
+def _hosts(table: _OsuTable, benchmark: Benchmark) -> tuple[str, ...]:
+    """The nodes that the command line names, without numbers of slots."""
+    match = re.search(
+        r"\s(?:-H|--?hosts?|-w|--nodelist)[ =]([A-Za-z][\w.,:\[\]-]{0,999})",
+        _command(table, benchmark),
+    )
+    return (
+        tuple(sorted({host.partition(":")[0] for host in match[1].split(",") if host}))
+        if match
+        else ()
+    )
+
+
+def _points(
+    table: _OsuTable, header: OsuHeader, benchmark: Benchmark, scale: int, skipped: _Skipped
+) -> Iterator[Point]:
+    """The points of the rows that stand straight below the header, if most do."""
+    aligned_rows = [header.straight(text) or row.size >= 10**10 for row, text in table.rows]
+    mostly_aligned = 2 * sum(aligned_rows) > len(aligned_rows)
+    for (row, _), is_aligned in zip(table.rows, aligned_rows, strict=True):
+        time_s = _time(row, benchmark, table.pairs)
+        if mostly_aligned and not is_aligned:
+            skipped["torn"].append(row.line)
+        elif not row.size or not time_s:
+            skipped["empty"].append(row.line)
+        else:
+            yield _point(row, row.size * scale, time_s)
+
+
+def _time(row: OsuRow, benchmark: Benchmark, pairs: int | None) -> float:
+    """Seconds: printed in microseconds, or by the bandwidth in MB/s (1e6 bytes a second)."""
+    values = row.values
+    if "rate" not in values:
+        return values.get("most", values.get("time", 0.0)) / 1e6
+    messages = {"bidirectional bandwidth": 2, "multi-pair bandwidth": pairs or 1}.get(
+        benchmark.kind, 1
+    )
+    return messages * row.size / (values["rate"] * 1e6) if values["rate"] else 0.0
+
+
+def _point(row: OsuRow, size: int, time_s: float) -> Point:
+    iterations, p90 = row.values.get("iterations"), row.values.get("P90")
+    return Point(
+        size,
+        time_s,
+        None if row.right is None else int(not row.right),
+        repetitions=int(iterations) if iterations else None,
+        p90_s=p90 / 1e6 if p90 and "time" in row.values else None,
+    )
+
+
+def _notes(
+    table: _OsuTable,
+    header: OsuHeader,
+    benchmark: Benchmark,
+    ranks: int | None,
+    points: tuple[Point, ...],
+) -> Iterator[str]:
+    version = f" v{table.title.version}" if table.title.version else ""
+    yield f"OSU {table.title.name} Test{version}"
+    yield (
+        "time is that of the slowest rank (Max Latency), the mean of its iterations"
+        if "most" in header.columns
+        else _TIMES[benchmark.kind]
+    )
+    if benchmark.per_rank:
+        yield (
+            f"sizes converted from a rank's part to the total (x {ranks})"
+            if ranks
+            else "sizes are a rank's part of the total: the number of ranks is unknown"
+        )
+    if wrong := [point.size for point in points if point.wrong]:
+        at = counted(len(wrong), "size")
+        yield (
+            f"validation failed at {at} (how many elements is not printed; counted as 1): "
+            f"{wrong[0]} B"
+        )
+    yield from table.notes

@@ -1,0 +1,161 @@
+"""Titles, headers and rows of OSU micro-benchmarks."""
+
+import re
+from typing import NamedTuple
+
+from experiments.measurements.curve import COLLECTIVE
+from experiments.measurements.formats.text import TableHeader, aligned, prefix_pattern, spans
+
+_TITLE = re.compile(
+    r"#[ \t]{0,9}OSU (\w{2,9}?)(?:-(\w{2,9}))? (\S[\w /-]{0,60}?) Test\b(?: v([0-9.]{1,9}))?"
+)
+_COLUMN = re.compile(
+    r"(?P<time>(?:Avg )?Lat(?:ency)? ?\(us\))|(?P<least>Min Lat(?:ency)? ?\(us\))|(?P<most>Max "
+    r"Lat(?:ency)? ?\(us\))"
+    r"|(?P<rate>Bandwidth "
+    r"\(MB/s\)|MB/s)|(?P<messages>Messages/s)|(?P<iterations>Iterations)|(?P<validation>Validation)"
+    r"|(?P<percentile>P[0-9]{1,2}(?:\.[0-9]{1,4})? Tail (?:Lat|BW|Bandwidth) "
+    r"?\((?:us|MB/s)\))|(?P<sent>Transmit Size)"
+)
+_VALUE = re.compile(r"[0-9]{1,15}\.[0-9]{2}")
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
+_VERDICTS = ("Pass", "Fail", "-")
+
+
+class Benchmark(NamedTuple):
+    """A benchmark: its collective, whether sizes are a rank's part of the total, and its
+    `Curve.kind`."""
+
+    collective: str
+    per_rank: bool = False
+    kind: str = COLLECTIVE
+
+
+BENCHMARKS = {
+    "Allreduce Latency": Benchmark("all_reduce"),
+    "Broadcast Latency": Benchmark("broadcast"),
+    "Reduce Latency": Benchmark("reduce"),
+    "Reduce_scatter Latency": Benchmark("reduce_scatter"),
+    "Allgather Latency": Benchmark("all_gather", per_rank=True),
+    "All-to-All Personalized Exchange Latency": Benchmark("all_to_all", per_rank=True),
+    "Gather Latency": Benchmark("gather", per_rank=True),
+    "Scatter Latency": Benchmark("scatter", per_rank=True),
+    "Latency": Benchmark("send_recv", kind="latency"),
+    "Multi Latency": Benchmark("send_recv", kind="multi-pair latency"),
+    "Multi-pair Latency": Benchmark("send_recv", kind="multi-pair latency"),
+    "Bandwidth": Benchmark("send_recv", kind="bandwidth"),
+    "Bi-Directional Bandwidth": Benchmark("send_recv", kind="bidirectional bandwidth"),
+    "Multiple Bandwidth / Message Rate": Benchmark("send_recv", kind="multi-pair bandwidth"),
+}
+"""By the words of the title between "OSU MPI" and "Test"."""
+PROGRAMS = {
+    "latency": "latency",
+    "multi_lat": "multi-pair latency",
+    "bw": "bandwidth",
+    "bibw": "bidirectional bandwidth",
+    "mbw_mr": "multi-pair bandwidth",
+}
+"""What a program between pairs of ranks measures, by its name without osu_."""
+
+
+class Title(NamedTuple):
+    """The title of a benchmark."""
+
+    library: str
+    device: str
+    """The accelerator, like "CUDA"."""
+    name: str
+    version: str
+
+
+class OsuRow(NamedTuple):
+    """A row of a table."""
+
+    line: int
+    size: int
+    """The size in bytes, as printed."""
+    values: dict[str, float]
+    right: bool | None
+    """Whether the result was right; None if nobody checked."""
+
+
+class OsuHeader(TableHeader):
+    """The header of a table of OSU micro-benchmarks."""
+
+    def row(self, line: int, text: str) -> OsuRow | None:
+        """The row in `text` (without prefix), or None if it is not one complete row of this
+        table."""
+        token_spans = spans(text)
+        tokens = [text[start:end] for start, end in token_spans]
+        verdicts = [token for token in tokens[1:] if token in _VERDICTS]
+        values = [token for token in tokens[1:] if token not in _VERDICTS]
+        names = [name for name in self.columns if name != "validation"]
+        complete = len(values) == len(names) and len(verdicts) == ("validation" in self.columns)
+        if (
+            not tokens
+            or not complete
+            or not _WHOLE.fullmatch(tokens[0])
+            or not all(map(_fits, names, values))
+        ):
+            return None
+        right = None if not verdicts or verdicts[0] == "-" else verdicts[0] == "Pass"
+        return OsuRow(
+            line,
+            int(tokens[0]),
+            {name: float(text) for name, text in zip(names, values, strict=True)},
+            right,
+        )
+
+    def straight(self, text: str) -> bool:
+        """Whether the values of a row end where their columns do."""
+        return aligned(spans(text)[1:], self.ends)
+
+
+def find_title(text: str) -> Title | None:
+    """The title in a line.
+
+    >>> find_title("# OSU MPI-CUDA Allreduce Latency Test v7.5")
+    Title(library='MPI', device='CUDA', name='Allreduce Latency', version='7.5')
+    """
+    match = _TITLE.search(text)
+    return Title(match[1], match[2] or "", match[3], match[4] or "") if match else None
+
+
+def find_header(line: int, text: str) -> OsuHeader | None:
+    """The header in a line, None if it has no size or a column that is not known here."""
+    start = re.search(r"#[ \t]{0,9}Size\b", text)
+    if start is None or len(text) > 2000:
+        return None
+    columns_text = text[start.start() :]
+    first_column = start.end() - start.start()
+    matches = list(_COLUMN.finditer(columns_text, first_column))
+    if not matches or _COLUMN.sub("", columns_text[first_column:]).strip():
+        return None
+    names = tuple(_name(match) for match in matches)
+    return OsuHeader(
+        line, names, tuple(match.end() for match in matches), prefix_pattern(text[: start.start()])
+    )
+
+
+def _name(match: re.Match[str]) -> str:
+    name = match.lastgroup or ""
+    return match[0].partition(" ")[0] if name == "percentile" else name
+
+
+def _fits(name: str, token: str) -> bool:
+    return (_WHOLE if name in ("iterations", "sent") else _VALUE).fullmatch(token) is not None
+
+
+def is_infinite(text: str) -> bool:
+    """Whether a line is a row with a value that is not finite.
+
+    OSU prints such a value after it has divided by a time of 0.
+    """
+    size, *values = text.split() or [""]
+    finite = [
+        value
+        for value in values
+        if not re.fullmatch(r"-?(?:inf|nan)|[0-9.]{1,21}e\+?[0-9]{3,4}", value)
+    ]
+    is_row = _WHOLE.fullmatch(size) is not None and all(map(_VALUE.fullmatch, finite))
+    return is_row and len(finite) < len(values)

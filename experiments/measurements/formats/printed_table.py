@@ -1,0 +1,288 @@
+"""The header and the rows of an nccl-tests table by the names of its columns, and whether size,
+time and bandwidth of a row agree."""
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from experiments.measurements.formats.text import Span, TableHeader, prefix_pattern, spans
+
+_ALIASES = {
+    "bytes": "size",
+    "N": "count",
+    "op": "redop",
+    "res": "error",
+    "cputime": "time",
+    "#wrong": "wrong",
+}
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
+
+def _like(pattern: str) -> Callable[[str], bool]:
+    compiled = re.compile(pattern)
+    return lambda token: compiled.fullmatch(token) is not None
+
+
+_number = _like(r"[0-9]{1,18}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,3})?|N/A|-?(?:inf|nan|Infinity|NaN)")
+_COLUMNS: dict[str, Callable[[str], bool]] = {
+    "size": _like(_WHOLE.pattern),
+    "count": _like(_WHOLE.pattern),
+    "type": _like(r"[A-Za-z]\w*"),
+    "redop": _like(r"[A-Za-z]\w*"),
+    "root": _like(r"-?[0-9]{1,9}"),
+    "time": _number,
+    "algbw": _number,
+    "busbw": _number,
+    "wrong": _number,
+    "error": _number,
+    "i_min": _number,
+    "i_max": _number,
+    "i_p99": _number,
+    "i_cv%": _number,
+}
+
+
+def fits(name: str, token: str) -> bool:
+    """Whether `token` can stand in the column `name`; a column nobody knows takes anything."""
+    check = _COLUMNS.get(name)
+    return check is None or check(token)
+
+
+@dataclass(frozen=True)
+class PrintedCell:
+    """One measurement as printed; "N/A" if the table has none."""
+
+    time: str
+    algbw: str
+    busbw: str
+    wrong: str
+    least: str = "N/A"
+    """Time of the fastest repetition."""
+    cv: str = "N/A"
+    """Standard deviation over mean, in percent."""
+
+
+@dataclass(frozen=True)
+class PrintedRow:
+    """One row as printed."""
+
+    line: int
+    size: int
+    """Bytes."""
+    count: int | None
+    kind: str
+    redop: str
+    root: int | None
+    """The root; -1 if the collective has none."""
+    cells: tuple[PrintedCell, ...]
+    """The measurements: out of place and in place."""
+    spans: tuple[Span, ...]
+    """Where its tokens begin and end in the text."""
+    columns: tuple[str, ...]
+
+    def doubtful_end(self) -> bool:
+        """Whether the last token would be another valid value with digits cut off: a #wrong that is
+        not 0."""
+        return self.columns[-1] == "wrong" and self.cells[-1].wrong not in ("0", "N/A")
+
+
+@dataclass(frozen=True)
+class PrintedHeader(TableHeader):
+    """The header of a table of nccl-tests."""
+
+    per_second: float
+    """Units of time in a second."""
+    cpu_time: bool
+    """Whether times end when the call returned."""
+
+    def row(self, line: int, text: str) -> PrintedRow | None:
+        """The row in `text` (without prefix), or None if it is not one complete row of this
+        table."""
+        if "timestamp" in self.columns:
+            text = re.sub(
+                r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})", r"\1T\2", text
+            )
+        token_spans = spans(text)
+        columns = (
+            self.without_redop() if len(token_spans) == len(self.columns) - 1 else self.columns
+        )
+        tokens = [text[start:end] for start, end in token_spans]
+        if len(tokens) != len(columns) or not all(map(fits, columns, tokens)):
+            return None
+        return _row(line, columns, tokens, token_spans)
+
+    def without_redop(self) -> tuple[str, ...]:
+        """The columns of a row whose redop is blank, as some versions print it where nothing is
+        reduced."""
+        return tuple(name for name in self.columns if name != "redop")
+
+    def ends_of(self, columns: Sequence[str]) -> tuple[int, ...]:
+        """Where `columns` (all of them, or all but redop) end."""
+        if len(columns) == len(self.columns):
+            return self.ends
+        return tuple(
+            end for name, end in zip(self.columns, self.ends, strict=True) if name != "redop"
+        )
+
+
+def find_header(line: int, text: str) -> PrintedHeader | None:
+    """The header in `text`, or None if it has no size, time, algbw and busbw in their order."""
+    if "algbw" not in text or "busbw" not in text or len(text) > 2000:
+        return None
+    start = re.search(r"#?[ \t]*\b(?:timestamp[ \t]+)?(?:size|bytes)\b", text)
+    if start is None:
+        return None
+    columns_text = text[start.start() :].replace("#", " ", 1 if start[0][0] == "#" else 0)
+    columns_text = _mended(re.sub(r"\([^()]*\)", lambda unit: " " * len(unit[0]), columns_text))
+    columns = tuple(_ALIASES.get(name, name) for name in columns_text.split())
+    if not _is_table(columns) or ":" in columns_text:
+        return None
+    ends = tuple(end for _, end in spans(columns_text))
+    per_second = 1e3 if "bytes" in columns_text.split() else 1e6
+    return PrintedHeader(
+        line,
+        columns,
+        ends,
+        prefix_pattern(text[: start.start()]),
+        per_second,
+        "cputime" in columns_text.split(),
+    )
+
+
+def _mended(header: str) -> str:
+    """The header with its last name mended. Both halves have the same names, so the first half
+    tells it."""
+    name_spans = spans(header)
+    names = [header[start:end] for start, end in name_spans]
+    times = [at for at, name in enumerate(names) if name == "time"]
+    last_place = 2 * times[1] - times[0] - 1 if len(times) == 2 else len(names) + 1
+    if last_place >= len(names):
+        return f"{header.rstrip()} {names[times[1] - 1]}" if last_place == len(names) else header
+    full_name = names[times[1] - 1]
+    is_cut = last_place == len(names) - 1 and full_name.startswith(names[last_place])
+    overwritten = any(":" in name for name in names[last_place:])
+    return header[: name_spans[last_place][0]] + full_name if is_cut or overwritten else header
+
+
+def _is_table(columns: tuple[str, ...]) -> bool:
+    times = [at for at, name in enumerate(columns) if name == "time"]
+    once = "size" in columns and all(
+        columns.count(name) <= 1 for name in ("size", "count", "type", "redop", "root")
+    )
+    alike = len(times) == 1 or (len(times) == 2 and len(columns) >= 2 * times[1] - times[0])
+    return (
+        alike and once and all(columns[at : at + 3] == ("time", "algbw", "busbw") for at in times)
+    )
+
+
+def _row(
+    line: int, columns: tuple[str, ...], tokens: list[str], token_spans: list[Span]
+) -> PrintedRow:
+    named = dict(zip(columns, tokens, strict=True))
+    cells = [_cell(columns[at:], tokens[at:]) for at, name in enumerate(columns) if name == "time"]
+    return PrintedRow(
+        line=line,
+        size=int(named["size"]),
+        count=int(named["count"]) if "count" in named else None,
+        kind=named.get("type", ""),
+        redop=named.get("redop", ""),
+        root=int(named["root"]) if "root" in named else None,
+        cells=tuple(cells),
+        spans=tuple(token_spans),
+        columns=columns,
+    )
+
+
+def _cell(columns: tuple[str, ...], tokens: list[str]) -> PrintedCell:
+    ends = columns.index("time", 1) if "time" in columns[1:] else len(columns)
+    named = dict(zip(columns[:ends], tokens, strict=False))
+    return PrintedCell(
+        *(named.get(name, "N/A") for name in ("time", "algbw", "busbw", "wrong", "i_min", "i_cv%"))
+    )
+
+
+_ELEMENT = {"char": 1, "half": 2, "bfloat16": 2, "int": 4, "float": 4, "double": 8}
+_SLACK = 1e-6
+Interval = tuple[float, float]
+
+
+def interval(printed: str) -> Interval:
+    """The values that print as `printed`.
+
+    >>> interval("337.7")
+    (337.65, 337.75)
+    """
+    mantissa, _, exponent = printed.partition("e")
+    decimals = len(mantissa.partition(".")[2])
+    half = 0.5 * 10.0 ** (int(exponent or 0) - decimals)
+    return float(printed) - half, float(printed) + half
+
+
+def finite(cell: PrintedCell) -> bool:
+    """Whether all numbers of the cell are finite: after a time of 0 a benchmark prints inf or
+    nan."""
+    return all(text == "N/A" or math.isfinite(float(text)) for text in vars(cell).values())
+
+
+def measured(cell: PrintedCell) -> bool:
+    """Whether a time above zero stands in the cell."""
+    return cell.time != "N/A" and float(cell.time) > 0
+
+
+def agrees(size: int, cell: PrintedCell, per_second: float, factor: float = 1.0) -> bool:
+    """Whether `factor` x size / time is the algbw (GB/s) that is printed, within the rounding of
+    both."""
+    if not finite(cell):
+        return False
+    if not measured(cell) or cell.algbw == "N/A":
+        return True
+    (low, high), (slow, fast) = interval(cell.algbw), _rate(size, cell, per_second)
+    return slow * factor * (1 - _SLACK) <= high and low <= fast * factor * (1 + _SLACK)
+
+
+def row_agrees(row: PrintedRow, per_second: float, factor: float = 1.0) -> bool:
+    """Whether every measurement of the row agrees with its own algbw."""
+    return all(agrees(row.size, cell, per_second, factor) for cell in row.cells)
+
+
+def copies(row: PrintedRow) -> float | None:
+    """Size in bytes over count x element size: 1, or the ranks; None if the type has no size."""
+    element = _element(row.kind)
+    return row.size / (row.count * element) if row.count and element else None
+
+
+def bus_ratio(rows: Sequence[PrintedRow], per_second: float) -> Interval | None:
+    """The interval of busbw / (size / time), by the row with most digits; None if it is too
+    wide."""
+    cells = [
+        (float(cell.busbw), row.size, cell)
+        for row in rows
+        for cell in row.cells
+        if _has_busbw(cell)
+    ]
+    if not cells:
+        return None
+    _, size, cell = max(cells, key=lambda entry: entry[0])
+    (low, high), (slow, fast) = interval(cell.busbw), _rate(size, cell, per_second)
+    ratio = low / fast * (1 - _SLACK), high / slow * (1 + _SLACK)
+    return ratio if ratio[1] < 1.1 * ratio[0] else None
+
+
+def _has_busbw(cell: PrintedCell) -> bool:
+    return measured(cell) and cell.busbw != "N/A" and float(cell.busbw) > 0
+
+
+def _rate(size: int, cell: PrintedCell, per_second: float) -> Interval:
+    low, high = interval(cell.time)
+    scale = size * per_second / 1e9
+    return scale / high, scale / low if low > 0 else float("inf")
+
+
+def _element(kind: str) -> int | None:
+    if kind in _ELEMENT:
+        return _ELEMENT[kind]
+    if kind.startswith(("fp8", "f8", "float8")):
+        return 1
+    bits = kind.lstrip("abcdefghijklmnopqrstuvwxyz")
+    return int(bits) // 8 if bits in ("8", "16", "32", "64") else None

@@ -1,1 +1,0 @@
-"""CSV files of measured runs, as simctl writes and reads them."""

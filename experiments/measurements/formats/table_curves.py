@@ -1,0 +1,238 @@
+"""The curves of one table of nccl-tests, from a log or from JSON."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from experiments.measurements.collectives import bus_factor
+from experiments.measurements.curve import NO_FOOTER, WITHOUT_ROWS, Curve, Point, tally
+from experiments.measurements.formats.log_sections import LoggedTest
+from experiments.measurements.formats.log_settings import forced, library, variables
+from experiments.measurements.formats.participants import (
+    RankCount,
+    confirms,
+    contradicts,
+    count_ranks,
+    gpu_model,
+    name_collective,
+)
+from experiments.measurements.formats.printed_table import (
+    PrintedCell,
+    PrintedHeader,
+    PrintedRow,
+    finite,
+    measured,
+    row_agrees,
+)
+from experiments.measurements.formats.torn_rows import TableRows
+from experiments.output import counted
+
+Skipped = dict[str, list[int]]
+_REASONS = {
+    "torn": ("row", "torn beyond repair"),
+    "unreadable": ("row", "without the values expected"),
+    "orphan": ("row", "without a table header above"),
+    "inconsistent": ("row", "inconsistent (size / time is not the algbw printed)"),
+    "infinite": ("row", "with a number that is not finite"),
+    "empty": ("row", "of size 0"),
+    "untimed": ("row", "with a time of 0 or N/A"),
+    "bare": ("table", WITHOUT_ROWS),
+    "long": ("line", "too long to read"),
+}
+
+
+def skipped_lines(skipped: Skipped, place: str = "line") -> tuple[str, ...]:
+    """What was skipped, in words, a line for each reason."""
+    counted = {reason: sorted(set(skipped[reason])) for reason in _REASONS}
+    return tuple(
+        tally(*_REASONS[reason], lines, place) for reason, lines in counted.items() if lines
+    )
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The rows of one table with the same data type, reduction and root."""
+
+    run: LoggedTest
+    header: PrintedHeader
+    rows: tuple[PrintedRow, ...]
+    ranks: RankCount
+    notes: tuple[str, ...]
+
+
+def curves_of(
+    run: LoggedTest, header: PrintedHeader, lines: TableRows, source: str, skipped: Skipped
+) -> Iterator[Curve]:
+    """The curves of one table: one for each data type, reduction and root.
+
+    Lines that are not used are added to `skipped`.
+    """
+    skipped["torn"] += lines.torn
+    if not lines.rows and not lines.torn:
+        skipped["bare"].append(header.line)
+    kinds: dict[tuple[str, str, int | None], list[PrintedRow]] = defaultdict(list)
+    for row in lines.rows:
+        kinds[row.kind, row.redop, row.root].append(row)
+    notes = _run_notes(run, header, lines)
+    for (kind, redop, root), rows in kinds.items():
+        series = (
+            f"type {kind}, redop {redop or 'none'}, root {root}: one of {len(kinds)} series in "
+            f"its table"
+        )
+        table = _Table(
+            run, header, tuple(rows), _ranks(run), notes + ((series,) if len(kinds) > 1 else ())
+        )
+        curve = _curve(_checked(table, skipped), source, skipped)
+        if curve.points or curve.in_place:
+            yield curve
+
+
+def _run_notes(run: LoggedTest, header: PrintedHeader, lines: TableRows) -> tuple[str, ...]:
+    notes = list(run.notes)
+    if lines.joined:
+        notes.append(tally("row", "torn in two and put together again", lines.joined))
+    if header.cpu_time:
+        notes.append("times are cputime: until the call returned, not until the data was there")
+    if not run.closed:
+        notes.append(NO_FOOTER)
+    return tuple(notes)
+
+
+def _ranks(run: LoggedTest) -> RankCount:
+    if not run.devices and len(run.nranks) == 1:
+        (ranks,) = run.nranks
+        return RankCount(
+            ranks,
+            None,
+            (f"no list of devices: {counted(ranks, 'rank')} by NCCL's own 'nranks {ranks}'",),
+        )
+    return count_ranks(run.devices)
+
+
+def _checked(table: _Table, skipped: Skipped) -> _Table:
+    """The table without rows of size 0, infinite numbers, or numbers that contradict each other."""
+    infinite = {row.line for row in table.rows if not all(map(finite, row.cells))}
+    rows = [row for row in table.rows if row.size and row.line not in infinite]
+    skipped["infinite"] += infinite
+    skipped["empty"] += [row.line for row in table.rows if not row.size]
+    factor, notes = _convention(rows, table)
+    consistent = tuple(row for row in rows if row_agrees(row, table.header.per_second, factor))
+    skipped["inconsistent"] += sorted({row.line for row in rows} - {row.line for row in consistent})
+    return replace(table, rows=consistent, notes=table.notes + notes)
+
+
+def _convention(rows: Sequence[PrintedRow], table: _Table) -> tuple[float, tuple[str, ...]]:
+    """algbw over size / time: 1, but (n-1)/n in hypercube, and until 2020 in all-gather."""
+    parts = bus_factor("all_gather", table.ranks.ranks or 1)
+    per_second = table.header.per_second
+    plain, old = (
+        sum(row_agrees(row, per_second, factor) for row in rows) for factor in (1.0, parts)
+    )
+    if old <= plain or old * 2 <= len(rows):
+        return 1.0, ()
+    return parts, (
+        f"algbw is (n-1)/n of size / time, n = {table.ranks.ranks}: hypercube, or a version "
+        f"before 2.0.9",
+    )
+
+
+def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
+    collective, ranks, notes = _identity(table)
+    settings, run = table.run.environment(), table.run
+    label, (version, doubt), (device, mixed) = (
+        forced(settings, collective),
+        library(settings),
+        gpu_model(run.devices),
+    )
+    series: dict[str, tuple[Point, ...]] = {"out-of-place": (), "in-place": ()}
+    for at, place in enumerate(run.places):
+        timed = [row for row in table.rows if at < len(row.cells)]
+        skipped["untimed"] += [row.line for row in timed if not measured(row.cells[at])]
+        usable = [row for row in timed if measured(row.cells[at])]
+        series[place], remarks = _points(table, usable, at, place)
+        notes += remarks
+    return Curve(
+        collective,
+        ranks.ranks,
+        ranks.nodes,
+        series["out-of-place"],
+        series["in-place"],
+        source,
+        (*notes, *label.notes, *doubt, *mixed),
+        algorithm=label.algorithm,
+        protocol=label.protocol,
+        library=version,
+        gpus_per_node=ranks.per_node,
+        device=device,
+        dtype=table.rows[0].kind if table.rows else "",
+        capped=run.capped,
+        unfinished=not run.closed,
+        variables=variables(settings),
+        hosts=tuple(sorted({entry.host for entry in run.devices if entry.host})),
+    )
+
+
+def _identity(table: _Table) -> tuple[str, RankCount, tuple[str, ...]]:
+    """The collective, the ranks, and notes on both."""
+    if not table.rows:
+        return "unknown", table.ranks, table.notes
+    run, rows, per_second, ranks = table.run, table.rows, table.header.per_second, table.ranks
+    programs = [run.started] if run.started else run.programs
+    collective, note = name_collective(programs, rows, ranks.ranks, per_second)
+    if ranks.ranks and contradicts(collective, ranks.ranks, rows, per_second):
+        ranks = RankCount(
+            None,
+            None,
+            (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",),
+        )
+    elif ranks.ranks is None and not ranks.notes:
+        ranks = _by_threads(run, collective, rows, per_second)
+    return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
+
+
+def _by_threads(
+    run: LoggedTest, collective: str, rows: Sequence[PrintedRow], per_second: float
+) -> RankCount:
+    if run.threads and confirms(collective, run.threads, rows, per_second):
+        return RankCount(
+            run.threads,
+            1,
+            (f"no list of devices: {counted(run.threads, 'rank')} by nThread x nGpus and busbw",),
+        )
+    return RankCount(None, None, ("number of ranks unknown: no list of devices",))
+
+
+def _points(
+    table: _Table, rows: Sequence[PrintedRow], at: int, place: str
+) -> tuple[tuple[Point, ...], tuple[str, ...]]:
+    """The points of one half of the table, one a size, and notes on wrong results and repeated
+    sizes."""
+    numbered = [(row.line, _point(row.size, row.cells[at], table)) for row in rows]
+    wrong = [line for line, point in numbered if point.wrong]
+    notes: tuple[str, ...] = ()
+    if wrong:
+        notes += (
+            f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong, table.run.unit)}",
+        )
+    points = sorted((point for _, point in numbered), key=lambda point: (point.size, point.time_s))
+    sizes = [list(group) for _, group in groupby(points, key=lambda point: point.size)]
+    if len(sizes) < len(points):
+        repeats = max(map(len, sizes))
+        notes += (
+            f"sizes measured up to {repeats} times {place}: the (lower) median time of each "
+            f"is kept",
+        )
+    return tuple(group[(len(group) - 1) // 2] for group in sizes), notes
+
+
+def _point(size: int, cell: PrintedCell, table: _Table) -> Point:
+    minimum, cv = (None if text == "N/A" else float(text) for text in (cell.least, cell.cv))
+    return Point(
+        size,
+        float(cell.time) / table.header.per_second,
+        None if cell.wrong == "N/A" else int(float(cell.wrong)),
+        None if cv is None else cv / 100,
+        table.run.iterations,
+        None if minimum is None else minimum / table.header.per_second,
+    )

@@ -1,0 +1,196 @@
+"""Logs damaged in every way, the real ones too where they are at hand: no point is ever
+invented."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.measurements import Curve, Point, read
+from law_cases import tries
+from nccl_logs import INFO, OLD_HEADER, log, parse
+from topologies.errors import InputError
+
+LOGS = Path(__file__).parents[4] / ".." / "shared" / "measured" / "logs"
+FULL = (Path(__file__).parent / "nccl_tests.log").read_text()
+"""An all-reduce with wrong results and an unchecked all-to-all."""
+
+
+def all_points(curves: Sequence[Curve]) -> set[Point]:
+    """All points, but for the number of iterations: its line may be lost while the rows are not."""
+    points = [point for curve in curves for point in (*curve.points, *curve.in_place)]
+    assert {point.repetitions for point in points} <= {None, 8, 20, 24, 100}
+    return {replace(point, repetitions=None) for point in points}
+
+
+TRUTH = all_points(parse(FULL).curves)
+PREFIXES = [
+    "",
+    " 0: ",
+    "[1,0]<stdout>:",
+    "node1: ",
+    "2024-05-01 10:00:00 ",
+    "12 ",
+    "7",
+    "# ",
+    "x",
+    "   3   ",
+]
+
+
+def check(text: str) -> None:
+    """Only points that were in the undamaged log, or one line that says why there are none."""
+    try:
+        curves, message = parse(text).curves, ""
+    except InputError as error:
+        curves, message = (), str(error)
+    assert "\n" not in message
+    assert all_points(curves) <= TRUTH
+
+
+def torn(line: str, column: int, foreign: str) -> list[str]:
+    return f"{line[:column]}{foreign}\n{line[column:]}".split("\n")
+
+
+LINES = FULL.splitlines()
+TEARS = st.dictionaries(
+    st.integers(0, len(LINES) - 1),
+    st.tuples(st.integers(0, 120), st.sampled_from(["", INFO, "\n" + INFO])),
+    max_size=8,
+)
+
+
+def test_the_log_to_be_damaged_is_whole() -> None:
+    assert len(TRUTH) == 13
+    assert parse(FULL).skipped == ()
+
+
+@given(st.integers(0, len(FULL)))
+def test_truncation_invents_nothing(length: int) -> None:
+    check(FULL[:length])
+
+
+@given(st.sets(st.integers(0, len(LINES) - 1)))
+def test_lost_lines_invent_nothing(lost: set[int]) -> None:
+    check("\n".join(line for number, line in enumerate(LINES) if number not in lost) + "\n")
+
+
+@given(st.lists(st.sampled_from(PREFIXES), min_size=len(LINES), max_size=len(LINES)))
+def test_prefixes_at_random_invent_nothing(prefixes: list[str]) -> None:
+    check("\n".join(map("".join, zip(prefixes, LINES, strict=True))) + "\n")
+
+
+@given(TEARS)
+def test_torn_lines_invent_nothing(tears: dict[int, tuple[int, str]]) -> None:
+    pieces = [
+        torn(line, *tears[number]) if number in tears else [line]
+        for number, line in enumerate(LINES)
+    ]
+    check("\n".join(piece for line in pieces for piece in line) + "\n")
+
+
+@tries(75, 300)
+@given(st.data())
+def test_all_damage_at_once_invents_nothing(data: st.DataObject) -> None:
+    column = data.draw(st.integers(0, 120))
+    tears = data.draw(TEARS)
+    if data.draw(st.booleans()):
+        tears = {number: (column, foreign) for number, (_, foreign) in tears.items()}
+    pieces = [
+        torn(line, *tears[number]) if number in tears else [line]
+        for number, line in enumerate(LINES)
+    ]
+    flat = [piece for line in pieces for piece in line]
+    lost = data.draw(st.sets(st.integers(0, len(flat) - 1), max_size=12))
+    prefix = data.draw(st.sampled_from(PREFIXES))
+    text = (
+        "\n".join(prefix + piece for number, piece in enumerate(flat) if number not in lost) + "\n"
+    )
+    check(text[: data.draw(st.integers(0, len(text)))])
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    check(text)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*LINES, INFO, OLD_HEADER, "   8", "0.5  1  2"]),
+        max_size=30,
+    )
+)
+def test_lines_in_any_order_are_read_or_refused(lines: list[str]) -> None:
+    check("\n".join(lines))
+
+
+# Real logs
+
+
+REAL = [
+    ("abci_v100_p32.log", [("all_reduce", 32, 8, 24)]),
+    ("alps_gh200_p16_aws-ofi-1.9.2.log", [("all_reduce", 16, 4, 30)]),
+    (
+        "h100_one_node.log",
+        [
+            (name, 4, 1, 10)
+            for name in ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
+        ],
+    ),
+    ("h100_pair_alltoall_then_sendrecv.log", [("all_to_all", 2, 2, 10), ("send_recv", 2, 2, 10)]),
+]
+needs_logs = pytest.mark.skipif(
+    not LOGS.is_dir(), reason="the measured logs are not beside this checkout"
+)
+
+
+@needs_logs
+@pytest.mark.parametrize(("name", "curves"), REAL)
+def test_real_logs_are_read_in_full(name: str, curves: list[tuple[str, int, int, int]]) -> None:
+    result = read(LOGS / name)
+    assert result.skipped == ()
+    assert [(c.collective, c.ranks, c.nodes, len(c.points)) for c in result.curves] == curves
+    assert all(len(curve.in_place) == len(curve.points) for curve in result.curves)
+
+
+@needs_logs
+def test_real_logs_have_the_values_printed() -> None:
+    (alps,) = read(LOGS / "alps_gh200_p16_aws-ofi-1.9.2.log").curves
+    assert alps.points[0] == Point(8, 58.31 / 1e6, 0, repetitions=24)
+    assert Point(16777216, 3136.5 / 1e6, 208752, repetitions=24) in alps.points
+    assert alps.points[-1] == Point(4294967296, 87178 / 1e6, 0, repetitions=24)
+    assert "Out of bounds values : 16 FAILED" in alps.notes
+    assert (alps.device, alps.gpus_per_node, alps.dtype, alps.library) == (
+        "NVIDIA GH200 120GB",
+        4,
+        "float",
+        "",
+    )
+    (abci,) = read(LOGS / "abci_v100_p32.log").curves
+    assert abci.points[0] == Point(4, 41.36 / 1e6, None, repetitions=100)
+    assert "inferred" in abci.notes[0]
+    h100 = read(LOGS / "h100_one_node.log").curves
+    assert h100[3].in_place[-1] == Point(17179869184, 36437.3 / 1e6, None, repetitions=20)
+    assert h100[0].notes == ("Reducing maxBytes to 26549638485 due to memory limitation",)
+    assert all((curve.capped, curve.library) == (True, "NCCL 2.29.2") for curve in h100)
+
+
+@needs_logs
+@tries(6, 25)
+@given(st.sampled_from([name for name, _ in REAL]), st.data())
+def test_real_logs_cut_anywhere_invent_nothing(name: str, data: st.DataObject) -> None:
+    text = (LOGS / name).read_text()
+    truth = all_points(parse(text).curves)
+    try:
+        cut = parse(text[: data.draw(st.integers(0, len(text)))])
+    except InputError:
+        return
+    assert all_points(cut.curves) <= truth
+
+
+def test_a_header_without_a_size_is_none() -> None:
+    with pytest.raises(InputError, match="no nccl-tests table"):
+        parse(log().replace("#       size ", "        size#"))
