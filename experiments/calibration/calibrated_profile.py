@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments import output
 from experiments.calibration import measured_machines
-from experiments.calibration.fit import Estimate, Fit, explore
+from experiments.calibration.fit import Estimate, Fit, estimates, explore
 from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
 from experiments.calibration.known_paths import Machine, as_nodes
 from experiments.calibration.libraries import LIBRARIES, NCCL
@@ -31,6 +31,11 @@ from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import IntervalRules
 from topologies.errors import InputError
 from topologies.topology import Topology
+
+FEWEST_POINTS, MOST_POINTS = 2, 20_000
+"""The least and the most points of a fit."""
+WIDEST_INTERVAL = 1e4
+"""If the ends of an interval are this factor apart, the interval is left out."""
 
 
 def at_population(model: Model, topology: Topology | None = None) -> Model:
@@ -65,38 +70,24 @@ def _of_links(model: Model, topology: Topology) -> Iterator[tuple[str, float]]:
                 yield prior.rate(kind), -log(link.bandwidth)
 
 
-FEWEST_POINTS, MOST_POINTS = 2, 20_000
-"""The least and the most points of a fit."""
-WIDEST_INTERVAL = 1e4
-"""If the ends of an interval are this factor apart, the interval is left out."""
-
-
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """A fit of every point, its estimates of the parameters, and its errors on points left out, by
-    protocol."""
+    """A fit of every point, and its errors on points left out, by protocol."""
 
     fit: Fit
     rules: IntervalRules
-    estimates: Sequence[Estimate]
     held_out: Sequence[HeldOut]
 
 
 def library_of(curves: Iterable[Curve]) -> Library:
     """The library of the curves. Raises InputError if they name none or several."""
-    names = {library.name for library in map(_library, curves) if library}
-    if len(names) != 1:
-        text = (
-            f"the runs are of {' and '.join(sorted(names))}"
-            if names
-            else "the runs do not say which library ran"
-        )
-        raise InputError(f"{text}: choose with --library {', '.join(LIBRARIES)}")
-    return LIBRARIES[names.pop().lower()]
-
-
-def _library(curve: Curve) -> Library | None:
-    return LIBRARIES.get(curve.library_family)
+    names = {curve.library_family for curve in curves} & LIBRARIES.keys()
+    if len(names) == 1:
+        return LIBRARIES[names.pop()]
+    text = "the runs do not say which library ran"
+    if names:
+        text = f"the runs are of {' and '.join(sorted(LIBRARIES[name].name for name in names))}"
+    raise InputError(f"{text}: choose with --library {', '.join(LIBRARIES)}")
 
 
 def points(
@@ -110,35 +101,14 @@ def points(
 ) -> tuple[FitPoints, list[str]]:
     """The points that can be fitted, and a line for each curve that cannot. A `profile` lists
     labels without effect."""
-    fitted_curves: list[FitCurve] = []
+    fitted: list[FitCurve] = []
     skipped: list[str] = []
     for curve in curves:
-        curve_library = _library(curve)
-        if curve_library is not None and (curve_library.name == NCCL.name) != (
-            library.name == NCCL.name
-        ):
-            skipped.append(f"{curve.source}: it is of {curve_library.name}, not {library.name}")
-            continue
-        if curve.streams:
-            skipped.append(
-                f"{curve.source}: of many messages in flight, not the time of one: it is for "
-                f"--links"
-            )
-            continue
         try:
-            multicast = _multicasts(curve, machine) and _knows(profile, library, curve)
-            curve_points = fit_curve(
-                curve, library, in_place=in_place, ran=_ran(curve, profile), multicast=multicast
-            )
-            _check(curve_points, machine, multicast)
+            fitted.append(_fitted(curve, library, machine, in_place, profile))
         except InputError as error:
             skipped.append(str(error))
-            continue
-        if len(curve_points.sizes):
-            fitted_curves.append(curve_points)
-        else:
-            skipped.append(f"{curve.source}: no {'in-place ' if in_place else ''}times in it")
-    count = sum(len(curve_points.sizes) for curve_points in fitted_curves)
+    count = sum(len(curve.sizes) for curve in fitted)
     if count < least:
         because = f": {skipped[0]}" if skipped else ""
         points = output.counted(count, "point")
@@ -147,28 +117,47 @@ def points(
         raise InputError(
             f"{count} points to fit: at most {MOST_POINTS}, take fewer curves or sizes"
         )
-    return FitPoints(fitted_curves), skipped
+    return FitPoints(fitted), skipped
 
 
-def _ran(curve: Curve, profile: Profile | None) -> tuple[str, ...]:
-    """The algorithms that ran in spite of the curve's label, by a profile; empty if it lists
-    none."""
-    if profile is None or not curve.ranks:
-        return ()
-    entry = profile.ignored(
-        forced(curve) or OWN,
-        curve.pattern,
-        curve.ranks,
-        curve.nodes or curve.ranks,
-        curve.library,
+def _fitted(
+    curve: Curve, library: Library, machine: Machine, in_place: bool, profile: Profile | None
+) -> FitCurve:
+    """A curve as data of a fit. Raises InputError if it is of another library, says nothing of
+    single messages or has no times, or if the machine has its ranks on other nodes or cannot run
+    its algorithm."""
+    runs_of = LIBRARIES.get(curve.library_family, library).name
+    if (runs_of == NCCL.name) != (library.name == NCCL.name):
+        raise InputError(f"{curve.source}: it is of {runs_of}, not {library.name}")
+    if curve.streams:
+        raise InputError(
+            f"{curve.source}: of many messages in flight, not the time of one: it is for --links"
+        )
+    multicast, ran = _multicasts(curve, machine), ()
+    if profile is not None:
+        # an old file has no figures of the algorithms in switches
+        in_switches = library.multicasts.get(curve.collective, ())
+        multicast = multicast and all(name in profile.launches for name in in_switches)
+        label, nodes = forced(curve) or OWN, curve.nodes or curve.ranks
+        entry = profile.ignored(label, curve.pattern, curve.ranks or 0, nodes, curve.library)
+        ran = entry.ran if entry else ()
+    fitted = fit_curve(curve, library, in_place=in_place, ran=ran, multicast=multicast)
+    built = partial(as_nodes, multicast=multicast) if machine is as_nodes else machine
+    count = (
+        fitted.nodes if machine is as_nodes else used_nodes(built(fitted.ranks, fitted.per_node))
     )
-    return entry.ran if entry else ()
-
-
-def _knows(profile: Profile | None, library: Library, curve: Curve) -> bool:
-    """Whether a profile has figures of the algorithms in switches; an old file has none."""
-    names = library.multicasts.get(curve.collective, ())
-    return profile is None or all(name in profile.launches for name in names)
+    if count != fitted.nodes:
+        where = f"{fitted.nodes} nodes, which the machine has on {count:.0f}"
+        raise InputError(f"{curve.source}: {fitted.ranks} ranks on {where}")
+    for algorithm in map(find, fitted.algorithms):
+        try:
+            if algorithm.fit is not None:
+                algorithm.fit(built(fitted.ranks, fitted.per_node), fitted.ranks, 1.0)
+        except InputError as error:
+            raise InputError(f"{curve.source}: {algorithm.name}: {error}") from None
+    if not len(fitted.sizes):
+        raise InputError(f"{curve.source}: no {'in-place ' if in_place else ''}times in it")
+    return fitted
 
 
 def _multicasts(curve: Curve, machine: Machine) -> bool:
@@ -178,28 +167,6 @@ def _multicasts(curve: Curve, machine: Machine) -> bool:
     if machine is as_nodes:
         return measured_machines.multicasts(curve)
     return in_network.multicasts(machine(curve.ranks or 2, curve.ranks or 2))
-
-
-def _check(curve: FitCurve, machine: Machine, multicast: bool) -> None:
-    """Raise InputError if the machine has the ranks on other nodes than the measurement.
-
-    The same holds if an algorithm depends on the machine, and there is none.
-    """
-    if (
-        machine is not as_nodes
-        and (count := used_nodes(machine(curve.ranks, curve.per_node))) != curve.nodes
-    ):
-        raise InputError(
-            f"{curve.name}: {curve.ranks} ranks on {curve.nodes} nodes, which the machine has on "
-            f"{count:.0f}"
-        )
-    built = partial(as_nodes, multicast=multicast) if machine is as_nodes else machine
-    for name in curve.algorithms:
-        if (fitted := find(name).fit) is not None:
-            try:
-                fitted(built(curve.ranks, curve.per_node), curve.ranks, 1.0)
-            except InputError as error:
-                raise InputError(f"{curve.name}: {name}: {error}") from None
 
 
 def calibrate(
@@ -216,31 +183,19 @@ def calibrate(
 
     With `gap`, the fit also has every g that the data identify.
     """
-    rules = rules or shipped_rules()
-    progress(0, 1 + len(PROTOCOLS))
+    rules, steps = rules or shipped_rules(), 1 + len(PROTOCOLS)
+    progress(0, steps)
     gaps = separated(measured, library, machine) if gap else ()
-    whole = explore(
-        at_population(Model(measured, library, machine, gaps=gaps), _built(measured, machine))
-    )
-    results = []
+    model, largest = Model(measured, library, machine, gaps=gaps), None
+    if machine is not as_nodes:
+        curve = max(measured.curves, key=lambda curve: curve.ranks)
+        largest = machine(curve.ranks, curve.per_node)
+    whole, results = explore(at_population(model, largest)), []
     for done, protocol in enumerate(PROTOCOLS, 1):
-        progress(done, 1 + len(PROTOCOLS))
+        progress(done, steps)
         results.append(held_out(whole, protocol, rules))
-    progress(1 + len(PROTOCOLS), 1 + len(PROTOCOLS))
-    return Calibration(
-        whole,
-        rules,
-        whole.estimates(),
-        [fold for fold in results if not np.isnan(fold.model).all()],
-    )
-
-
-def _built(measured: FitPoints, machine: Machine) -> Topology | None:
-    """The machine of the largest job. None: nodes with a port each."""
-    if machine is as_nodes:
-        return None
-    largest = max(measured.curves, key=lambda curve: curve.ranks)
-    return machine(largest.ranks, largest.per_node)
+    progress(steps, steps)
+    return Calibration(whole, rules, [one for one in results if not np.isnan(one.model).all()])
 
 
 def separated(
@@ -253,10 +208,10 @@ def separated(
         for prior in library.protocols
         for kind in kinds
     }
-    estimates = explore(Model(measured, library, machine, gaps=list(names.values()))).estimates()
+    known = estimates(explore(Model(measured, library, machine, gaps=list(names.values()))))
     return [
         names[estimate.parameter.name]
-        for estimate in estimates
+        for estimate in known
         if estimate.parameter.name in names and not estimate.open
     ]
 
@@ -271,7 +226,7 @@ def document(
 ) -> Calibrated:
     """A calibration as the content of a profile's file, with labels that had no effect."""
     model = calibration.fit.model
-    estimates = {
+    known = {
         estimate.parameter.name: Estimated(
             value=estimate.value,
             low=estimate.low if _says(estimate) else None,
@@ -279,15 +234,15 @@ def document(
             unit=estimate.parameter.unit,
             open=estimate.open,
         )
-        for estimate in calibration.estimates
+        for estimate in estimates(calibration.fit)
     }
-    errors = {estimate.protocol: error(estimate) for estimate in calibration.held_out}
+    errors = {each.protocol: error(each) for each in calibration.held_out}
     profile = replace(
         model.profile(calibration.fit.inner, name, machine),
         ineffective=tuple(ineffective),
         uncertainty=uncertainty(calibration.fit, calibration.rules),
     )
-    about = {"estimates": estimates, "errors": errors, "sources": list(sources), "made": made}
+    about = {"estimates": known, "errors": errors, "sources": list(sources), "made": made}
     return of(profile, model.library.name, **about)
 
 

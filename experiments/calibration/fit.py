@@ -86,16 +86,7 @@ class Fit:
     @property
     def profile(self) -> Profile:
         """The parameters as a profile for simulations."""
-        return self.model.profile(self.inner, "the fit", "")
-
-    def estimates(self) -> list[Estimate]:
-        """An estimate of every parameter."""
-        return _estimates(self)
-
-    def covariance(self) -> Floats:
-        """The covariance of the parameters as the fit counts them, shape (parameters, parameters).
-        The start of a parameter counts as data."""
-        return _curvature(self).covariance
+        return self.model.profile(self.inner)
 
 
 def explore(model: Model) -> Fit:
@@ -264,17 +255,15 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
     return np.asarray(min(ends, key=lambda end: float(end.cost)).x)
 
 
-class _Curvature(NamedTuple):
-    """What the data say at the end of a fit."""
-
-    covariance: Floats
-    """Of the parameters as the fit counts them, shape (parameters, parameters)."""
-    unseen: Flags
-    """The parameters that no point depends on."""
-    free: int
+def covariance(end: Fit) -> Floats:
+    """The covariance of the parameters as the fit counts them, shape (parameters, parameters). The
+    start of a parameter counts as data."""
+    return _curvature(end)[0]
 
 
-def _curvature(end: Fit) -> _Curvature:
+def _curvature(end: Fit) -> tuple[Floats, Flags, int]:
+    """The covariance at the end of a fit, the parameters that no point depends on, and the degrees
+    of freedom."""
     model, chosen = end.model, np.flatnonzero(end.kept)
     design = slopes(model, end.inner, chosen)
     error = np.log(model.predict(end.inner, chosen)) - np.log(model.points.seconds[chosen])
@@ -283,35 +272,31 @@ def _curvature(end: Fit) -> _Curvature:
     free = max(1, len(chosen) - crossed)
     variance = max(float((weight * error**2).sum()) / free, SCATTER**2)
     normal = design.T @ (weight[:, None] * design)
-    covariance = variance * np.linalg.pinv(normal + np.diag(model.weight**2), hermitian=True)
-    return _Curvature(np.asarray(covariance), np.sqrt(np.diag(normal)) < UNSEEN_SLOPE, free)
+    inverse = np.linalg.pinv(normal + np.diag(model.weight**2), hermitian=True)
+    return np.asarray(variance * inverse), np.sqrt(np.diag(normal)) < UNSEEN_SLOPE, free
 
 
-def _estimates(end: Fit) -> list[Estimate]:
+def estimates(end: Fit) -> list[Estimate]:
+    """An estimate of every parameter."""
     from scipy.stats import t
 
     model, mixing = end.model, end.model.mixing
-    covariance, unseen, free = _curvature(end)
-    covariance = mixing @ covariance @ mixing.T
-    half = np.where(
-        unseen, np.inf, t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0))
-    )
+    inner_covariance, unseen, free = _curvature(end)
+    covariance, mixed = mixing @ inner_covariance @ mixing.T, mixing @ end.inner
+    half = t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0))
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     alike = np.abs(covariance / np.outer(deviation, deviation) - np.eye(len(half)))
     alike[:, unseen] = 0
-    return [_estimate(model, mixing @ end.inner, half, alike, k) for k in range(len(half))]
-
-
-def _estimate(model: Model, inner: Floats, half: Floats, alike: Floats, k: int) -> Estimate:
-    parameter, width = model.parameters[k], float(half[k])
-    value, low, high = (parameter.outer(float(inner[k]) + shift) for shift in (0.0, -width, width))
-    wide = (
-        width > WIDE_INTERVAL if parameter.unit == "power" else high - low > WIDE_INTERVAL * value
-    )
-    twin = int(np.argmax(alike[k]))
-    why = "its interval is wider than its value" if wide else ""
-    if alike[k, twin] > ALIKE_CORRELATION:
-        why = f"it goes with {model.parameters[twin].name}"
-    return Estimate(
-        parameter, value, low, high, "no point depends on it" if np.isinf(width) else why
-    )
+    known = []
+    for k, parameter in enumerate(model.parameters):
+        width = np.inf if unseen[k] else float(half[k])
+        value, low, high = (parameter.outer(float(mixed[k]) + by) for by in (0.0, -width, width))
+        scale = 1.0 if parameter.unit == "power" else value
+        wide = (width if parameter.unit == "power" else high - low) > WIDE_INTERVAL * scale
+        why, twin = "its interval is wider than its value" if wide else "", int(alike[k].argmax())
+        if alike[k, twin] > ALIKE_CORRELATION:
+            why = f"it goes with {model.parameters[twin].name}"
+        if unseen[k]:
+            why = "no point depends on it"
+        known.append(Estimate(parameter, value, low, high, why))
+    return known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -126,51 +126,43 @@ def _baseline(points: FitPoints, fold: Flags) -> Floats:
     are nan.
     """
     seconds = np.full(len(points), np.nan)
-    for c in np.unique(points.curve[fold]):
+    for c in np.unique(points.curve[fold]).tolist():
         on_curve = points.curve == c
-        fitted = on_curve & ~fold
-        if np.count_nonzero(fitted) >= 2:
-            seconds[on_curve] = affine(points.size[fitted], points.seconds[fitted])(
-                points.size[on_curve]
-            )
-        elif not fitted.any():
-            seconds[on_curve] = _rescaled(points, int(c), ~fold)
+        seen = on_curve & ~fold
+        if np.count_nonzero(seen) >= 2:
+            alpha, slope = affine(points.size[seen], points.seconds[seen])
+        elif not seen.any():
+            alpha, slope = _rescaled(points, points.curves[c], ~fold)
+        else:
+            continue
+        seconds[on_curve] = alpha + slope * points.size[on_curve]
     return seconds
 
 
-def _rescaled(points: FitPoints, c: int, fitted: Flags) -> Floats:
-    curve = points.curves[c]
+def _rescaled(points: FitPoints, curve: FitCurve, fitted: Flags) -> tuple[float, float]:
+    """α and 1/β of a curve that has no fitted point."""
     peers = [k for k in np.unique(points.curve[fitted]) if points.curves[k].label == curve.label]
     if not peers:
-        return np.full(len(curve.sizes), np.nan)
+        return np.nan, np.nan
     nearest = max(peers, key=lambda k: points.curves[k].ranks)
     reference = points.curves[nearest]
-    points_used = fitted & (points.curve == nearest)
-    line = affine(points.size[points_used], points.seconds[points_used])
-    alpha, slope = line(np.zeros(1))[0], line(np.ones(1))[0] - line(np.zeros(1))[0]
-    steps = _least(_steps, curve) / _least(_steps, reference)
-    volume = _least(_bytes, curve) / _least(_bytes, reference)
-    return np.asarray(alpha * steps + slope * volume * curve.sizes)
+    seen = fitted & (points.curve == nearest)
+    alpha, slope = affine(points.size[seen], points.seconds[seen])
+    steps, nbytes = _least(curve) / _least(reference)
+    return alpha * steps, slope * nbytes
 
 
-def _least(count: Callable[[str, int], float], curve: FitCurve) -> float:
-    """Of the algorithms that may have run."""
-    return min(count(name, curve.ranks) for name in curve.algorithms)
+def _least(curve: FitCurve) -> Floats:
+    """The least steps, and the least bytes on a rank's port in units of V, of the algorithms that
+    may have run."""
+    costs = [find(name).cost for name in curve.algorithms]
+    ranks = curve.ranks
+    return np.min([(cost.steps(ranks), float(cost.volume(ranks)) / ranks) for cost in costs], 0)
 
 
-def _steps(algorithm: str, ranks: int) -> float:
-    return float(find(algorithm).cost.steps(ranks))
-
-
-def _bytes(algorithm: str, ranks: int) -> float:
-    """Bytes on a rank's port, in units of V."""
-    return float(find(algorithm).cost.volume(ranks)) / ranks
-
-
-def affine(sizes: Floats, seconds: Floats) -> Callable[[Floats], Floats]:
-    """The line of least squares of relative errors with α, 1/β ≥ 0."""
+def affine(sizes: Floats, seconds: Floats) -> Floats:
+    """The α and 1/β, both at least 0, of least squares of relative errors."""
     from experiments.calibration.link_fit import solve
 
     design = np.stack((np.ones_like(sizes), sizes), axis=1) / seconds[:, None]
-    alpha, slope = solve(design, np.ones_like(seconds))
-    return lambda size: np.asarray(alpha + slope * size)
+    return solve(design, np.ones_like(seconds))

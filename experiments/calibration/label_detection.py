@@ -11,7 +11,7 @@ from experiments.calibration.fit import Fit
 from experiments.calibration.known_paths import Machine
 from experiments.calibration.library import Library, fit_curve
 from experiments.calibration.observations import OWN, FitCurve, forced
-from experiments.calibration.prediction import PredictedPoint, predict
+from experiments.calibration.prediction import predict
 from experiments.measurements import Curve
 from simulator.effects.labels import Ineffective
 from simulator.profile import Profile
@@ -52,61 +52,43 @@ def fallen_back(
     """
     groups: dict[tuple[str, str, str], list[FitCurve]] = {}
     for curve in curves:
-        if (
-            forced(curve).lower() in library.unsure
-            and (candidate := _chosen(curve, library)) is not None
-        ):
-            groups.setdefault(
-                (candidate.collective, candidate.forced, candidate.library), []
-            ).append(candidate)
+        if (label := forced(curve)).lower() not in library.unsure:
+            continue
+        try:
+            chosen = fit_curve(replace(curve, algorithm=""), library)
+        except InputError:
+            continue
+        if len(chosen.sizes) >= FEWEST_SIZES:
+            key = chosen.collective, label, chosen.library
+            groups.setdefault(key, []).append(replace(chosen, forced=label))
     entries = [
-        label
+        _entry(curve, explanation)
         for alike in groups.values()
-        for label in _fallen_back(alike, library, profile, machine)
+        if (explanation := _explanation(alike, library, profile, machine))
+        for curve in alike
     ]
     return list(_everywhere(entries, []))
 
 
-def _chosen(curve: Curve, library: Library) -> FitCurve | None:
-    """A curve as if the library had chosen; None where that cannot be judged."""
-    try:
-        candidate = fit_curve(replace(curve, algorithm=""), library)
-    except InputError:
-        return None
-    return (
-        replace(candidate, forced=forced(curve)) if len(candidate.sizes) >= FEWEST_SIZES else None
-    )
-
-
-def _fallen_back(
+def _explanation(
     alike: list[FitCurve], library: Library, profile: Profile, machine: Machine
-) -> list[Ineffective]:
-    """An entry for each curve, if one of the library's algorithms, or its choice, explains all of
-    the curves."""
-
-    def predicted(curve: FitCurve, algorithms: tuple[str, ...]) -> list[PredictedPoint]:
-        return predict(
-            profile,
-            library,
-            replace(curve, algorithms=algorithms),
-            machine(curve.ranks, curve.per_node),
-        )
-
-    chosen = alike[0].algorithms
-    misfits = {
-        names: float(
-            np.mean(
-                [abs(np.log1p(row.error)) for curve in alike for row in predicted(curve, names)]
+) -> tuple[str, ...]:
+    """One of the library's algorithms, or its choice, if that explains all of the curves."""
+    chosen, misfits = alike[0].algorithms, dict[tuple[str, ...], float]()
+    for names in (*((name,) for name in chosen), chosen):
+        rows = [
+            row
+            for curve in alike
+            for row in predict(
+                profile,
+                library,
+                replace(curve, algorithms=names),
+                machine(curve.ranks, curve.per_node),
             )
-        )
-        for names in dict.fromkeys((*((name,) for name in chosen), chosen))
-    }
-    explanation = min(misfits, key=lambda names: misfits[names])
-    return (
-        [_entry(curve, explanation) for curve in alike]
-        if misfits[explanation] < EXPLAINED_ERROR
-        else []
-    )
+        ]
+        misfits[names] = float(np.mean([abs(np.log1p(row.error)) for row in rows]))
+    best = min(misfits, key=lambda names: misfits[names])
+    return best if misfits[best] < EXPLAINED_ERROR else ()
 
 
 def _entry(curve: FitCurve, algorithms: tuple[str, ...]) -> Ineffective:
@@ -118,27 +100,15 @@ def _entry(curve: FitCurve, algorithms: tuple[str, ...]) -> Ineffective:
 def _everywhere(ignored: list[Ineffective], obeyed: list[Ineffective]) -> Iterator[Ineffective]:
     """One entry for all numbers of ranks, if the library ignored a label on each of several numbers
     and ran the same algorithms."""
-    done = set[Ineffective]()
+    done = dict[Ineffective, None]()
     for label in ignored:
         anywhere = label._replace(ranks=None, nodes=None)
-        alike = [entry for entry in ignored if entry._replace(ranks=None, nodes=None) == anywhere]
-        exceptions = [
+        same_label = [
             entry
             for entry in (*ignored, *obeyed)
-            if _same_label(entry, label) and entry not in alike
+            if entry._replace(ranks=None, nodes=None, ran=label.ran) == anywhere
         ]
-        summary = (
-            anywhere if len({entry.ranks for entry in alike}) > 1 and not exceptions else label
-        )
-        if summary not in done:
-            done.add(summary)
-            yield summary
-
-
-def _same_label(first: Ineffective, second: Ineffective) -> bool:
-    """Whether two entries are about the same label of a collective and library."""
-    return (first.label, first.collective, first.library) == (
-        second.label,
-        second.collective,
-        second.library,
-    )
+        alike = [entry for entry in same_label if entry.ran == label.ran and entry in ignored]
+        several = len({entry.ranks for entry in alike}) > 1
+        done[anywhere if several and set(alike) == set(same_label) else label] = None
+    return iter(done)

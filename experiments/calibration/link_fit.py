@@ -130,21 +130,12 @@ class _Problem:
         return point
 
 
-LEAST_COUNT = 1e-150
-"""A smaller count, relative to a measured time, counts as 0: its square would underflow."""
-
-
 def solve(design: Floats, wanted: Floats) -> Floats:
-    """The x ≥ 0 of two parameters for which `design @ x` is nearest to `wanted`, by least
-    squares."""
-    design = np.where(design < LEAST_COUNT, 0.0, design)
-    coefficients = np.linalg.lstsq(design, wanted, rcond=None)[0]
-    if np.all(coefficients >= 0):
-        return np.asarray(coefficients)
-    alone = [max(0.0, float(column @ wanted / (column @ column or 1.0))) for column in design.T]
-    candidates = np.diag(alone)
-    misfit = ((candidates @ design.T - wanted) ** 2).sum(axis=1)
-    return np.asarray(candidates[np.argmin(misfit)])
+    """The x ≥ 0 for which `design @ x` is nearest to `wanted`, by least squares. Counts below
+    1e-150, relative to a measured time, are 0: their squares would underflow."""
+    from scipy.optimize import nnls
+
+    return np.asarray(nnls(np.where(design < 1e-150, 0.0, design), wanted)[0])
 
 
 def _fit(point: _Point, seconds: Floats) -> LinkFit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from experiments.measurements import Curve, setups
 from topologies.errors import InputError
@@ -37,11 +37,10 @@ def check(curves: Sequence[Curve]) -> None:
             machines.setdefault(tell(curve), []).append(curve)
         names = [machine for machine in machines if machine]
         if len(names) > 1:
-            examples = ", ".join(machine[:60] for machine in names[:SHOWN_MACHINES]) + (
-                ", ..." if len(names) > SHOWN_MACHINES else ""
-            )
+            examples = [machine[:60] for machine in names[:SHOWN_MACHINES]]
+            examples += ["..."] * (len(names) > SHOWN_MACHINES)
             raise InputError(
-                f"runs of {len(names)} machines ({examples}): a profile is of one, "
+                f"runs of {len(names)} machines ({', '.join(examples)}): a profile is of one, "
                 f"{_advice(machines)}"
             )
 
@@ -91,31 +90,18 @@ def multicasts(curve: Curve) -> bool:
 def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:
     """How to select the curves of one machine: by a word of their file names, or else by their
     family."""
-    names = {
-        machine: [{*setups.words(curve)} for curve in curves]
-        for machine, curves in machines.items()
-    }
-    choices = []
-    for machine, files in names.items():
-        words_elsewhere = [
-            name
-            for machine_elsewhere, rest in names.items()
-            if machine_elsewhere != machine
-            for name in rest
-        ]
-        choices.append(
-            sorted(
-                set.intersection(*files).difference(*words_elsewhere),
-                key=lambda word: (word.isdigit(), word),
-            )
-        )
-    if all(choices):
-        return _alone(f"--only {words[0]}" for words in choices)
-    families = sorted({family(curve) for curves in machines.values() for curve in curves} - {""})
-    if len(families) > 1:
-        return _alone(f"--family {name}" for name in families)
-    return "name the files of one"
-
-
-def _alone(options: Iterable[str]) -> str:
-    return f"take each alone: {', '.join(list(options)[:SHOWN_MACHINES])}"
+    options = []
+    for machine, curves in machines.items():
+        common = set.intersection(*({*setups.words(curve)} for curve in curves))
+        for other, rest in machines.items():
+            if other != machine:
+                common = common.difference(*map(setups.words, rest))
+        if common:
+            word = min(common, key=lambda word: (word.isdigit(), word))
+            options.append(f"--only {word}")
+    families = {family(curve) for curves in machines.values() for curve in curves} - {""}
+    if len(options) < len(machines):
+        options = [f"--family {name}" for name in sorted(families)]
+    if len(options) < 2:
+        return "name the files of one"
+    return f"take each alone: {', '.join(options[:SHOWN_MACHINES])}"

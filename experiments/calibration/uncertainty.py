@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from experiments.calibration.fit import Fit
+from experiments.calibration.fit import Fit, covariance
 from experiments.calibration.known_paths import ALL
 from experiments.calibration.library_model import Active, active, along
 from experiments.calibration.observations import FitPoints, Ints
@@ -86,7 +86,7 @@ def _spread(points: FitPoints, kept: Flags) -> Flags:
 def moves(fit: Fit) -> Floats:
     """Changes of the parameters by one standard deviation along independent directions, shape
     (directions, parameters)."""
-    return directions(fit.covariance())
+    return directions(covariance(fit))
 
 
 def directions(covariance: Floats) -> Floats:

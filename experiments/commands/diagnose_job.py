@@ -10,14 +10,16 @@ from experiments.commands.answer import Answer, check_files
 from experiments.templates import render
 from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
-from experiments.traces.job_problems import Problem, normal, problems
 from experiments.traces.job_tables import (
     GROUPS,
     RANKS,
     WORDS,
     GroupRow,
+    Problem,
     RankRow,
     group_rows,
+    normal,
+    problems,
     rank_rows,
     shown_ranks,
 )

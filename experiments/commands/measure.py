@@ -215,7 +215,7 @@ class Measure(FormatOptions):
 
     def _finished(self, record: ResultFile, work: Callable[[], None]) -> int:
         """The exit code; whatever ends the work, the table of what was measured is printed."""
-        from experiments.measure.blame import MeasurementFailed
+        from experiments.measure.launcher import MeasurementFailed
         from experiments.measure.result_rows import cells
 
         failure = None
@@ -268,7 +268,7 @@ def _wait_for_the_end() -> None:
     Rank 0 prints the message. torchrun ends all ranks as soon as one of them is gone, so that
     another rank that leaves first would cut off the message.
     """
-    from experiments.measure.blame import GRACE_SECONDS
+    from experiments.measure.launcher import GRACE_SECONDS
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.sigtimedwait({signal.SIGTERM}, GRACE_SECONDS)
@@ -363,8 +363,8 @@ def _measure_here(plans: Sequence[MeasurementPlan], record: ResultFile) -> None:
 
 
 def _measure_as(place: RankPlace, plan: MeasurementPlan, record: ResultFile) -> None:
-    from experiments.measure.cluster import take_part
     from experiments.measure.launcher import meeting_point
+    from experiments.measure.ranks import take_part
 
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")
     if plan.init in ("", "env://"):

@@ -13,6 +13,7 @@ from experiments.diagnosis.findings import (
     STANDSTILL,
     Finding,
     FindingKind,
+    finding,
 )
 from experiments.diagnosis.shape import (
     CurveColumns,
@@ -36,13 +37,14 @@ def anomalies(columns: CurveColumns) -> tuple[Finding, ...]:
     findings = [*_slow(columns), *_end(columns)]
     findings += _sunken(columns, {place for finding in findings for place in finding.places})
     places = {place for finding in findings for place in finding.places}
-    more = [
-        *_places(columns),
+    findings = [
+        *_wrong(columns),
+        *findings,
+        *_in_place(columns),
         *_falls(columns, places),
         *_still(columns),
         *_switches(columns, places),
     ]
-    findings = [*_wrong(columns), *findings, *more]
     return tuple(sorted(findings, key=lambda finding: not finding.alarm))
 
 
@@ -56,49 +58,47 @@ def memory(columns: CurveColumns) -> Places:
     return fallen(columns)[0]
 
 
-def span(columns: CurveColumns, places: Places | tuple[int, ...]) -> str:
+def span(columns: CurveColumns, places: Places) -> str:
     """The sizes at consecutive places in words."""
     first, last = (format_bytes(columns.size[place]) for place in (places[0], places[-1]))
     return first if first == last else f"{first} to {last}"
 
 
+def _listed(columns: CurveColumns, places: Places) -> str:
+    return ", ".join(format_bytes(columns.size[place]) for place in places)
+
+
 def _wrong(columns: CurveColumns) -> Iterator[Finding]:
-    places = tuple(np.flatnonzero(columns.wrong).tolist())
-    if places:
-        sizes = ", ".join(format_bytes(columns.size[place]) for place in places)
-        yield Finding(
-            FindingKind.WRONG_RESULT, places, float(len(places)), f"wrong results at {sizes}"
-        )
+    places = np.flatnonzero(columns.wrong)
+    if len(places):
+        text = f"wrong results at {_listed(columns, places)}"
+        yield finding(FindingKind.WRONG_RESULT, places, len(places), text)
 
 
 def _slow(columns: CurveColumns) -> Iterator[Finding]:
     down, over = descents(columns), excesses(columns, limit(columns))
     for run in slow_runs(columns):
         worst = int(run[np.argmax(np.maximum(down, over)[run])])
-        places, factor = tuple(run.tolist()), float(np.exp(max(down[worst], over[worst])))
+        factor = np.exp(max(down[worst], over[worst]))
         falls = _against(columns, worst) if down[worst] > np.log(FALLS) else ""
-        allowed = (
-            f"{format_bytes(columns.size[worst])} takes {factor:.3g} times what the sizes on "
-            f"both sides allow"
-        )
         if run[0] == 0:
             text = f"{span(columns, run)}: {falls}, with no smaller size to compare"
-            yield Finding(FindingKind.SLOW_START, places, factor, text, factor > ONE_SIDE)
-        else:
-            reasons = ", and ".join(
-                part for part in (allowed if over[worst] > down[worst] else "", falls) if part
-            )
-            yield Finding(FindingKind.BUMP, places, factor, f"{span(columns, run)}: {reasons}")
+            yield finding(FindingKind.SLOW_START, run, factor, text, factor > ONE_SIDE)
+            continue
+        size = format_bytes(columns.size[worst])
+        allowed = f"{size} takes {factor:.3g} times what the sizes on both sides allow"
+        reasons = [allowed] * bool(over[worst] > down[worst]) + [falls] * bool(falls)
+        yield finding(
+            FindingKind.BUMP, run, factor, f"{span(columns, run)}: {', and '.join(reasons)}"
+        )
 
 
 def _against(columns: CurveColumns, worst: int) -> str:
     """The worst size against the fastest larger size, in words."""
     faster = worst + 1 + int(np.argmin(columns.seconds[worst + 1 :]))
     slow, fast = (format_bytes(columns.size[place]) for place in (worst, faster))
-    return (
-        f"{slow} takes {columns.seconds[worst] / columns.seconds[faster]:.3g} times as long as "
-        f"{fast}"
-    )
+    times = columns.seconds[worst] / columns.seconds[faster]
+    return f"{slow} takes {times:.3g} times as long as {fast}"
 
 
 def _end(columns: CurveColumns) -> Iterator[Finding]:
@@ -106,24 +106,14 @@ def _end(columns: CurveColumns) -> Iterator[Finding]:
     places, factor = fallen(columns)
     if not len(places):
         return
-    best = int(np.argmax(columns.rate))
-    text = (
-        f"{span(columns, places)}: {factor:.3g} times less bandwidth than "
-        f"{format_bytes(columns.size[best])}"
-    )
-    sizes = tuple(places.tolist())
+    best = format_bytes(columns.size[int(np.argmax(columns.rate))])
+    text = f"{span(columns, places)}: {factor:.3g} times less bandwidth than {best}"
     if len(memory(columns)):
-        yield Finding(
-            FindingKind.MEMORY,
-            sizes,
-            factor,
-            f"{text}: buffers leave the caches, or are mapped anew",
-            alarm=False,
-        )
+        text += ": buffers leave the caches, or are mapped anew"
+        yield finding(FindingKind.MEMORY, places, factor, text, alarm=False)
     else:
-        yield Finding(
-            FindingKind.PLATEAU_DROPS, sizes, factor, text, alarm=bool(len(drops(columns)))
-        )
+        alarm = bool(len(drops(columns)))
+        yield finding(FindingKind.PLATEAU_DROPS, places, factor, text, alarm)
 
 
 def _sunken(columns: CurveColumns, places: set[int]) -> Iterator[Finding]:
@@ -131,64 +121,49 @@ def _sunken(columns: CurveColumns, places: set[int]) -> Iterator[Finding]:
     their sizes."""
     lost = losses(columns)
     for run in sunken(columns):
-        worst, first = int(run[np.argmax(lost[run])]), int(run[0])
-        if places.intersection(run.tolist()):
-            continue
-        fastest = int(np.argmax(columns.rate[:first]))
-        text = (
-            f"{_growth(columns, first)}: {format_bytes(columns.size[worst])} has "
-            f"{lost[worst]:.3g} times less "
-        )
-        text += f"bandwidth than {format_bytes(columns.size[fastest])}"
-        yield Finding(FindingKind.COSTLY_SWITCH, tuple(run.tolist()), float(lost[worst]), text)
+        if not places.intersection(run.tolist()):
+            first, worst = int(run[0]), int(run[np.argmax(lost[run])])
+            fastest = int(np.argmax(columns.rate[:first]))
+            slow, fast = (format_bytes(columns.size[place]) for place in (worst, fastest))
+            text = (
+                f"{_growth(columns, first)}: {slow} has {lost[worst]:.3g} times less bandwidth "
+                f"than {fast}"
+            )
+            yield finding(FindingKind.COSTLY_SWITCH, run, lost[worst], text)
 
 
 def _growth(columns: CurveColumns, place: int) -> str:
     """How much time and size grow from the previous size, in words."""
-    growth = float(columns.seconds[place] / columns.seconds[place - 1])
-    step = float(columns.size[place] / columns.size[place - 1])
+    growth = columns.seconds[place] / columns.seconds[place - 1]
+    step = columns.size[place] / columns.size[place - 1]
     sizes = f"{format_bytes(columns.size[place - 1])} to {format_bytes(columns.size[place])}"
     return f"{sizes}: time grows {growth:.3g} times, size {step:.3g}"
 
 
-def _places(columns: CurveColumns) -> Iterator[Finding]:
+def _in_place(columns: CurveColumns) -> Iterator[Finding]:
     """Sizes whose times in place and out of place disagree."""
     ratio = columns.in_place / columns.seconds
-    allowed = np.log(BOTH_SIDES) + 2 * columns.noise
-    places = np.flatnonzero(np.abs(np.log(ratio)) > allowed)
+    places = np.flatnonzero(np.abs(np.log(ratio)) > np.log(BOTH_SIDES) + 2 * columns.noise)
     if len(places):
         worst = int(places[np.argmax(np.abs(np.log(ratio[places])))])
-        sizes = ", ".join(format_bytes(columns.size[place]) for place in places)
-        pair = (
-            f"{format_seconds(columns.seconds[worst])} and "
-            f"{format_seconds(columns.in_place[worst])}"
-        )
+        times = (format_seconds(column[worst]) for column in (columns.seconds, columns.in_place))
         text = (
-            f"{sizes}: out of place and in place disagree, {pair} at "
-            f"{format_bytes(columns.size[worst])}"
+            f"{_listed(columns, places)}: out of place and in place disagree, "
+            f"{' and '.join(times)} at {format_bytes(columns.size[worst])}"
         )
-        yield Finding(
-            FindingKind.IN_PLACE_DIFFERS,
-            tuple(places.tolist()),
-            float(max(ratio[worst], 1 / ratio[worst])),
-            text,
-        )
+        factor = max(ratio[worst], 1 / ratio[worst])
+        yield finding(FindingKind.IN_PLACE_DIFFERS, places, factor, text)
 
 
-def _falls(columns: CurveColumns, places_of_findings: set[int]) -> Iterator[Finding]:
-    """Sizes at which time falls as size grows, by no more than a change of algorithm explains."""
+def _falls(columns: CurveColumns, places: set[int]) -> Iterator[Finding]:
+    """Sizes at which time falls as size grows, by no more than a change of algorithm explains.
+    `places` are those of other findings."""
     down = descents(columns)
     for run in runs(down > np.log(FALLS)):
         worst = int(run[np.argmax(down[run])])
-        if worst not in places_of_findings:
+        if worst not in places:
             text = f"{span(columns, run)}: {_against(columns, worst)}"
-            yield Finding(
-                FindingKind.TIME_FALLS,
-                tuple(run.tolist()),
-                float(np.exp(down[worst])),
-                text,
-                alarm=False,
-            )
+            yield finding(FindingKind.TIME_FALLS, run, np.exp(down[worst]), text, alarm=False)
 
 
 def _still(columns: CurveColumns) -> Iterator[Finding]:
@@ -200,20 +175,15 @@ def _still(columns: CurveColumns) -> Iterator[Finding]:
     )
     if alike.any():
         first, last = np.unravel_index(int(np.argmax(alike * step)), step.shape)
-        places = tuple(range(int(first), int(last) + 1))
-        text = (
-            f"{span(columns, places)}: size grows {step[first, last]:.4g} times, time "
-            f"{growth[first, last]:.3g} times"
-        )
-        yield Finding(
-            FindingKind.TIME_STANDS_STILL, places, float(step[first, last]), text, alarm=False
-        )
+        places, wide = np.arange(first, last + 1), step[first, last]
+        grown = f"size grows {wide:.4g} times, time {growth[first, last]:.3g} times"
+        text = f"{span(columns, places)}: {grown}"
+        yield finding(FindingKind.TIME_STANDS_STILL, places, wide, text, alarm=False)
 
 
 def _switches(columns: CurveColumns, places: set[int]) -> Iterator[Finding]:
-    for place in jumps(columns):
-        if place in places:
-            continue
-        factor = float(columns.rate[place - 1] / columns.rate[place])
-        text = f"{_growth(columns, int(place))}: the library's choice for it is slower"
-        yield Finding(FindingKind.COSTLY_SWITCH, (int(place),), factor, text, alarm=False)
+    for place in jumps(columns).tolist():
+        if place not in places:
+            factor = columns.rate[place - 1] / columns.rate[place]
+            text = f"{_growth(columns, place)}: the library's choice for it is slower"
+            yield finding(FindingKind.COSTLY_SWITCH, [place], factor, text, alarm=False)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,7 +22,7 @@ from experiments.simulations.grid import MachineBuilder
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.spellings import ANY_RUNS, named
 from simulator.analysis.bounds import best_bound
-from simulator.collectives import Algorithm, algorithms, find
+from simulator.collectives import find
 from simulator.profile import Profile
 from simulator.schedules.timeline import ProfileRun
 from simulator.uncertainty.interval import Interval
@@ -115,30 +117,11 @@ def simulated(machines: Machines, rules: Rules = DEFAULT) -> Expectation:
     """
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
-        if curve.ranks is None or curve.ranks < 2 or curve.pattern not in CANDIDATES:
+        if (curve.ranks or 0) < 2 or curve.pattern not in CANDIDATES:
             return None
-        cases = list(_cases(curve, curve.ranks, machines(curve), rules))
-        if not cases:
-            return None
-        times = np.array(
-            [[case.simulate(float(nbytes)).makespan for nbytes in sizes] for case in cases]
-        )
-        best = np.argmin(times, axis=0)
-        names = tuple(cases[k].algorithm.name for k in best)
-        topology, collective = cases[0].topology, cases[0].algorithm.collective
-        bounds = [best_bound(collective, topology, curve.ranks, float(nbytes)) for nbytes in sizes]
-        free = replace(curve, algorithm="")
-        others = list(_cases(free, curve.ranks, machines(curve), rules)) if curve.algorithm else []
-        better = [_fastest(others, nbytes) for nbytes in sizes.tolist()] if others else []
-        return Expected(
-            times.min(axis=0),
-            names,
-            np.array([b.seconds for b in bounds]),
-            bounds[-1].name,
-            topology,
-            better=tuple(answer.algorithm for answer in better),
-            better_s=np.array([answer.seconds for answer in better]),
-        )
+        cases, free = list(_cases(curve, machines(curve), rules)), replace(curve, algorithm="")
+        others = _cases(free, machines(curve), rules) if cases and curve.algorithm else ()
+        return _expected(sizes, [cases] * len(sizes), list(others)) if cases else None
 
     return expect
 
@@ -151,97 +134,96 @@ def profiled(
     simulation = at_level(profile.simulated(), level)
 
     def expect(curve: Curve, sizes: Floats) -> Expected | None:
-        if curve.ranks is None or curve.ranks < 2:
+        pattern, ranks = curve.pattern, curve.ranks or 0
+        if ranks < 2:
             return None
         ignored = simulation.ignored(
-            curve.algorithm or OWN, curve.pattern, curve.ranks, curve.nodes, curve.library
+            curve.algorithm or OWN, pattern, ranks, curve.nodes, curve.library
         )
-        multicast = may_multicast(curve)
-        names = (
-            ignored.ran
-            if ignored
-            else kind.algorithms(curve.pattern, curve.algorithm, multicast=multicast)
-        )
-        by_rule = kind.rule(curve.pattern, curve.ranks, curve.library, curve.nodes)
+        chosen = partial(kind.algorithms, pattern, multicast=may_multicast(curve))
+        names = ignored.ran if ignored else chosen(curve.algorithm)
+        by_rule = kind.rule(pattern, ranks, curve.library, curve.nodes)
         rule = None if ignored or curve.algorithm else by_rule
         running = [
-            kind.running((rule(nbytes),) if rule else names, nbytes / ELEMENT, curve.ranks)
+            kind.running((rule(nbytes),) if rule else names, nbytes / ELEMENT, ranks)
             for nbytes in sizes.tolist()
         ]
-        cases = {
-            name: case
-            for name in dict.fromkeys(chain.from_iterable(running))
-            for case in _profiled((name,), curve, machines(curve), simulation)
-        }
+        cases = _profiled(chain.from_iterable(running), curve, machines(curve), simulation)
         if not cases:
             return None
-        fastest = []
-        for nbytes, ran in zip(sizes.tolist(), running, strict=True):
-            known = [name for name in ran if name in cases] or list(cases)
-            fastest.append(_fastest([cases[name] for name in known], nbytes))
-        chosen = kind.algorithms(curve.pattern, multicast=multicast)
-        free = chosen if curve.algorithm else ()
-        others = list(_profiled(free, curve, machines(curve), simulation))
-        better = [_fastest(others, nbytes) for nbytes in sizes.tolist()] if others else []
-        collective = next(iter(cases.values())).algorithm.collective
-        topology = fastest[-1].run.timeline.routed.machine
-        bounds = [
-            best_bound(collective, answer.run.timeline.routed.machine, curve.ranks, nbytes)
-            for nbytes, answer in zip(sizes.tolist(), fastest, strict=True)
-        ]
-        known_s = [
-            (answer.run.common + bound.seconds) * answer.correction
-            for answer, bound in zip(fastest, bounds, strict=True)
-        ]
-        for k, other in enumerate(better):
-            known_s[k] *= min(1.0, other.correction / fastest[k].correction)
-        intervals = (answer.interval for answer in fastest)
-        return Expected(
-            np.array([answer.seconds for answer in fastest]),
-            tuple(f"{answer.algorithm}, {answer.run.protocol}" for answer in fastest),
-            np.array(known_s),
-            bounds[-1].name,
-            topology,
+        known = [[cases[name] for name in ran if name in cases] for ran in running]
+        free = _profiled(chosen() if curve.algorithm else (), curve, machines(curve), simulation)
+        every = list(cases.values())
+        return _expected(
+            sizes,
+            [at_size or every for at_size in known],
+            list(free.values()),
             f"{profile.profile}, of {profile.machine}",
-            tuple(answer.algorithm for answer in better),
-            np.array([answer.seconds for answer in better]),
-            tuple(interval for interval in intervals if interval is not None),
         )
 
     return expect
 
 
+def _expected(
+    sizes: Floats, cases: Sequence[Sequence[Case]], others: Sequence[Case], profile: str = ""
+) -> Expected:
+    """What the fastest of the cases of each size gives. `others` are what the library may choose
+    instead of the forced algorithm."""
+    fastest = list(map(_fastest, cases, sizes.tolist()))
+    better = [_fastest(others, nbytes) for nbytes in sizes.tolist()] if others else []
+    collective, ranks = cases[0][0].algorithm.collective, cases[0][0].ranks
+    machines = [answer.run.timeline.routed.machine for answer in fastest]
+    bounds = [
+        best_bound(collective, machine, ranks, nbytes)
+        for machine, nbytes in zip(machines, sizes.tolist(), strict=True)
+    ]
+    known_s = [
+        (answer.run.common + bound.seconds) * answer.correction
+        for answer, bound in zip(fastest, bounds, strict=True)
+    ]
+    for k, other in enumerate(better):
+        known_s[k] *= min(1.0, other.correction / fastest[k].correction)
+    return Expected(
+        np.array([answer.seconds for answer in fastest]),
+        tuple(", ".join(filter(None, (each.algorithm, each.run.protocol))) for each in fastest),
+        np.array(known_s),
+        bounds[-1].name,
+        machines[-1],
+        profile,
+        tuple(answer.algorithm for answer in better),
+        np.array([answer.seconds for answer in better]),
+        tuple(answer.interval for answer in fastest if answer.interval is not None),
+    )
+
+
 def _profiled(
-    names: tuple[str, ...], curve: Curve, machine: MachineBuilder, profile: Profile
-) -> Iterator[Case]:
-    """The cases of the algorithms that the machine can run."""
-    for name in names:
-        try:
-            yield Case(find(name), curve.ranks or 0, machine(curve.ranks or 0, 0), DEFAULT, profile)
-        except InputError:
-            continue
+    names: Iterable[str], curve: Curve, machine: MachineBuilder, profile: Profile
+) -> dict[str, Case]:
+    """The cases of the algorithms that the machine can run, by name."""
+    cases, ranks = dict[str, Case](), curve.ranks or 0
+    for name in dict.fromkeys(names):
+        with suppress(InputError):
+            cases[name] = Case(find(name), ranks, machine(ranks, 0), DEFAULT, profile)
+    return cases
 
 
-def _fastest(cases: list[Case], nbytes: float) -> _Answer:
+def _fastest(cases: Sequence[Case], nbytes: float) -> _Answer:
     runs = [(case, case.run(nbytes)) for case in cases]
     answers = [_Answer(case.algorithm.name, run, case.interval(run)) for case, run in runs]
     return min(answers, key=lambda answer: answer.seconds)
 
 
-def _cases(curve: Curve, ranks: int, machine: MachineBuilder, rules: Rules) -> Iterator[Case]:
-    for algorithm in _candidates(curve):
-        topology = machine(ranks, algorithm.servers)
+def _cases(curve: Curve, machine: MachineBuilder, rules: Rules) -> Iterator[Case]:
+    """Cases of what may have run: the forced algorithm, or else the usual ones of the
+    collective."""
+    forced = named(ANY_RUNS.get(curve.algorithm, (curve.algorithm,)), curve.pattern)
+    usual, ranks = CANDIDATES | MPI if curve.uses_mpi else CANDIDATES, curve.ranks or 0
+    for name in forced or usual[curve.pattern]:
+        topology = machine(ranks, find(name).servers)
         try:
-            case = Case(algorithm, ranks, topology, rules)
+            case = Case(find(name), ranks, topology, rules)
         except InputError:
             continue
         yield case
         if ranks > MANY_RANKS:
             return
-
-
-def _candidates(curve: Curve) -> list[Algorithm]:
-    """What may have run: the forced algorithm, or else the usual ones of the collective."""
-    forced = named(ANY_RUNS.get(curve.algorithm, (curve.algorithm,)), curve.pattern)
-    usual = CANDIDATES | MPI if curve.uses_mpi else CANDIDATES
-    return [algorithms()[name] for name in forced or usual[curve.pattern]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -72,3 +73,10 @@ class Finding(NamedTuple):
     text: str
     alarm: bool = True
     """Whether it is a sign of a sick machine; otherwise it is only worth knowing."""
+
+
+def finding(
+    kind: FindingKind, places: Iterable[int], factor: float, text: str, alarm: bool = True
+) -> Finding:
+    """The finding of places and a factor in numpy's types."""
+    return Finding(kind, tuple(map(int, places)), float(factor), text, bool(alarm))

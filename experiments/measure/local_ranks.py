@@ -13,7 +13,7 @@ from dataclasses import replace
 from multiprocessing.connection import Pipe, wait
 from typing import Any
 
-from experiments.measure.blame import GRACE_SECONDS, Complaint, MeasurementFailed, blame
+from experiments.measure.launcher import GRACE_SECONDS, Complaint, MeasurementFailed, blame
 from experiments.measure.points import MeasurementPlan
 from experiments.measure.result_rows import ResultRow
 from topologies.errors import InputError

@@ -7,12 +7,10 @@ from math import lcm
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
-
-Ints = npt.NDArray[np.int64]
+from topologies.topology import Ints
 
 
 class ElementSpan(NamedTuple):

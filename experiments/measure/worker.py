@@ -11,8 +11,7 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import Any
 
-from experiments.measure.blame import complaint
-from experiments.measure.launcher import RankPlace
+from experiments.measure.launcher import RankPlace, complaint
 from experiments.measure.points import MeasurementPlan
 from topologies.errors import InputError
 

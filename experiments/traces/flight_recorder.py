@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NoReturn
 
-from experiments.traces.measured_calls import (
+from experiments.traces.job_calls import (
     MeasuredCall,
     RankTrace,
     collective_of,

@@ -13,7 +13,7 @@ import pytest
 import pretended_ranks
 from experiments.commands import measure
 from experiments.commands.measure import Measure
-from experiments.measure import blame
+from experiments.measure import launcher
 from experiments.measure import local_ranks as launching
 from experiments.measure.result_rows import read_rows
 from experiments.measurements import read
@@ -247,7 +247,7 @@ def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(
     """
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(blame, "GRACE_SECONDS", 600.0)
+    monkeypatch.setattr(launcher, "GRACE_SECONDS", 600.0)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     assert run(Measure(size="64M"), None, False, "table") == 2
@@ -260,7 +260,7 @@ def test_of_ranks_that_were_started_together_only_the_first_says_what_is_wrong(
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    monkeypatch.setattr(blame, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(launcher, "GRACE_SECONDS", 0.0)
     with pytest.raises(InputError, match="at which ranks meet"):
         run(Measure(size="4KiB"), tmp_path / "runs.csv", True, "table")
     assert run(Measure(size="64M"), None, False, "table") == 2

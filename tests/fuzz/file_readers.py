@@ -148,8 +148,7 @@ def _workload(path: Path) -> None:
 def _job(path: Path) -> None:
     from experiments.traces.job_calls import JobCalls
     from experiments.traces.job_folder import read_job
-    from experiments.traces.job_problems import problems
-    from experiments.traces.job_tables import group_rows, rank_rows
+    from experiments.traces.job_tables import group_rows, problems, rank_rows
 
     twins = [path.with_name(f"twin_{rank}{''.join(path.suffixes[-2:])}") for rank in range(2)]
     for rank, twin in enumerate(twins):

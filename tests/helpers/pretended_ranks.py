@@ -13,7 +13,7 @@ import sys
 from multiprocessing.connection import Connection
 import numpy as np
 from dataclasses import asdict
-from experiments.measure.blame import Complaint
+from experiments.measure.launcher import Complaint
 from experiments.measure.points import MeasurementPlan
 from experiments.measure.result_rows import row_of
 pipe, rank = Connection(int(sys.argv[1])), int(sys.argv[2])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.calibration.calibrated_profile import calibrate, document, separated
-from experiments.calibration.fit import Fit, explore, fit
+from experiments.calibration.fit import Fit, estimates, explore, fit
 from experiments.calibration.held_out import FOLDS, _folds, affine, held_out
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
@@ -35,12 +35,12 @@ def test_what_matters_is_found(exact: tuple[Model, np.ndarray], exact_fit: Fit) 
 
 
 def test_every_interval_holds_its_value_and_says_when_it_is_too_wide(exact_fit: Fit) -> None:
-    estimates = {estimate.parameter.name: estimate for estimate in exact_fit.estimates()}
-    for estimate in estimates.values():
+    by_name = {estimate.parameter.name: estimate for estimate in estimates(exact_fit)}
+    for estimate in by_name.values():
         assert estimate.low <= estimate.value <= estimate.high
         if estimate.parameter.unit != "power" and estimate.high - estimate.low > estimate.value:
             assert estimate.open
-    assert not estimates["Simple network 1/β"].open
+    assert not by_name["Simple network 1/β"].open
 
 
 def test_what_no_point_depends_on_is_said(made: Made) -> None:
@@ -49,7 +49,7 @@ def test_what_no_point_depends_on_is_said(made: Made) -> None:
     large = model.points.size > 1e8
     points = FitPoints([model.points.curves[0].at(large)])
     result = explore(Model(points, NCCL))
-    reasons = {estimate.parameter.name: estimate.open for estimate in result.estimates()}
+    reasons = {estimate.parameter.name: estimate.open for estimate in estimates(result)}
     assert reasons["LL network α"] == "no point depends on it"
 
 
@@ -120,8 +120,8 @@ def test_a_fit_without_the_largest_job_does_not_extrapolate_its_crowding() -> No
 
 
 def test_the_baseline_is_one_line_a_curve() -> None:
-    line = affine(np.array([1.0, 10.0, 100.0]), np.array([3.0, 12.0, 102.0]))
-    assert line(np.array([1000.0])) == pytest.approx([1002.0])
+    alpha, slope = affine(np.array([1.0, 10.0, 100.0]), np.array([3.0, 12.0, 102.0]))
+    assert (alpha, slope) == pytest.approx((2.0, 1.0))
 
 
 def test_a_calibration_becomes_a_profile_that_is_read_back(made: Made) -> None:
@@ -157,12 +157,12 @@ def test_estimates_of_node_corrections_are_those_of_the_profile() -> None:
     ]
     result = explore(Model(FitPoints(curves), MPI))
     crowding = result.model.profile(result.inner, "x", "nodes").crowding["network"]
-    estimates = {estimate.parameter.name: estimate for estimate in result.estimates()}
+    by_name = {estimate.parameter.name: estimate for estimate in estimates(result)}
     for correction in crowding.corrections:
-        latency = estimates[f"network α at {correction.nodes:.0f} nodes"]
+        latency = by_name[f"network α at {correction.nodes:.0f} nodes"]
         assert latency.value == pytest.approx(correction.latency)
         assert latency.low < latency.value < latency.high
-        bandwidth = estimates[f"network 1/β at {correction.nodes:.0f} nodes"]
+        bandwidth = by_name[f"network 1/β at {correction.nodes:.0f} nodes"]
         assert bandwidth.value == pytest.approx(correction.bandwidth)
 
 

@@ -101,7 +101,7 @@ def test_an_algorithm_that_nccl_left_for_a_ring_is_found_and_kept(
         None,
     )
     profile = document(
-        Calibration(result, shipped_rules(), [], []), "x", "nodes:per_node=4", [], {}, known
+        Calibration(result, shipped_rules(), []), "x", "nodes:per_node=4", [], {}, known
     )
     again = parse(dumps(profile), "x.yaml")
     assert again.simulated().ineffective == (label,)
@@ -151,7 +151,7 @@ def test_a_label_that_mpi_ignored_on_some_ranks_is_of_those_ranks_and_that_libra
     assert label[:2] == ("recursive_doubling", "all_reduce")
     assert (label.ranks, label.nodes, label.library) == (8, 2, "MPI 2")
     profile = document(
-        Calibration(result, shipped_rules(), [], []), "x", "nodes:per_node=4", [], {}, [label]
+        Calibration(result, shipped_rules(), []), "x", "nodes:per_node=4", [], {}, [label]
     ).simulated()
     measured, _ = points(curves, MPI, profile=profile)
     assert [series.ignored for series in measured.curves] == [False, False, False, False, True]
@@ -203,7 +203,7 @@ def test_a_library_that_does_not_follow_its_published_rule_takes_the_fastest() -
     result = explore(Model(measured, MPI))
     (label,) = label_detection.of_fit(result)
     assert label == Ineffective(OWN, "all_reduce", fastest, 64, 16, "OpenMPI 4.0.5")
-    calibration = Calibration(result, shipped_rules(), [], [])
+    calibration = Calibration(result, shipped_rules(), [])
     profile = document(calibration, "x", "nodes:per_node=4", [], {}, [label]).simulated()
     judged, _ = points(curves, MPI, profile=profile)
     assert judged.curves[-1].algorithms == fastest

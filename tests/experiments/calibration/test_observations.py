@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.calibration.fit import Fit, explore
+from experiments.calibration.fit import Fit, estimates, explore
 from experiments.calibration.held_out import held_out
 from experiments.calibration.known_paths import ALL
 from experiments.calibration.libraries import MPI, NCCL
@@ -153,9 +153,7 @@ def test_a_thousand_points_say_what_the_40_say_that_they_were_thinned_to(
 
 
 def test_more_points_say_more(fits: tuple[Fit, Fit]) -> None:
-    many, few = (
-        {estimate.parameter.name: estimate for estimate in end.estimates()} for end in fits
-    )
+    many, few = ({estimate.parameter.name: estimate for estimate in estimates(end)} for end in fits)
     name = "Simple network 1/β"
     assert many[name].high / many[name].low < few[name].high / few[name].low
 

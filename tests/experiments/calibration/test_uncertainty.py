@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.calibration.calibrated_profile import Calibration, document
-from experiments.calibration.fit import Fit, explore
+from experiments.calibration.fit import Fit, covariance, explore
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
 from experiments.calibration.uncertainty import (
@@ -49,7 +49,7 @@ def predicted(fit: Fit) -> tuple[np.ndarray, np.ndarray]:
 
 def test_moves_have_the_covariance_of_the_parameters(exact_fit: Fit) -> None:
     changes = moves(exact_fit)
-    assert changes.T @ changes == pytest.approx(exact_fit.covariance(), abs=1e-5)
+    assert changes.T @ changes == pytest.approx(covariance(exact_fit), abs=1e-5)
 
 
 @pytest.mark.exhaustive
@@ -86,7 +86,7 @@ def test_a_profile_from_its_file_gives_the_same_intervals(
     """By the fit's formulas, and by a simulation under the profile that was read back. The formulas
     take slopes and the profile takes whole steps, in which one limit may replace another."""
     noisy: Fit = request.getfixturevalue(library)
-    calibration = Calibration(noisy, RULES, noisy.estimates(), [])
+    calibration = Calibration(noisy, RULES, [])
     profile = parse(
         dumps(document(calibration, "made", "nodes:per_node=4", [], {})), "made.yaml"
     ).simulated()

@@ -25,11 +25,12 @@ from experiments.measure.program import (
     MessageWait,
     RankProgram,
     compile_program,
+    with_signals,
 )
-from experiments.measure.signals import with_signals
 from experiments.measure.slot_layout import ElementSpan, granularity, slot_bounds, slot_span
 from grouped_cases import each_case
 from law_cases import a_third, tries
+from refusals import refusal
 from simulator.collectives import algorithms, find
 from simulator.collectives.ring import ring_all_reduce
 from simulator.schedules.schedule import Schedule
@@ -312,3 +313,15 @@ def test_what_cannot_be_run_is_refused() -> None:
     uneven.copy(0, 1, slot=0, target=1)
     with pytest.raises(InputError, match="operation 0 moves 1 elements to where 3 belong"):
         compile_program(uneven.build(), 0, 4)
+
+
+def test_equal_slots_divide_as_many_elements() -> None:
+    assert granularity(find("ring").build(6, 6.0)) == 6
+    assert granularity(find("permutation").build(6, 6.0)) == 1
+
+
+@pytest.mark.parametrize("name", ["incast", "posted_all_to_allv"])
+def test_slots_that_differ_by_rank_are_refused(name: str) -> None:
+    assert refusal(granularity, find(name).build(6, 6.0)).startswith(
+        "the ranks of this algorithm hold data of different sizes"
+    )

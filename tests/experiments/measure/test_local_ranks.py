@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from experiments.measure import local_ranks
-from experiments.measure.blame import MeasurementFailed
+from experiments.measure.launcher import MeasurementFailed
 from experiments.measure.local_ranks import launch
 from experiments.measure.points import MeasurementPlan, points
 from experiments.measure.result_rows import ResultRow, row_of
@@ -27,7 +27,7 @@ ROW = row_of(PLAN, PLAN.points[0], np.ones((2, 3)), 0, 1, ABOUT)
 BEGIN = f"""
 import os, signal, sys, threading
 from multiprocessing.connection import Connection
-from experiments.measure.blame import Complaint
+from experiments.measure.launcher import Complaint
 pipe, rank, row = Connection(int(sys.argv[1])), int(sys.argv[2]), {asdict(ROW)!r}
 late = Complaint("in ring of 64B", "RuntimeError: Timed out")
 pipe.send({{"at": "in ring of 64B"}})

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 
 from chakra_files import MICROBENCHMARK
 from experiments.traces import chakra_nodes
-from experiments.traces.chakra_nodes import COLLECTIVE, ChakraNode, read, write
-from experiments.traces.protobuf_wire import write_field, write_messages
+from experiments.traces.chakra_nodes import (
+    COLLECTIVE,
+    ChakraNode,
+    read,
+    write,
+    write_field,
+    write_messages,
+)
 from grouped_cases import each_case
 from refusals import attempt, refusal
 

@@ -14,7 +14,7 @@ from experiments.pictures.timelines.kineto_export import kineto_files
 from experiments.pictures.timelines.step_spans import strategy_spans
 from experiments.traces.job_calls import JobCalls
 from experiments.traces.job_folder import read_job
-from experiments.traces.job_problems import problems
+from experiments.traces.job_tables import problems
 from experiments.training.job import Job
 from experiments.training.strategy_options import find
 from grouped_cases import each_case
