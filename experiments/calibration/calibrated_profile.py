@@ -61,7 +61,6 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
 
 
 def _of_links(model: Model, topology: Topology) -> Iterator[tuple[str, float]]:
-    """α and 1/β of a topology's links, as the fit counts them, by the names of parameters."""
     protocols = links_on(model.library, topology)
     for prior, links in zip(model.library.protocols, protocols, strict=True):
         for kind, link in links.items():

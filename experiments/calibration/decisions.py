@@ -115,7 +115,6 @@ def _old_broadcast(ranks: int, nbytes: float) -> str:
 
 
 def _old_reduce(ranks: int, nbytes: float) -> str:
-    """As :func:`_old_broadcast`."""
     if ranks < 8 and nbytes < 512:
         return "linear_reduce"
     if (ranks < 8 and nbytes < 20_480) or nbytes < 2048:

@@ -129,7 +129,6 @@ def outliers(fit: Fit) -> Iterator[tuple[FitCurve, float]]:
 
 
 def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:
-    """The model and its fit after mislabelled curves are taken as what ran instead."""
     algorithms = _mislabelled(model, keep, inner)
     if algorithms:
         model = model.taking(algorithms)
@@ -168,7 +167,6 @@ def _substituted(
 
 
 def _cost(model: Model, inner: Floats, keep: Flags) -> float:
-    """The cost of the misfits of all curves at points of `keep`."""
     return float(_costs(model, keep, inner, np.eye(len(model.points.curves), dtype=np.bool_)).sum())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.calibration.effects.link_effects import LEAST_LATENCY
 from experiments.calibration.library import Library
 from experiments.calibration.observations import FitCurve, FitPoints, Ints
-from experiments.calibration.paths import NEAR_FASTEST, PathCosts, Paths
+from experiments.calibration.paths import NEAR_FASTEST, Paths
 from simulator.collectives import find
 from simulator.effects.jobs import Index, Jobs, jobs, reduces
 from simulator.profile import Profile
@@ -128,7 +128,6 @@ class KnownPaths:
         return tuple(dict.fromkeys(running))
 
     def _note(self, topology: Topology) -> None:
-        """α and 1/β of the kinds of link that have a β."""
         for kind in dict.fromkeys(topology.link_kinds):
             links = np.flatnonzero(topology.link_kinds.are(kind))
             if kind not in self.figures and np.isfinite(topology.bandwidth[links]).all():
@@ -262,9 +261,10 @@ class Exploration:
         before = place.paths.longest(costs, size, number)
         return abs(1 - before / place.paths.simulate(costs, size, number))
 
-    def costs(self, place: JobSizes, number: int, size: float) -> PathCosts:
-        """The costs of a place by a protocol, by its number, at a size in bytes."""
+    def costs(self, place: JobSizes, number: int, size: float) -> Floats:
+        """The costs of a place by a protocol, by its number, at a size in bytes, as `Paths` takes
+        them."""
         columns = [self.kinds.index(kind) for kind in place.paths.kinds]
         latency, bandwidth, gap = (column[number, columns, place.job] for column in self.links)
         merge = float(self.profile.memory.merge(size))
-        return PathCosts(np.maximum(LEAST_LATENCY, latency), 1 / bandwidth, gap, merge)
+        return np.concatenate((np.maximum(LEAST_LATENCY, latency), 1 / bandwidth, gap, [merge]))

@@ -189,7 +189,6 @@ _SCRATCH = {
 
 
 def _mpi(**memory: Any) -> tuple[Callable[[Data], Effect], ...]:
-    """The effects of MPI, with figures of its `memory`."""
     return (
         partial(launch, start=1.0 * US),
         reductions,

@@ -240,7 +240,6 @@ def port(curves: Iterable[Curve]) -> float:
 
 
 def _leaving(curve: Curve) -> float:
-    """How many messages leave a node at once."""
     pairs = (curve.ranks or 2) // 2
     if curve.pattern == "ping_pong":
         return float(-(-pairs // 2))

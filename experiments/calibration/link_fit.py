@@ -104,7 +104,6 @@ class _Problem:
         self.fitted_links, self.fitted_media = unit.latency == 1.0, unit.medium_bandwidth == 1.0
 
     def at(self, x: Floats) -> _Point:
-        """Simulate every size."""
         machine = self.links(
             max(float(x[0]), LEAST_LATENCY), 1 / float(x[1]) if x[1] > 0 else np.inf
         )
@@ -152,7 +151,6 @@ def _inverse(slowness: float) -> float:
 
 
 def _half_widths(point: _Point, seconds: Floats) -> npt.NDArray[np.float64]:
-    """Half of the 95% intervals, from the residuals."""
     design, free = point.counts / seconds[:, None], len(seconds) - 2
     if free < 1 or np.linalg.matrix_rank(design) < 2:
         return np.full(2, np.nan)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isinf
-from typing import NamedTuple
 
 import numpy as np
 
@@ -32,22 +31,12 @@ PATH_TOLERANCE = 1e-9
 """A path may be longer than the time that it explains by this share."""
 
 
-class PathCosts(NamedTuple):
-    """What links and merging cost. Arrays are in the order of `Paths.kinds`."""
-
-    latency: Floats
-    """α in seconds."""
-    slowness: Floats
-    """1/β in seconds a byte."""
-    gap: Floats
-    reduction: float
-    """γ in seconds a byte."""
-
-
 class Paths:
     """The paths found in an algorithm on a machine. A row counts α by kind, bytes by kind, g by
-    kind and bytes merged, the bytes in units of V: shape (3 * kinds + 1,). `wrong` is by how much,
-    relatively and at most, those known were when points were last simulated."""
+    kind and bytes merged, the bytes in units of V: shape (3 * kinds + 1,). Costs have the same
+    shape: α in seconds, 1/β in seconds a byte and g in seconds by kind, and γ in seconds a byte.
+    `wrong` is by how much, relatively and at most, those known were when points were last
+    simulated."""
 
     def __init__(
         self, algorithm: Algorithm, topology: Topology, ranks: int, kinds: Sequence[str]
@@ -78,14 +67,14 @@ class Paths:
         """Whether a simulation takes long."""
         return len(self.routed.schedule) > LARGE_SCHEDULE
 
-    def simulate(self, costs: PathCosts, nbytes: float, protocol: int = 0) -> float:
+    def simulate(self, costs: Floats, nbytes: float, protocol: int = 0) -> float:
         """The simulated seconds of V = `nbytes`; the path that explains them is kept."""
         topology = self.routed.topology
         latency, bandwidth = topology.latency.copy(), topology.medium_bandwidth.copy()
         gap = topology.medium_gap.copy()
-        for links, alpha, slowness, each in zip(self.links, *costs[:3], strict=True):
+        for links, alpha, slowness, each in zip(self.links, *np.split(costs[:-1], 3), strict=True):
             latency[links], bandwidth[links], gap[links] = alpha, 1 / slowness, each
-        gamma = np.full_like(topology.reduction, costs.reduction)
+        gamma = np.full_like(topology.reduction, costs[-1])
         changed = replace(
             topology, latency=latency, medium_bandwidth=bandwidth, medium_gap=gap, reduction=gamma
         )
@@ -93,7 +82,7 @@ class Paths:
             self.routed,
             topology=changed,
             schedule=self.routed.schedule.scaled(nbytes),
-            reduction=np.full_like(self.routed.reduction, costs.reduction),
+            reduction=np.full_like(self.routed.reduction, costs[-1]),
         )
         timeline = run(routed)
         counted = sensitivities(timeline)
@@ -126,7 +115,7 @@ class Paths:
         return np.asarray(self.routed.schedule.scaled(nbytes).longest_message <= np.array(most))
 
     def _keep(
-        self, row: Floats, costs: PathCosts, nbytes: float, protocol: int, makespan: float
+        self, row: Floats, costs: Floats, nbytes: float, protocol: int, makespan: float
     ) -> None:
         rows = self.found.setdefault(self._place(protocol, nbytes), {})
         for key, known in list(rows.items()):
@@ -134,15 +123,13 @@ class Paths:
                 del rows[key]
         rows[np.round(row, 9).tobytes()] = row
 
-    def longest(self, costs: PathCosts, nbytes: float, protocol: int = 0) -> float:
+    def longest(self, costs: Floats, nbytes: float, protocol: int = 0) -> float:
         """Seconds of the longest known path; 0 without any."""
         return max(
             (float(row @ _each(costs, nbytes)) for row in self.rows(protocol, nbytes)), default=0.0
         )
 
 
-def _each(costs: PathCosts, nbytes: float) -> Floats:
-    """What each count of a row costs."""
-    return np.concatenate(
-        (costs.latency, costs.slowness * nbytes, costs.gap, [costs.reduction * nbytes])
-    )
+def _each(costs: Floats, nbytes: float) -> Floats:
+    kinds = len(costs) // 3
+    return np.repeat((1.0, nbytes, 1.0, nbytes), (kinds, kinds, kinds, 1)) * costs

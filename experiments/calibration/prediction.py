@@ -66,7 +66,6 @@ class _Large:
         self.known: dict[tuple[str, float], float] = {}
 
     def times(self, sizes: Sequence[float]) -> dict[float, ProfileTime]:
-        """As :func:`times`, of ascending sizes."""
         protocols = self.profile.protocols
         self.simulate(protocols[0], sizes[0])
         self.simulate(protocols[-1], sizes[-1])
@@ -91,7 +90,6 @@ class _Large:
         }
 
     def carrying(self, size: float) -> Sequence[Protocol]:
-        """The protocols that carry all messages."""
         return self.profile.carrying(self.routed.schedule.scaled(size))
 
     def timed(self, name: str, size: float, seconds: float) -> ProfileTime:
@@ -148,11 +146,9 @@ class _Large:
         return timeline.makespan
 
     def machine(self, protocol: Protocol, size: float) -> Routed:
-        """The routes of a size on the machine as a protocol finds it."""
         return self.profile.laid(self.routed.scaled(size), [protocol], self.algorithm)[0]
 
     def overheads(self, size: float) -> dict[str, float]:
-        """Seconds that no link takes."""
         return self.profile.overheads(
             self.routed.schedule.scaled(size), self.routed.machine, self.algorithm
         )
@@ -240,7 +236,6 @@ def _rows(
 
 
 def _running(library: Library, curve: FitCurve, size: float) -> list[CurveJob]:
-    """The algorithms that may have run at a size."""
     names = library.ran(curve, size)
     return [CurveJob(name, curve.ranks, curve.nodes, curve.protocols) for name in names]
 

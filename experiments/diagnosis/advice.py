@@ -123,7 +123,6 @@ def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:
 
 
 def _line(curve: Curve, kind: FindingKind, single: bool) -> str:
-    """The advice on a kind of finding; `single`: whether it concerns a single size."""
     free = [name for name in ("NCCL_PROTO", "NCCL_ALGO") if name not in _variables(curve)]
     if curve.uses_mpi:
         return _joined(curve, MPI.get(kind, ()))

@@ -94,7 +94,6 @@ def _slow(columns: CurveColumns) -> Iterator[Finding]:
 
 
 def _against(columns: CurveColumns, worst: int) -> str:
-    """The worst size against the fastest larger size, in words."""
     faster = worst + 1 + int(np.argmin(columns.seconds[worst + 1 :]))
     slow, fast = (format_bytes(columns.size[place]) for place in (worst, faster))
     times = columns.seconds[worst] / columns.seconds[faster]
@@ -133,7 +132,6 @@ def _sunken(columns: CurveColumns, places: set[int]) -> Iterator[Finding]:
 
 
 def _growth(columns: CurveColumns, place: int) -> str:
-    """How much time and size grow from the previous size, in words."""
     growth = columns.seconds[place] / columns.seconds[place - 1]
     step = columns.size[place] / columns.size[place - 1]
     sizes = f"{format_bytes(columns.size[place - 1])} to {format_bytes(columns.size[place])}"

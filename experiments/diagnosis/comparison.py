@@ -159,7 +159,6 @@ def _marks(diagnosis: Diagnosis) -> Marks:
 
 
 def _grouped(keys: Sequence[Hashable], marks: Sequence[Marks]) -> list[list[Marks]]:
-    """For each curve, the steps of all curves with the same key."""
     groups: dict[Hashable, list[Marks]] = defaultdict(list)
     for key, curve in zip(keys, marks, strict=True):
         groups[key].append(curve)

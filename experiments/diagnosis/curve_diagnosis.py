@@ -143,7 +143,6 @@ def _better(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
 
 
 def _force(diagnosis: Diagnosis, name: str) -> str:
-    """How to force an algorithm, if NCCL has it."""
     value = NCCL_MODEL.get(name, "nvls" if name == "nvls" else "")
     if diagnosis.curve.uses_mpi or not value:
         return ""
@@ -194,7 +193,6 @@ def _misfit(points: CurveColumns, expected: Expected) -> Finding | None:
 
 
 def _guesses_nodes(curve: Curve, expected: Expected) -> bool:
-    """Whether the number of nodes is a guess."""
     return curve.nodes is None and nodes_of(curve, expected.topology) > 1
 
 
@@ -255,7 +253,6 @@ def _is_far_below(points: CurveColumns, expected: Expected, place: int) -> bool:
 
 
 def _outside(points: CurveColumns, expected: Expected) -> Iterator[Finding]:
-    """A note on times that are outside their intervals."""
     slow, fast = points.seconds > expected.high, points.seconds < expected.low
     places = np.flatnonzero(slow | fast)
     if expected.intervals and len(places):

@@ -118,7 +118,6 @@ def _segmented(error: Floats) -> list[list[int]]:
 
 
 def _criterion(error: Floats, cuts: list[int], points: int) -> float:
-    """Schwarz's criterion: the error, and a price for each cut."""
     total = sum(error[i, j] for i, j in pairwise(cuts)) if points > 1 else 0.0
     return float(points * np.log(total / points + NOISE**2) + 3 * len(cuts) * np.log(points))
 

@@ -94,7 +94,6 @@ class _Answer(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Expected seconds."""
         return self.run.seconds if self.interval is None else self.interval.expected
 
     @property
@@ -199,7 +198,6 @@ def _expected(
 def _profiled(
     names: Iterable[str], curve: Curve, machine: MachineBuilder, profile: Profile
 ) -> dict[str, Case]:
-    """The cases of the algorithms that the machine can run, by name."""
     cases, ranks = dict[str, Case](), curve.ranks or 0
     for name in dict.fromkeys(names):
         with suppress(InputError):

@@ -134,7 +134,6 @@ def _words(rate: float, links: Links, host: bool) -> str:
 
 
 def _links_of_topology(topology: Topology, alone: bool) -> Links | None:
-    """The links that leave the first rank's GPU, or its node."""
     home = int(topology.placement[0])
     node = int(topology.node[home])
     if alone or node < 0:
@@ -174,7 +173,6 @@ def _links_of_network(curve: Curve, rate: float) -> Links:
 
 
 def _guess(curve: Curve, rate: float, gpus: int) -> Links:
-    """Usual ports that carry `rate`: a NIC a GPU if that fits, else fewer NICs, else more."""
     counts = sorted({1, 2, 4, 8, gpus})
     ports = [
         (count, speed) for speed in _PORTS for count in counts if count * speed * 1e9 * 1.03 >= rate

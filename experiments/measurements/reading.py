@@ -127,7 +127,6 @@ def belongs(name: str, family: str) -> bool:
 
 
 def _files(paths: Iterable[Path], family: str | None) -> Iterator[tuple[Path, bool]]:
-    """The files that paths stand for, and whether each was found in a folder."""
     for path in paths:
         if _is_folder(path):
             yield from ((file, True) for file in _files_in(path, family))
@@ -185,7 +184,6 @@ def _read(file: Path, forgiving: bool, failed: bool) -> Measurements:
 
 
 def _unread(file: Path, error: InputError) -> str:
-    """Why a file was not read, without the name of the file."""
     name = re.escape(str(file))
     why = re.sub(rf"^{name}(?:: | (?=line ))|(?: in|:) {name}(?=:|$)", "", str(error))
     return f"not read: {re.sub(f'^{name} ', 'it ', why)}"

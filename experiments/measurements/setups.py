@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,14 +20,9 @@ SHOWN_SETUPS = 4
 """Set-ups that a warning names."""
 
 
-class Contradiction(NamedTuple):
-    """Two curves of the same collective, algorithm, ranks and nodes with different times."""
-
-    faster: Curve
-    """The fastest curve of its group."""
-    slower: Curve
-    factor: float
-    """How far apart they are: the median over the sizes that they share."""
+Contradiction = tuple[Curve, Curve, float]
+"""The fastest of several curves of the same thing, another of them, and the median factor over the
+sizes that both have."""
 
 
 def labels(curve: Curve, reference: Curve) -> tuple[str, str]:
@@ -56,23 +50,20 @@ def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterat
                 float(np.exp(np.median(np.abs(ratios)))) if len(ratios) >= SHARED_SIZES else 1.0
             )
             if factor > SETUP_FACTOR:
-                yield Contradiction(group[fastest], curve, factor)
+                yield group[fastest], curve, factor
 
 
 def _thing(curve: Curve) -> tuple[object, ...]:
-    """What two curves of the same thing have in common."""
     algorithm = curve.algorithm, curve.protocol, curve.label
     return curve.collective, curve.kind, *algorithm, curve.ranks, curve.nodes, curve.dtype
 
 
 def _times(curve: Curve, in_place: bool) -> dict[int, float]:
-    """Seconds by size, of right results."""
     chosen = curve.in_place if in_place else curve.points or curve.in_place
     return {point.size: point.time_s for point in chosen if not point.wrong}
 
 
 def _ratios(times: Mapping[int, float], reference: Mapping[int, float]) -> list[float]:
-    """Logarithms of times over those of the same sizes."""
     return [
         float(np.log(times[size] / reference[size])) for size in times.keys() & reference.keys()
     ]

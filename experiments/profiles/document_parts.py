@@ -28,7 +28,6 @@ class DocumentPart(BaseModel):
 
 
 def _changed(part: NamedTuple) -> dict[str, Any]:
-    """The fields without those that have their defaults."""
     values = part._asdict().items()
     return {
         name: list(value) if isinstance(value, tuple) else value
@@ -77,7 +76,6 @@ class SeenPoint(NamedTuple):
 
 
 def _row(point: SeenPoint) -> list[Any]:
-    """A point as a list. What is not known is left out."""
     return [value for value in point if value is not None]
 
 

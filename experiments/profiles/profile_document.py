@@ -280,7 +280,6 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
 
 
 def _names(profile: Calibrated) -> Iterator[tuple[str, Location, str]]:
-    """What each name of a profile is of, its place and the name."""
     for key in ("factors", "longest"):
         yield from (("protocol", (key, name), name) for name in getattr(profile, key))
     for key in ("slower", "scratch", "joined", "launches", "pieces", "channels"):

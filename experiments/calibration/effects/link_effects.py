@@ -87,7 +87,6 @@ def _start(data: Data, prior: Prior, kind: str) -> tuple[float, float]:
 
 
 def _links(data: Data, number: int, values: Values) -> dict[str, Link]:
-    """The links of a protocol, by its number."""
     prior, last, links = data.priors[number], data.priors[-1], dict[str, Link]()
     shorter = [one.name for one in data.priors[:number] if not one.kind_of]
     for kind in data.kinds:
@@ -100,7 +99,6 @@ def _links(data: Data, number: int, values: Values) -> dict[str, Link]:
 
 
 def _factors(data: Data, prior: Prior) -> dict[str, dict[str, float]]:
-    """The factors on α in single algorithms, by kind of link."""
     return {
         name: {kind: factors.get(reach(kind), 1.0) for kind in data.kinds}
         for name, factors in prior.factors.items()

@@ -138,7 +138,6 @@ def _over(library: Library, steps: _Steps) -> Population | None:
 
 
 def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:
-    """The parameters as a profile of a machine with these steps."""
     profile = model.profile(rest, name)
     by_kind = {kind.name: model.profile(rest + _given(model, kind, steps)) for kind in steps.kinds}
     return replace(
@@ -196,7 +195,6 @@ def _model(library: Library) -> Model:
 
 
 def _rest(model: Model, population: Population | None) -> Floats:
-    """The parameters, without what a specification gives."""
     members = {} if population is None else population.members
     usual = [one.rest for one in model.parameters]
     names = shared_names(model)
@@ -303,14 +301,12 @@ class _Steps:
 
 
 def _crossed(topology: Topology, peers: Flags) -> list[str]:
-    """The kinds of the links from the first rank to the first of some peers; empty without any."""
     if not peers.any():
         return []
     return [str(topology.link_kinds[link]) for link in topology.route(0, int(peers.argmax()))]
 
 
 def _kinds(topology: Topology, inside: Sequence[str], between: Sequence[str]) -> Iterator[Kind]:
-    """The kinds of link that take time."""
     for name in topology.link_kinds.vocabulary:
         links = np.flatnonzero(topology.link_kinds.are(name))
         links = links[np.isfinite(topology.bandwidth[links])]
@@ -323,7 +319,6 @@ def _kinds(topology: Topology, inside: Sequence[str], between: Sequence[str]) ->
 
 
 def _notes(name: str, population: Population | None, steps: _Steps) -> Iterator[str]:
-    """Where the figures are from."""
     if population is None:
         yield (
             f"{name}: no machine was measured, so all figures are usual ones: expect errors of a "
@@ -371,7 +366,6 @@ def _unreached(name: str, steps: _Steps, population: Population | None) -> Itera
 
 
 def _machines_with(name: str, population: Population) -> int:
-    """The number of measured machines with GPUs of the vendor of a library."""
     ours = {
         row.machine
         for row in specifications()

@@ -152,7 +152,6 @@ def _level(library: str, part: Mapping[str, Any]) -> Population:
 
 
 def _member(values: Member) -> Member:
-    """A parameter as the fit counts it, from its values."""
     if values.unit == "power":
         return values
     return values._replace(start=log(values.start), mean=log(values.mean))

@@ -174,7 +174,6 @@ def _device(entry: dict[str, object]) -> Device:
 
 
 def _row(number: int, result: object) -> PrintedRow | None:
-    """A result as a row, None if a value is missing or no number."""
     if not isinstance(result, dict):
         return None
     cells = [_cell(result, place) for place in _PLACES]

@@ -183,7 +183,6 @@ def alone(source: str, count: int, ranks: int) -> Failure:
 
 
 def _stopped(run: LoggedTest, reached: int) -> bool:
-    """Whether the test ended before its largest size."""
     return (
         not run.capped
         and run.largest is not None
@@ -263,7 +262,6 @@ def _separate_jobs(count: int, parts: Sequence[str], source: str) -> Measurement
 
 
 def _reason(sections: LogTests, source: str, skipped: Sequence[str]) -> str:
-    """Why a log has no curve: no table, no rows, or no usable row."""
     header = next((header for _, header in sections.tables()), None)
     if header is None:
         return (

@@ -121,7 +121,6 @@ def cut(text: str) -> LogTests:
 
 
 def _read_line(sections: LogTests, line: int, content: str) -> None:
-    """Keep what may be a row."""
     run = sections.runs[-1]
     if run.header is None or run.closed:
         if _ROW.search(content[:4096]):

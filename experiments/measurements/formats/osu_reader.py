@@ -20,8 +20,8 @@ from experiments.measurements.curve import (
 from experiments.measurements.formats.log_settings import LIBRARY, settings
 from experiments.measurements.formats.osu_table import (
     BENCHMARKS,
+    PER_RANK,
     PROGRAMS,
-    Benchmark,
     OsuHeader,
     OsuRow,
     Title,
@@ -137,7 +137,6 @@ def _tables(text: str, skipped: _Skipped) -> list[_OsuTable]:
 
 
 def _read_ahead(ahead: _OsuTable, content: str) -> None:
-    """Read a line before the title of a test."""
     launcher = (
         re.search(r"\b(?:mpirun|mpiexec|srun|aprun|jsrun|ibrun)\b", content)
         if "osu_" in content
@@ -195,82 +194,76 @@ def _read_row(
 
 
 def _curve(table: _OsuTable, source: str, skipped: _Skipped) -> Curve | None:
-    benchmark, header = BENCHMARKS.get(table.title.name), table.header
-    if benchmark is None or header is None:
+    header = table.header
+    if table.title.name not in BENCHMARKS or header is None:
         skipped["unknown"].append(table.line)
         return None
-    if benchmark.kind == "multi-pair bandwidth" and table.pairs is None:
+    collective, kind = BENCHMARKS[table.title.name]
+    if kind == "multi-pair bandwidth" and table.pairs is None:
         skipped["pairs"].append(header.line)
         return None
-    ranks, nodes = _ranks(table, benchmark)
-    scale = ranks if benchmark.per_rank and ranks else 1
-    points = tuple(_points(table, header, benchmark, scale, skipped))
+    command = _command(table, collective)
+    ranks, nodes = _ranks(table, command, kind)
+    scale = ranks if collective in PER_RANK and ranks else 1
+    points = tuple(_points(table, header, kind, scale, skipped))
     if not points:
         skipped["bare"] += [] if table.rows else [header.line]
         return None
     per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
     return Curve(
-        benchmark.collective,
+        collective,
         ranks,
         nodes,
         points,
         (),
         f"{source}:{header.line}",
-        tuple(_notes(table, header, benchmark, ranks, points)),
+        (*_notes(table, header, collective, ranks, points), *table.notes),
         gpus_per_node=per_node,
         library="" if table.title.library == "MPI" else table.title.library,
         device=table.title.device,
         dtype=table.dtype,
         capped=table.capped,
-        kind=benchmark.kind,
-        pairs=benchmark.kind.startswith("multi-pair"),
+        kind=kind,
+        pairs=kind.startswith("multi-pair"),
         log=source,
-        hosts=_hosts(table, benchmark),
+        hosts=_hosts(command),
     )
 
 
-def _ranks(table: _OsuTable, benchmark: Benchmark) -> tuple[int | None, int | None]:
-    """Ranks and nodes: by the kind of benchmark, else by a command line above that names it."""
-    command = _command(table, benchmark)
+def _command(table: _OsuTable, collective: str) -> str:
+    """The command line above that names the benchmark; empty if there is none."""
+    name, _, command = table.launch.partition(" ")
+    of_pairs = name in PROGRAMS and collective == "send_recv"
+    return command if of_pairs or canonical(name) == collective else ""
+
+
+def _ranks(table: _OsuTable, command: str, kind: str) -> tuple[int | None, int | None]:
+    """Ranks and nodes: by the kind of benchmark, else by the command line."""
     ranks, nodes = (pattern.search(command) for pattern in (_RANKS, _NODES))
     nodes_of_command = int(nodes[1]) if nodes and "srun" in command else None
-    if benchmark.kind in ("latency", "bandwidth", "bidirectional bandwidth"):
+    if kind in ("latency", "bandwidth", "bidirectional bandwidth"):
         return 2, nodes_of_command
     if table.pairs is not None:
         return 2 * table.pairs, nodes_of_command
     return (int(ranks[1]) if ranks else None), nodes_of_command
 
 
-def _command(table: _OsuTable, benchmark: Benchmark) -> str:
-    """The command line above that names the benchmark; empty if there is none."""
-    name, _, command = table.launch.partition(" ")
-    mine = canonical(name) == benchmark.collective or (
-        name in PROGRAMS and benchmark.collective == "send_recv"
-    )
-    return command if mine else ""
-
-
-def _hosts(table: _OsuTable, benchmark: Benchmark) -> tuple[str, ...]:
+def _hosts(command: str) -> tuple[str, ...]:
     """The nodes that the command line names, without numbers of slots."""
-    match = re.search(
-        r"\s(?:-H|--?hosts?|-w|--nodelist)[ =]([A-Za-z][\w.,:\[\]-]{0,999})",
-        _command(table, benchmark),
-    )
-    return (
-        tuple(sorted({host.partition(":")[0] for host in match[1].split(",") if host}))
-        if match
-        else ()
-    )
+    pattern = r"\s(?:-H|--?hosts?|-w|--nodelist)[ =]([A-Za-z][\w.,:\[\]-]{0,999})"
+    match = re.search(pattern, command)
+    hosts = match[1].split(",") if match else []
+    return tuple(sorted({host.partition(":")[0] for host in hosts if host}))
 
 
 def _points(
-    table: _OsuTable, header: OsuHeader, benchmark: Benchmark, scale: int, skipped: _Skipped
+    table: _OsuTable, header: OsuHeader, kind: str, scale: int, skipped: _Skipped
 ) -> Iterator[Point]:
     """The points of the rows that stand straight below the header, if most do."""
     aligned_rows = [header.straight(text) or row.size >= 10**10 for row, text in table.rows]
     mostly_aligned = 2 * sum(aligned_rows) > len(aligned_rows)
     for (row, _), is_aligned in zip(table.rows, aligned_rows, strict=True):
-        time_s = _time(row, benchmark, table.pairs)
+        time_s = _time(row, kind, table.pairs)
         if mostly_aligned and not is_aligned:
             skipped["torn"].append(row.line)
         elif not row.size or not time_s:
@@ -279,14 +272,12 @@ def _points(
             yield _point(row, row.size * scale, time_s)
 
 
-def _time(row: OsuRow, benchmark: Benchmark, pairs: int | None) -> float:
+def _time(row: OsuRow, kind: str, pairs: int | None) -> float:
     """Seconds: printed in microseconds, or by the bandwidth in MB/s (1e6 bytes a second)."""
     values = row.values
     if "rate" not in values:
         return values.get("most", values.get("time", 0.0)) / 1e6
-    messages = {"bidirectional bandwidth": 2, "multi-pair bandwidth": pairs or 1}.get(
-        benchmark.kind, 1
-    )
+    messages = {"bidirectional bandwidth": 2, "multi-pair bandwidth": pairs or 1}.get(kind, 1)
     return messages * row.size / (values["rate"] * 1e6) if values["rate"] else 0.0
 
 
@@ -304,7 +295,7 @@ def _point(row: OsuRow, size: int, time_s: float) -> Point:
 def _notes(
     table: _OsuTable,
     header: OsuHeader,
-    benchmark: Benchmark,
+    collective: str,
     ranks: int | None,
     points: tuple[Point, ...],
 ) -> Iterator[str]:
@@ -313,9 +304,9 @@ def _notes(
     yield (
         "time is that of the slowest rank (Max Latency), the mean of its iterations"
         if "most" in header.columns
-        else _TIMES[benchmark.kind]
+        else _TIMES[BENCHMARKS[table.title.name][1]]
     )
-    if benchmark.per_rank:
+    if collective in PER_RANK:
         yield (
             f"sizes converted from a rank's part to the total (x {ranks})"
             if ranks
@@ -327,4 +318,3 @@ def _notes(
             f"validation failed at {at} (how many elements is not printed; counted as 1): "
             f"{wrong[0]} B"
         )
-    yield from table.notes

@@ -22,32 +22,25 @@ _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _VERDICTS = ("Pass", "Fail", "-")
 
 
-class Benchmark(NamedTuple):
-    """A benchmark: its collective, whether sizes are a rank's part of the total, and its
-    `Curve.kind`."""
-
-    collective: str
-    per_rank: bool = False
-    kind: str = COLLECTIVE
-
-
 BENCHMARKS = {
-    "Allreduce Latency": Benchmark("all_reduce"),
-    "Broadcast Latency": Benchmark("broadcast"),
-    "Reduce Latency": Benchmark("reduce"),
-    "Reduce_scatter Latency": Benchmark("reduce_scatter"),
-    "Allgather Latency": Benchmark("all_gather", per_rank=True),
-    "All-to-All Personalized Exchange Latency": Benchmark("all_to_all", per_rank=True),
-    "Gather Latency": Benchmark("gather", per_rank=True),
-    "Scatter Latency": Benchmark("scatter", per_rank=True),
-    "Latency": Benchmark("send_recv", kind="latency"),
-    "Multi Latency": Benchmark("send_recv", kind="multi-pair latency"),
-    "Multi-pair Latency": Benchmark("send_recv", kind="multi-pair latency"),
-    "Bandwidth": Benchmark("send_recv", kind="bandwidth"),
-    "Bi-Directional Bandwidth": Benchmark("send_recv", kind="bidirectional bandwidth"),
-    "Multiple Bandwidth / Message Rate": Benchmark("send_recv", kind="multi-pair bandwidth"),
+    "Allreduce Latency": ("all_reduce", COLLECTIVE),
+    "Broadcast Latency": ("broadcast", COLLECTIVE),
+    "Reduce Latency": ("reduce", COLLECTIVE),
+    "Reduce_scatter Latency": ("reduce_scatter", COLLECTIVE),
+    "Allgather Latency": ("all_gather", COLLECTIVE),
+    "All-to-All Personalized Exchange Latency": ("all_to_all", COLLECTIVE),
+    "Gather Latency": ("gather", COLLECTIVE),
+    "Scatter Latency": ("scatter", COLLECTIVE),
+    "Latency": ("send_recv", "latency"),
+    "Multi Latency": ("send_recv", "multi-pair latency"),
+    "Multi-pair Latency": ("send_recv", "multi-pair latency"),
+    "Bandwidth": ("send_recv", "bandwidth"),
+    "Bi-Directional Bandwidth": ("send_recv", "bidirectional bandwidth"),
+    "Multiple Bandwidth / Message Rate": ("send_recv", "multi-pair bandwidth"),
 }
-"""By the words of the title between "OSU MPI" and "Test"."""
+"""The collective and the kind of a curve, by the title between "OSU MPI" and "Test"."""
+PER_RANK = ("all_gather", "all_to_all", "gather", "scatter")
+"""Collectives whose sizes are a rank's part of the total."""
 PROGRAMS = {
     "latency": "latency",
     "multi_lat": "multi-pair latency",

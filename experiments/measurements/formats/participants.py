@@ -158,7 +158,6 @@ def _doubt(devices: Sequence[Device]) -> str:
 
 
 def _pool(rows: Sequence[PrintedRow], ratio: Interval | None, ranks: int | None) -> list[str]:
-    """The collectives that print such rows."""
     rooted = rows[0].root is not None and rows[0].root >= 0
     if rows[0].redop not in ("", "none"):
         names = ["reduce"] if rooted else ["all_reduce", "reduce_scatter", "send_recv"]

@@ -94,7 +94,6 @@ class _CsvTable:
         self.unread: list[str] = []
 
     def read(self, text: str, path: Path) -> None:
-        """Read the header and all rows. Raises InputError if they do not fit one another."""
         reader = csv.reader(lines(text, path), skipinitialspace=True)
         header = [name.strip() for name in next((row for row in reader if row), [])]
         where = f"{path} line {reader.line_num}"
@@ -116,7 +115,6 @@ class _CsvTable:
                 self.mistakes.append(f"line {reader.line_num}: {error}")
 
     def skipped(self) -> Iterator[str]:
-        """Columns and rows that are not used, in words."""
         if self.unread:
             names = ", ".join(self.unread)
             yield f"{counted(len(self.unread), 'column')} with names not known here: {names}"
@@ -124,7 +122,6 @@ class _CsvTable:
             yield tally("row", "of size or time 0", self.empty)
 
     def _read(self, line: int, cells: Cells) -> None:
-        """Read a row. Raises ValueError for a cell that cannot be."""
         rows, size = self._rows_of(cells), _size(cells["size_bytes"])
         time_us = _time("time_us", cells["time_us"])
         in_place_us = _time("inplace_time_us", cells.get("inplace_time_us") or "0")
@@ -207,8 +204,6 @@ def _time(name: str, text: str) -> float:
 
 
 def _point(size_B: int, time_us: float, cells: Cells) -> Point:
-    """The point of a row with what its statistics say."""
-
     def optional(name: str, read: Callable[[str, str], _Value]) -> _Value | None:
         text = cells.get(name) or cells.get(OLDER_NAMES.get(name, ""), "")
         return read(name, text) if text else None

@@ -174,7 +174,6 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
 
 
 def _identity(table: _Table) -> tuple[str, RankCount, tuple[str, ...]]:
-    """The collective, the ranks, and notes on both."""
     if not table.rows:
         return "unknown", table.ranks, table.notes
     run, rows, per_second, ranks = table.run, table.rows, table.header.per_second, table.ranks

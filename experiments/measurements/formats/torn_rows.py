@@ -157,7 +157,6 @@ class _RowReader:
             self._start(line, text, row)
 
     def flush(self) -> None:
-        """Settle the line that waits for the rest of its row."""
         if self._head is None:
             return
         line, text = self._head

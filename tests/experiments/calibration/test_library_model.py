@@ -8,7 +8,7 @@ from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.calibration.paths import PathCosts, Paths
+from experiments.calibration.paths import Paths
 from experiments.calibration.prediction import predict
 from made_up_curves import SIZES, curve
 from simulator.collectives import find
@@ -86,7 +86,7 @@ def test_paths_and_simulation_agree_where_messages_of_a_protocol_have_a_limit() 
 def test_a_path_is_counted_in_links_bytes_and_bytes_merged() -> None:
     """Ring of 4 on a star: 6 steps of two links, 6/4 V on the way, 6 messages, 3/4 V merged."""
     paths = Paths(find("ring"), as_nodes(4, 1), 4, ("network",))
-    costs = PathCosts(np.array([1e-6]), np.array([1e-9]), np.array([1e-7]), 1e-10)
+    costs = np.array([1e-6, 1e-9, 1e-7, 1e-10])
     assert paths.simulate(costs, 4e3) == pytest.approx(
         12e-6 + 6e3 * 1e-9 + 6e-7 + 3e3 * 1e-10, rel=1e-12
     )
@@ -101,12 +101,8 @@ def test_paths_that_are_longer_than_the_simulation_are_dropped() -> None:
     paths = Paths(find("double_tree"), as_nodes(16, 4), 16, ("node", "network"))
     random = np.random.default_rng(0)
     for _ in range(8):
-        costs = PathCosts(
-            10.0 ** random.uniform(-7, -5, 2),
-            10.0 ** random.uniform(-11, -9, 2),
-            np.zeros(2),
-            1e-11,
-        )
+        alpha, slowness = 10.0 ** random.uniform((-7, -11), (-5, -9), (2, 2)).T
+        costs = np.array([*alpha, *slowness, 0.0, 0.0, 1e-11])
         for nbytes in (1e3, 1e6, 1e9):
             simulated = paths.simulate(costs, nbytes)
             assert paths.longest(costs, nbytes) == pytest.approx(simulated, rel=1e-9)

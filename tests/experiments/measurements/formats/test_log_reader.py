@@ -41,33 +41,30 @@ def test_a_plain_log_is_one_curve() -> None:
     assert parse(log()) == Measurements((WHOLE,), ())
 
 
+LINES = log().splitlines()
+PREFIXES = (
+    "[1,0]<stdout>:",
+    "[1,0]<stdout>: ",
+    " 0: ",
+    "node1: ",
+    "2024-05-01T10:00:00.123Z ",
+    "[12:00:01] worker-0 | ",
+    "> ",
+)
+
+
 @each_case(
-    "prefix",
+    "text",
     [
-        "[1,0]<stdout>:",
-        "[1,0]<stdout>: ",
-        " 0: ",
-        "node1: ",
-        "2024-05-01T10:00:00.123Z ",
-        "[12:00:01] worker-0 | ",
-        "> ",
+        *("".join(f"{prefix}{line}\n" for line in LINES) for prefix in PREFIXES),
+        "".join(f"2024-05-01 10:{at:02d}:07,{at * 37} {line}\n" for at, line in enumerate(LINES)),
+        "\x1b[1;32m" + log().replace("\n", "\x1b[0m\r\n\x1b[32m"),
+        re.sub("[ \t]+", " ", log()),
+        "\n".join(map(str.strip, LINES)),
     ],
 )
-def test_a_launchers_prefix_on_every_line_is_taken_off(prefix: str) -> None:
-    same("".join(f"{prefix}{line}\n" for line in log().splitlines()))
-
-
-def test_time_stamps_that_change_from_line_to_line_are_a_prefix_too() -> None:
-    same(
-        "".join(
-            f"2024-05-01 10:{number:02d}:07,{number * 37} {line}\n"
-            for number, line in enumerate(log().splitlines())
-        )
-    )
-
-
-def test_carriage_returns_and_colours_are_taken_off() -> None:
-    same("\x1b[1;32m" + log().replace("\n", "\x1b[0m\r\n\x1b[32m"))
+def test_prefixes_colours_and_blanks_do_no_harm(text: str) -> None:
+    same(text)
 
 
 def test_a_byte_order_mark_is_taken_off(tmp_path: Path) -> None:
@@ -87,14 +84,6 @@ def test_lines_of_other_programs_between_the_rows_are_passed_over() -> None:
         for line in (entry, INFO, ucx, "", "node2:7:9 [1] transport.cc:88 NCCL WARN retry 3")
     ]
     same(log(*body))
-
-
-def test_blanks_squeezed_to_one_do_no_harm() -> None:
-    same(re.sub("[ \t]+", " ", log()))
-
-
-def test_leading_blanks_lost_do_no_harm() -> None:
-    same("\n".join(map(str.strip, log().splitlines())))
 
 
 def test_out_of_place_only() -> None:
@@ -266,6 +255,11 @@ ANNOUNCED = "\n".join(preamble()[:-4]) + "\n"
 """A test that hangs before its table."""
 
 
+def said(text: str) -> list[str]:
+    """The failures in a log."""
+    return [failure.text for failure in parse(text).failures]
+
+
 def test_a_whole_log_has_no_failure() -> None:
     assert parse(log() + TIME + "\n").failures == ()
     assert parse(log() + log()).failures == ()
@@ -293,12 +287,9 @@ def test_a_test_that_died_between_rows_is_one(line: str) -> None:
 
 def test_a_test_that_stops_before_the_next_one_is_one() -> None:
     cut = "\n".join([*preamble(), *rows()[:2]]) + "\n"
-    assert [failure.text for failure in parse(cut + log()).failures] == [
-        "all_reduce ended after 1KiB of 16MiB, and the next test follows"
-    ]
-    assert [failure.text for failure in parse(cut).failures] == [
-        "all_reduce ended after 1KiB of 16MiB, and the log ends there"
-    ]
+    ended = "all_reduce ended after 1KiB of 16MiB, and"
+    assert said(cut + log()) == [f"{ended} the next test follows"]
+    assert said(cut) == [f"{ended} the log ends there"]
 
 
 def test_a_test_that_reached_its_last_size_has_a_note_and_no_failure() -> None:
@@ -320,11 +311,8 @@ def test_a_smaller_largest_size_of_the_benchmark_is_no_failure() -> None:
 
 @pytest.mark.parametrize("text", [log() + ANNOUNCED, ANNOUNCED + log()])
 def test_a_test_that_hangs_before_its_table_is_one(text: str) -> None:
-    measurements = parse(text)
-    assert [failure.text for failure in measurements.failures] == [
-        "all_reduce ended before its table"
-    ]
-    assert [curve.ranks for curve in measurements.curves] == [4]
+    assert said(text) == ["all_reduce ended before its table"]
+    assert [curve.ranks for curve in parse(text).curves] == [4]
 
 
 def test_a_log_that_ends_before_any_table_is_a_failure() -> None:
@@ -341,17 +329,14 @@ def test_a_header_that_is_lost_is_no_failure() -> None:
 
 
 def test_a_test_that_died_before_its_table_is_one_and_spoils_no_other() -> None:
-    measurements = parse("\n".join([*preamble()[:-4], NCCL]) + "\n" + log())
-    assert [failure.text for failure in measurements.failures] == [
-        f"all_reduce ended before its table: {NCCL}"
-    ]
-    assert [curve.ranks for curve in measurements.curves] == [4]
+    text = "\n".join([*preamble()[:-4], NCCL]) + "\n" + log()
+    assert said(text) == [f"all_reduce ended before its table: {NCCL}"]
+    assert [curve.ranks for curve in parse(text).curves] == [4]
 
 
 def test_a_test_that_says_nothing_but_its_failure_is_one() -> None:
     for text in (log() + NCCL + "\n" + log(), NCCL + "\n" + log()):
-        (failure,) = parse(text).failures
-        assert failure.text == f"a test ended before its table: {NCCL}"
+        assert said(text) == [f"a test ended before its table: {NCCL}"]
 
 
 def test_a_test_after_one_that_died_has_its_own_name_and_settings() -> None:
