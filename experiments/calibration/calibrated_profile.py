@@ -34,8 +34,6 @@ from topologies.topology import Topology
 
 FEWEST_POINTS, MOST_POINTS = 2, 20_000
 """The least and the most points of a fit."""
-WIDEST_INTERVAL = 1e4
-"""If the ends of an interval are this factor apart, the interval is left out."""
 
 
 def at_population(model: Model, topology: Topology | None = None) -> Model:
@@ -132,7 +130,7 @@ def _fitted(
         raise InputError(
             f"{curve.source}: of many messages in flight, not the time of one: it is for --links"
         )
-    multicast, ran = _multicasts(curve, machine), ()
+    multicast, ran = _multicasts(curve, machine), tuple[str, ...]()
     if profile is not None:
         # an old file has no figures of the algorithms in switches
         in_switches = library.multicasts.get(curve.collective, ())
@@ -263,4 +261,5 @@ def _says(estimate: Estimate) -> bool:
     """Whether an interval is narrow enough to be printed."""
     if estimate.parameter.unit == "power":
         return bool(np.isfinite(estimate.high))
-    return estimate.high < WIDEST_INTERVAL * estimate.low
+    # if the ends of an interval are this factor apart, the interval is left out
+    return estimate.high < 1e4 * estimate.low

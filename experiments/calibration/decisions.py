@@ -32,8 +32,6 @@ PER_RANK = ("all_gather", "all_to_all")
 LEVELLED = ("all_reduce", "all_gather", "broadcast", "reduce")
 """Collectives of Open MPI's coll/han."""
 KIB = 1024
-MOST_PIECES = 1024
-"""The most pieces of a simulated pipeline."""
 
 
 def rules(library: str, *, levels: bool = False) -> Rules | None:
@@ -87,7 +85,8 @@ OPEN_MPI: Rules = {
 
 
 def _pieces(nbytes: float, segment: float) -> int:
-    return max(1, min(MOST_PIECES, ceil(nbytes / segment)))
+    # the most pieces of a simulated pipeline
+    return max(1, min(1024, ceil(nbytes / segment)))
 
 
 def _old_all_reduce(ranks: int, nbytes: float) -> str:

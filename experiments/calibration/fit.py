@@ -33,8 +33,6 @@ CLOSE_PATHS = 1e-3
 STARTS = 3
 CONVERGED = 1e-5
 """A step is the last if it improves or changes the fit by less than this share."""
-UNSEEN_SLOPE = 1e-6
-"""No point depends on a parameter if its derivatives are smaller in all."""
 SCATTER = 0.02
 """The least scatter of points about a fit, so that few points do not seem to say more than they
 do."""
@@ -271,7 +269,8 @@ def _curvature(end: Fit) -> tuple[Floats, Flags, int]:
     variance = max(float((weight * error**2).sum()) / free, SCATTER**2)
     normal = design.T @ (weight[:, None] * design)
     inverse = np.linalg.pinv(normal + np.diag(model.weight**2), hermitian=True)
-    return np.asarray(variance * inverse), np.sqrt(np.diag(normal)) < UNSEEN_SLOPE, free
+    # no point depends on a parameter if its derivatives are smaller in all
+    return np.asarray(variance * inverse), np.sqrt(np.diag(normal)) < 1e-6, free
 
 
 def estimates(end: Fit) -> list[Estimate]:

@@ -157,7 +157,8 @@ def _least(curve: FitCurve) -> Floats:
     may have run."""
     costs = [find(name).cost for name in curve.algorithms]
     ranks = curve.ranks
-    return np.min([(cost.steps(ranks), float(cost.volume(ranks)) / ranks) for cost in costs], 0)
+    counts = [(cost.steps(ranks), float(cost.volume(ranks)) / ranks) for cost in costs]
+    return np.array(counts, dtype=np.float64).min(axis=0)
 
 
 def affine(sizes: Floats, seconds: Floats) -> Floats:

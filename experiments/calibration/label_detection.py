@@ -17,13 +17,6 @@ from simulator.effects.labels import Ineffective
 from simulator.profile import Profile
 from topologies.errors import InputError
 
-FEWEST_SIZES = 4
-"""Least number of sizes by which a curve that cannot be simulated is recognised as another
-algorithm."""
-EXPLAINED_ERROR = 0.25
-"""Another algorithm explains such a curve if the mean |log(predicted / measured)| is at most
-this."""
-
 
 def of_fit(fit: Fit) -> list[Ineffective]:
     """The labels of fitted curves that had no effect, and the algorithms that ran instead. A run
@@ -58,7 +51,8 @@ def fallen_back(
             chosen = fit_curve(replace(curve, algorithm=""), library)
         except InputError:
             continue
-        if len(chosen.sizes) >= FEWEST_SIZES:
+        # fewer sizes do not say which other algorithm ran
+        if len(chosen.sizes) >= 4:
             key = chosen.collective, label, chosen.library
             groups.setdefault(key, []).append(replace(chosen, forced=label))
     entries = [
@@ -88,7 +82,8 @@ def _explanation(
         ]
         misfits[names] = float(np.mean([abs(np.log1p(row.error)) for row in rows]))
     best = min(misfits, key=lambda names: misfits[names])
-    return best if misfits[best] < EXPLAINED_ERROR else ()
+    # another algorithm explains curves if the mean |log(predicted / measured)| is below this
+    return best if misfits[best] < 0.25 else ()
 
 
 def _entry(curve: FitCurve, algorithms: tuple[str, ...]) -> Ineffective:

@@ -19,8 +19,6 @@ Links = Callable[[float, float], Topology]
 """From α in seconds and β in bytes/s to the machine."""
 
 Interval = tuple[float, float]
-LEAST_LATENCY = 1e-12
-"""Seconds: an α that is fitted to zero is simulated with this value."""
 
 
 class LinkFit(NamedTuple):
@@ -104,9 +102,8 @@ class _Problem:
         self.fitted_links, self.fitted_media = unit.latency == 1.0, unit.medium_bandwidth == 1.0
 
     def at(self, x: Floats) -> _Point:
-        machine = self.links(
-            max(float(x[0]), LEAST_LATENCY), 1 / float(x[1]) if x[1] > 0 else np.inf
-        )
+        # seconds: an α that is fitted to zero is simulated with this value
+        machine = self.links(max(float(x[0]), 1e-12), 1 / float(x[1]) if x[1] > 0 else np.inf)
         counts, times = np.zeros((len(self.schedules), 2)), np.zeros(len(self.schedules))
         for k, schedule in enumerate(self.schedules):
             timeline = simulate(schedule, machine, self.engine)

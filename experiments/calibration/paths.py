@@ -27,8 +27,6 @@ LARGE_SCHEDULE = 100_000
 """A schedule of at least so many operations is simulated for two points at a time only."""
 NEAR_FASTEST = 1.5
 """A protocol is simulated if it seems to take at most so many times as long as the fastest."""
-PATH_TOLERANCE = 1e-9
-"""A path may be longer than the time that it explains by this share."""
 
 
 class Paths:
@@ -119,7 +117,8 @@ class Paths:
     ) -> None:
         rows = self.found.setdefault(self._place(protocol, nbytes), {})
         for key, known in list(rows.items()):
-            if float(known @ _each(costs, nbytes)) > makespan * (1 + PATH_TOLERANCE):
+            # a path may be longer than the time that it explains by this share
+            if float(known @ _each(costs, nbytes)) > makespan * (1 + 1e-9):
                 del rows[key]
         rows[np.round(row, 9).tobytes()] = row
 

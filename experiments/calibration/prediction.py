@@ -23,9 +23,6 @@ from simulator.schedules.timeline import ProfileRun
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Floats, Topology
 
-SAME_TIME = 1e-6
-"""A path is the critical path of a simulation if their times differ by at most this share."""
-
 
 class ProfileTime(NamedTuple):
     """A run under a profile."""
@@ -111,9 +108,9 @@ class _Large:
             return seconds_by_size
         ends = {size: self.machine(protocol, size) for size in (sizes[0], sizes[-1])}
         for path in self.paths:
+            # a path is the critical path of a simulation that takes as long
             if all(
-                abs(path.seconds(ends[size]) / seconds_by_size[size] - 1) < SAME_TIME
-                for size in ends
+                abs(path.seconds(ends[size]) / seconds_by_size[size] - 1) < 1e-6 for size in ends
             ):
                 inside = sizes[1:-1]
                 self.path_of |= {(protocol.name, size): path for size in inside}

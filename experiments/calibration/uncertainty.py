@@ -22,8 +22,6 @@ from topologies.topology import Floats
 
 KEPT_POINTS = 400
 """A profile keeps at most so many points."""
-LEAST_DEVIATION = 1e-3
-"""A direction of the parameters counts from this standard deviation on."""
 
 
 @cache
@@ -94,7 +92,8 @@ def directions(covariance: Floats) -> Floats:
     (directions, parameters), the widest first. Directions without any are left out."""
     variances, vectors = np.linalg.eigh(covariance)
     deviations = np.sqrt(np.maximum(variances, 0))
-    seen = deviations > LEAST_DEVIATION
+    # a direction of the parameters counts from this standard deviation on
+    seen = deviations > 1e-3
     return np.asarray((vectors[:, seen] * deviations[seen]).T[::-1])
 
 

@@ -34,7 +34,7 @@ NCCL: dict[FindingKind, Parts] = {
     FindingKind.WRONG_RESULT: (
         "wrong sums are never noise: ",
         ("NCCL_PROTO", "repeat with NCCL_PROTO=^LL128, then Simple; if they stay, "),
-        "test each GPU's memory and links alone",
+        "test each node's GPU memory and links alone",
     ),
     FindingKind.SLOW_START: (
         "give it more warm-up (-w 50) and fixed clocks (nvidia-smi -lgc)",

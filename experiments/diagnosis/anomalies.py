@@ -58,7 +58,7 @@ def memory(columns: CurveColumns) -> Places:
     return fallen(columns)[0]
 
 
-def span(columns: CurveColumns, places: Places) -> str:
+def span(columns: CurveColumns, places: Places | tuple[int, ...]) -> str:
     """The sizes at consecutive places in words."""
     first, last = (format_bytes(columns.size[place]) for place in (places[0], places[-1]))
     return first if first == last else f"{first} to {last}"

@@ -19,9 +19,6 @@ from experiments.output import counted
 from topologies.topology import Floats
 from topologies.units import format_bytes
 
-NOISE_FACTOR = 1.25
-"""Times of the same size that differ by less are alike: 99 in 100 sizes measured twice are
-nearer."""
 CONSECUTIVE_SIZES = 3
 """So many sizes in a row must differ: one or two are noise."""
 
@@ -114,7 +111,9 @@ def _at(columns: CurveColumns, sizes: Floats) -> Floats:
 
 
 def _ranges(sizes: Floats, slower: Floats) -> Iterator[tuple[float, float, float]]:
-    for run in runs(slower > np.log(NOISE_FACTOR)):
+    # times of the same size that differ by less are alike: 99 in 100 sizes measured twice are
+    # nearer
+    for run in runs(slower > np.log(1.25)):
         if len(run) >= CONSECUTIVE_SIZES:
             yield float(sizes[run[0]]), float(sizes[run[-1]]), float(np.exp(np.median(slower[run])))
 
@@ -129,8 +128,6 @@ def _subject(curve: Curve) -> str:
     return f"{curve.collective}{kind}{ranks}"
 
 
-FEWEST_PEERS = 2
-"""Peers that must share a step."""
 Marks = dict[float, bool]
 """Whether time has a step at each size, in bytes."""
 
@@ -195,7 +192,7 @@ def _judged_finding(
     for group in groups:
         peers = [peer for peer in group if peer is not marks and sizes & peer.keys()]
         sharing = sum(_has(peer, sizes & peer.keys()) for peer in peers)
-        if sharing >= FEWEST_PEERS and 2 * sharing > len(peers):
+        if sharing >= 2 and 2 * sharing > len(peers):
             text = f"{finding.text}; {sharing} of {len(peers)} other curves share it"
             return finding._replace(alarm=False, text=text)
     return finding

@@ -31,10 +31,6 @@ from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 LARGEST_SIZES = 3
 """How many of the largest sizes a plateau is looked for at."""
-FASTER_ALGORITHM = 1.25
-"""An algorithm is worth a word if it is so many times as fast."""
-NEGLIGIBLE_SHARE = 1e-3
-"""A share of the time that is not worth a word."""
 
 
 class CurveVerdict(StrEnum):
@@ -133,7 +129,8 @@ def _better(diagnosis: Diagnosis, expected: Expected) -> Iterator[str]:
     sick = sorted({place for places in alarms for place in places} if expected.better else ())
     share = {k: float(expected.better_s[k] / diagnosis.columns.seconds[k]) for k in sick}
     for name in dict.fromkeys(expected.better[k] for k in sick):
-        places = [k for k in sick if expected.better[k] == name and share[k] < 1 / FASTER_ALGORITHM]
+        # only an algorithm that is so many times as fast is worth a word
+        places = [k for k in sick if expected.better[k] == name and share[k] < 1 / 1.25]
         if places and name not in expected.algorithm:
             sizes = ", ".join(format_bytes(diagnosis.columns.size[k]) for k in places)
             yield (
@@ -286,7 +283,8 @@ def _facts(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _protocol(piece: Piece) -> str:
     sizes = f"{format_bytes(piece.start)} to {format_bytes(piece.end)}"
-    if piece.share(piece.end) < NEGLIGIBLE_SHARE:
+    # a smaller share of the time is not worth a word
+    if piece.share(piece.end) < 1e-3:
         return f"from {sizes}: {format_seconds(piece.latency)} whatever the size"
     rate = format_bandwidth(1 / piece.per_byte)
     if piece.latency <= 0:

@@ -12,9 +12,6 @@ from experiments.diagnosis.anomalies import memory
 from experiments.diagnosis.shape import NOISE, CurveColumns
 from topologies.topology import Floats, Ints
 
-FITTED_POINTS = 96
-"""Points that a fit uses: from a longer curve, so many that are spread evenly."""
-
 
 class Piece(NamedTuple):
     """One protocol: T = `latency` + `per_byte` * V."""
@@ -66,7 +63,8 @@ class Envelope(NamedTuple):
 def fit(nbytes: Floats, seconds: Floats) -> Envelope:
     """The pieces with the least relative squared error; their number is chosen by Schwarz's
     criterion (BIC)."""
-    places = np.unique(np.linspace(0, len(nbytes) - 1, min(len(nbytes), FITTED_POINTS)).astype(int))
+    # points that a fit uses: from a longer curve, so many that are spread evenly
+    places = np.unique(np.linspace(0, len(nbytes) - 1, min(len(nbytes), 96)).astype(int))
     size, time = nbytes[places], seconds[places]
     lines, error = _lines(size, time)
     best = min(_segmented(error), key=lambda cuts: _criterion(error, cuts, len(size)))

@@ -48,8 +48,6 @@ MPI: dict[str, tuple[str, ...]] = {
 """What MPI libraries run, if that differs."""
 ELEMENT = 4
 """Bytes."""
-MANY_RANKS = 256
-"""Ranks beyond which only the first candidate that fits is simulated."""
 
 
 @dataclass(frozen=True)
@@ -223,5 +221,6 @@ def _cases(curve: Curve, machine: MachineBuilder, rules: Rules) -> Iterator[Case
         except InputError:
             continue
         yield case
-        if ranks > MANY_RANKS:
+        # ranks beyond which only the first candidate that fits is simulated
+        if ranks > 256:
             return

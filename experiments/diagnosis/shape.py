@@ -23,9 +23,6 @@ from topologies.topology import Flags, Floats
 NOISE = 0.02
 """Relative noise of a mean over iterations where nothing is known of it: in place and out of place,
 healthy logs of nccl-tests differ by 0.5% to 3.5% (the medians of 40 curves)."""
-GREATEST_NOISE = 0.25
-"""The most noise that excuses a point: a measurement that varies by more says nothing, and that is
-worth a word."""
 Places = npt.NDArray[np.int64]
 
 
@@ -70,14 +67,14 @@ def curve_columns(curve: Curve) -> CurveColumns:
 
 
 def _noise(point: Point) -> float:
-    return min(max(NOISE, point.cv or 0.0), GREATEST_NOISE)
+    # the most noise that excuses a point: a measurement that varies by more says nothing, and that
+    # is worth a word
+    return min(max(NOISE, point.cv or 0.0), 0.25)
 
 
 NEAR_SIZES = 8.0
 """How many times larger the size after a run may be than the size before it, unless time falls
 inside. Over more, a slower algorithm of the library's own choice looks like a run, too."""
-LONGEST_RUN = 12
-"""Sizes of the longest run."""
 
 
 def limit(columns: CurveColumns) -> Floats:
@@ -121,7 +118,8 @@ def excesses(columns: CurveColumns, allowed: Floats) -> Floats:
 def _windows(x: Floats, starts: Places, falls: Flags) -> Iterator[tuple[int, int]]:
     """First and last place of each run from `starts`: its sides are near enough, or time falls."""
     for first in starts.tolist():
-        for last in range(first, min(first + LONGEST_RUN, len(x) - 1)):
+        # no run has more sizes than these
+        for last in range(first, min(first + 12, len(x) - 1)):
             if (
                 x[last + 1] - x[first - 1] < np.log(NEAR_SIZES) + 0.01
                 or falls[first : last + 1].any()

@@ -37,8 +37,6 @@ def in_domains(curve: Curve, log: str) -> Curve:
     return replace(curve, nodes=nodes, gpus_per_node=None if rest else per_node, notes=notes)
 
 
-SHORTEST_TIME = 10e-9
-"""Seconds: less than a cache line takes from one core to the next, 20 ns or more."""
 FASTEST_RATE = 10e12
 """Bytes/s of algbw: more than a GPU reads of its own memory, 8 TB/s in 2025."""
 
@@ -66,7 +64,8 @@ def doubts(curves: Iterable[Curve]) -> Iterator[str]:
 
 
 def _doubt(curve: Curve, point: Point) -> str:
-    if point.time_s < SHORTEST_TIME:
+    # seconds: less than a cache line takes from one core to the next, 20 ns or more
+    if point.time_s < 10e-9:
         return f"{format_bytes(point.size)}: it takes {format_seconds(point.time_s)}"
     pairs = max((curve.ranks or 2) // 2, 1) if curve.collective == "send_recv" else 1
     rate = point.size / point.time_s

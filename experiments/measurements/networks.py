@@ -20,8 +20,6 @@ _EVIDENCE = (
 )
 _MARKS = ("rovider", "PROVIDER", "FI_", "cxi", "Slingshot", "NET/", "Using network", "NCCL_IB_")
 """What a line contains that may name the network."""
-_READ_CHARACTERS = 2**20
-"""Characters of such lines that are read."""
 _WORDS = (
     (SLINGSHOT, re.compile(r"slingshot|\bcxi\b", re.IGNORECASE)),
     (EFA, re.compile(r"\bEFA\b")),
@@ -44,8 +42,9 @@ def network_of(text: str) -> str:
     >>> network_of("cd slingshot/aws-ofi-nccl")
     ''
     """
+    # a long log has more such lines than anybody wants to search
     lines = "\n".join(line for line in text.split("\n") if any(mark in line for mark in _MARKS))[
-        :_READ_CHARACTERS
+        : 2**20
     ]
     for provider in _PROVIDER.findall(lines):
         if provider in _PROVIDERS:

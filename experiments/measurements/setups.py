@@ -14,8 +14,6 @@ from topologies.errors import InputError
 SETUP_FACTOR = 1.2
 """By how much the times of the same sizes differ, in the median, between two set-ups: repetitions
 differ by 1.1."""
-SHARED_SIZES = 3
-"""Sizes that two curves must share to be compared."""
 SHOWN_SETUPS = 4
 """Set-ups that a warning names."""
 
@@ -46,9 +44,8 @@ def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterat
         fastest = int(np.argmin(level))
         for curve, seconds in zip(group, times, strict=True):
             ratios = _ratios(seconds, times[fastest])
-            factor = (
-                float(np.exp(np.median(np.abs(ratios)))) if len(ratios) >= SHARED_SIZES else 1.0
-            )
+            # curves with fewer common sizes are not compared
+            factor = float(np.exp(np.median(np.abs(ratios)))) if len(ratios) >= 3 else 1.0
             if factor > SETUP_FACTOR:
                 yield group[fastest], curve, factor
 

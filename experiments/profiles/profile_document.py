@@ -284,7 +284,9 @@ def _names(profile: Calibrated) -> Iterator[tuple[str, Location, str]]:
         yield from (("protocol", (key, name), name) for name in getattr(profile, key))
     for key in ("slower", "scratch", "joined", "launches", "pieces", "channels"):
         yield from (("algorithm", (key, name), name) for name in getattr(profile, key))
-    rows = {("slower", name): row for name, row in profile.slower.items()}
+    rows: dict[Location, dict[str, float]] = {
+        ("slower", name): row for name, row in profile.slower.items()
+    }
     for protocol, factors in profile.factors.items():
         for name, row in factors.items():
             yield "algorithm", ("factors", protocol, name), name

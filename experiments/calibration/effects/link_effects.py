@@ -25,8 +25,6 @@ from topologies.link import NETWORKS, Link
 
 LEAST_LATENCY = 1e-13
 """Seconds: the least α that is simulated."""
-GAP_START = 0.1
-"""Where a g starts, in units of α."""
 FED = 25e9
 """A job has as many channels as a network of this β in bytes/s feeds, or more: two channels at
 least."""
@@ -64,7 +62,8 @@ def _parameters(data: Data, prior: Prior, weight: float) -> Iterator[Parameter]:
     for kind, (latency, _) in starts.items():
         yield Parameter(f"{prior.name} {kind} α", latency, "s", weight, kind)
         if (prior.name, kind) in data.gaps:
-            yield Parameter(f"{prior.name} {kind} g", latency * GAP_START, "s", LIKELY, kind)
+            # where a g starts, in units of α
+            yield Parameter(f"{prior.name} {kind} g", latency * 0.1, "s", LIKELY, kind)
     rates = {prior.rate(kind): (kind, slowness) for kind, (_, slowness) in starts.items()}
     for name, (kind, slowness) in rates.items():
         of_kind = "" if prior.one_rate else kind
@@ -105,10 +104,6 @@ def _factors(data: Data, prior: Prior) -> dict[str, dict[str, float]]:
     }
 
 
-WAITING_GAP = 4.0
-"""Where the g of a protocol that waits starts, in units of the other g."""
-
-
 def message_gaps(data: Data, *, waits: str, node: float, network: float) -> Effect:
     """One g of each kind of link for protocols that buffer messages, and one for the protocol that
     `waits` for the receiver: its sender is busy until the receiver answers.
@@ -120,9 +115,10 @@ def message_gaps(data: Data, *, waits: str, node: float, network: float) -> Effe
     if not any(curve.segmented for curve in data.curves):
         return Effect()
     starts = {"node": node, "network": network}
+    # where the g of a protocol that waits starts, in units of the other g
     parameters = tuple(
         Parameter(f"{kind} g{of_protocol}", starts[reach(kind)] * longer, "s", LIKELY)
-        for of_protocol, longer in (("", 1.0), (f" of {waits}", WAITING_GAP))
+        for of_protocol, longer in (("", 1.0), (f" of {waits}", 4.0))
         for kind in data.kinds
     )
 

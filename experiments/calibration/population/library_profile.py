@@ -64,13 +64,8 @@ NOWHERE = place("", "", 1, 1, 1.0).take(np.zeros(0, np.int64))
 """No measured point."""
 PER_NODE, NODES = 2, (4, 16)
 """The jobs that show all parameters of a library. Their usual number of nodes is 8."""
-SIZE = 2.0**20
 HOPPER = 500e9
 """The NVLinks of a GPU of Hopper are below this β in bytes/s, and those of Blackwell above."""
-MULTICASTING = ("nvls", "nvls_tree")
-"""Algorithms of NCCL in switches that reduce and multicast."""
-LEAST = 1e-9
-"""No link has less α in proportion, in seconds."""
 
 
 class Described(NamedTuple):
@@ -167,7 +162,8 @@ def _in_switches(profile: Profile, steps: _Steps, slowness: float, latency: floa
     were measured. The `latency` of NVLS in seconds is as unsure as the launch, because no run shows
     it."""
     kind = steps.fastest
-    for algorithm in MULTICASTING:
+    # algorithms of NCCL in switches that reduce and multicast
+    for algorithm in ("nvls", "nvls_tree"):
         profile = multicasting(profile, algorithm, latency, {kind.name: slowness})
     if kind.bandwidth > HOPPER:
         return profile
@@ -182,7 +178,7 @@ def _named(name: str) -> Model:
 
 def _model(library: Library) -> Model:
     """Small jobs that show every parameter of a library."""
-    one = np.array([SIZE])
+    one = np.array([2.0**20])
     curves = [
         FitCurve(f"{collective} {nodes}", collective, names, nodes * PER_NODE, nodes, one, one)
         for collective in library.chooses
@@ -315,7 +311,8 @@ def _kinds(topology: Topology, inside: Sequence[str], between: Sequence[str]) ->
             where = "network" if elsewhere and name not in inside else "node"
             bandwidth = float(np.median(topology.bandwidth[links]))
             latency = float(np.median(topology.latency[links]))
-            yield Kind(name, where, bandwidth, max(latency, LEAST))
+            # no link has less α in proportion, in seconds
+            yield Kind(name, where, bandwidth, max(latency, 1e-9))
 
 
 def _notes(name: str, population: Population | None, steps: _Steps) -> Iterator[str]:

@@ -32,7 +32,6 @@ from topologies.errors import InputError, as_text
 VERSIONS = ("1", "2")
 
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
-_BETWEEN = re.compile(r"[\s,]*")
 _PLACES = ("out_of_place", "in_place")
 _EXPECTED = 'expected the JSON that nccl-tests writes with -J, with "results" and "config"'
 _Document = dict[str, object]
@@ -113,7 +112,7 @@ def _salvaged(text: str, line: int, source: str) -> tuple[_Document, int, str]:
 
 
 def _after(text: str, at: int) -> int:
-    between = _BETWEEN.match(text, at)
+    between = re.compile(r"[\s,]*").match(text, at)
     return between.end() if between else at
 
 

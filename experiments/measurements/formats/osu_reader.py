@@ -33,9 +33,6 @@ from experiments.measurements.formats.text import numbered, too_long
 from experiments.measurements.networks import network_of
 from experiments.output import counted
 
-_PROGRAM = re.compile(r"\bosu_(\w{1,30})")
-_RANKS = re.compile(r"\s(?:-np|--np|-n|--ntasks)(?:[ =]|(?=[0-9]))([1-9][0-9]{0,6})\b")
-_NODES = re.compile(r"\s(?:-N|--nodes)[ =]?([1-9][0-9]{0,5})\b")
 _LIMITED = re.compile(r"Limiting max message size to: [0-9]{1,20}")
 _LONGEST = 4096
 _TIMES = {
@@ -142,7 +139,7 @@ def _read_ahead(ahead: _OsuTable, content: str) -> None:
         if "osu_" in content
         else None
     )
-    if launcher and (match := _PROGRAM.search(content, launcher.end())):
+    if launcher and (match := re.compile(r"\bosu_(\w{1,30})").search(content, launcher.end())):
         ahead.launch = f"{match[1]} {content}"
     elif match := _LIMITED.search(content):
         ahead.notes, ahead.capped = [match[0]], True
@@ -239,7 +236,9 @@ def _command(table: _OsuTable, collective: str) -> str:
 
 def _ranks(table: _OsuTable, command: str, kind: str) -> tuple[int | None, int | None]:
     """Ranks and nodes: by the kind of benchmark, else by the command line."""
-    ranks, nodes = (pattern.search(command) for pattern in (_RANKS, _NODES))
+    number = r"\s(?:-np|--np|-n|--ntasks)(?:[ =]|(?=[0-9]))([1-9][0-9]{0,6})\b"
+    ranks = re.search(number, command)
+    nodes = re.search(r"\s(?:-N|--nodes)[ =]?([1-9][0-9]{0,5})\b", command)
     nodes_of_command = int(nodes[1]) if nodes and "srun" in command else None
     if kind in ("latency", "bandwidth", "bidirectional bandwidth"):
         return 2, nodes_of_command

@@ -25,9 +25,6 @@ from experiments.measurements.formats.text import aligned, spans
 _FIRST = re.compile(r"[ \t]*[0-9]")
 _WIDEST = 13
 """Digits by which a #wrong may be too wide for its column."""
-_LAST = 4
-"""Tokens at the end of a line that are looked at first: they tell most other lines from the end of
-a row."""
 
 Line = tuple[int, str]
 
@@ -190,7 +187,9 @@ class _RowReader:
         """The one row that begins in `head` (another program's text may follow there) and ends with
         `tail`. A #wrong that is too wide for its column moves the end by some digits."""
         tokens, names = tail.split(), self._header.columns
-        known = min(len(tokens) - 1, _LAST)
+        # tokens at the end of a line that are looked at first: they tell most other lines from the
+        # end of a row
+        known = min(len(tokens) - 1, 4)
         if len(tokens) > len(names) or not all(
             map(fits, names[len(names) - known :], tokens[len(tokens) - known :])
         ):

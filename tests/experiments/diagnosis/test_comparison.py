@@ -125,7 +125,6 @@ def test_files_of_different_names_keep_them(healthy: Curve) -> None:
     )
 
 
-Spoil = Callable[[Curve, Iterable[int], float], Curve]
 SIZE = 12
 """The place of 32 KiB."""
 
