@@ -205,10 +205,10 @@ def separated(
         for prior in library.protocols
         for kind in kinds
     }
-    known = estimates(explore(Model(measured, library, machine, gaps=list(names.values()))))
+    fitted = estimates(explore(Model(measured, library, machine, gaps=list(names.values()))))
     return [
         names[estimate.parameter.name]
-        for estimate in known
+        for estimate in fitted
         if estimate.parameter.name in names and not estimate.open
     ]
 
@@ -223,7 +223,7 @@ def document(
 ) -> Calibrated:
     """A calibration as the content of a profile's file, with labels that had no effect."""
     model = calibration.fit.model
-    known = {
+    by_name = {
         estimate.parameter.name: Estimated(
             value=estimate.value,
             low=estimate.low if _says(estimate) else None,
@@ -239,7 +239,7 @@ def document(
         ineffective=tuple(ineffective),
         uncertainty=uncertainty(calibration.fit, calibration.rules),
     )
-    about = {"estimates": known, "errors": errors, "sources": list(sources), "made": made}
+    about = {"estimates": by_name, "errors": errors, "sources": list(sources), "made": made}
     return of(profile, model.library.name, **about)
 
 

@@ -62,12 +62,12 @@ def rules(library: str, *, levels: bool = False) -> Rules | None:
 def table() -> dict[str, dict[int, list[tuple[float, str]]]]:
     """The table of Open MPI: by collective and least number of ranks the least bytes and the
     algorithm of each row, the most bytes first."""
-    known: dict[str, dict[int, list[tuple[float, str]]]] = {}
+    rules_by_ranks: dict[str, dict[int, list[tuple[float, str]]]] = {}
     for row in rows("experiments.calibration", "open_mpi.csv"):
-        by_ranks = known.setdefault(row["collective"], {})
+        by_ranks = rules_by_ranks.setdefault(row["collective"], {})
         entry = float(row["bytes"]), row["algorithm"]
         by_ranks.setdefault(int(row["ranks"]), []).insert(0, entry)
-    return known
+    return rules_by_ranks
 
 
 def _by_table(collective: str, ranks: int, nbytes: float) -> str:

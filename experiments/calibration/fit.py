@@ -284,7 +284,7 @@ def estimates(end: Fit) -> list[Estimate]:
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     alike = np.abs(covariance / np.outer(deviation, deviation) - np.eye(len(half)))
     alike[:, unseen] = 0
-    known = []
+    estimated = []
     for k, parameter in enumerate(model.parameters):
         width = np.inf if unseen[k] else float(half[k])
         value, low, high = (parameter.outer(float(mixed[k]) + by) for by in (0.0, -width, width))
@@ -295,5 +295,5 @@ def estimates(end: Fit) -> list[Estimate]:
             why = f"it goes with {model.parameters[twin].name}"
         if unseen[k]:
             why = "no point depends on it"
-        known.append(Estimate(parameter, value, low, high, why))
-    return known
+        estimated.append(Estimate(parameter, value, low, high, why))
+    return estimated

@@ -128,10 +128,10 @@ def _baseline(points: FitPoints, fold: Flags) -> Floats:
     seconds = np.full(len(points), np.nan)
     for c in np.unique(points.curve[fold]).tolist():
         on_curve = points.curve == c
-        seen = on_curve & ~fold
-        if np.count_nonzero(seen) >= 2:
-            alpha, slope = affine(points.size[seen], points.seconds[seen])
-        elif not seen.any():
+        used = on_curve & ~fold
+        if np.count_nonzero(used) >= 2:
+            alpha, slope = affine(points.size[used], points.seconds[used])
+        elif not used.any():
             alpha, slope = _rescaled(points, points.curves[c], ~fold)
         else:
             continue
@@ -146,8 +146,8 @@ def _rescaled(points: FitPoints, curve: FitCurve, fitted: Flags) -> tuple[float,
         return np.nan, np.nan
     nearest = max(peers, key=lambda k: points.curves[k].ranks)
     reference = points.curves[nearest]
-    seen = fitted & (points.curve == nearest)
-    alpha, slope = affine(points.size[seen], points.seconds[seen])
+    used = fitted & (points.curve == nearest)
+    alpha, slope = affine(points.size[used], points.seconds[used])
     steps, nbytes = _least(curve) / _least(reference)
     return alpha * steps, slope * nbytes
 

@@ -93,8 +93,8 @@ def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:
     options = []
     for machine, curves in machines.items():
         common = set.intersection(*({*setups.words(curve)} for curve in curves))
-        for other, rest in machines.items():
-            if other != machine:
+        for elsewhere, rest in machines.items():
+            if elsewhere != machine:
                 common = common.difference(*map(setups.words, rest))
         if common:
             word = min(common, key=lambda word: (word.isdigit(), word))

@@ -144,9 +144,9 @@ def _variables(curve: Curve) -> set[str]:
 
 
 def _joined(curve: Curve, parts: Parts) -> str:
-    known = _variables(curve)
+    variables = _variables(curve)
     pairs = (("", part) if isinstance(part, str) else part for part in parts)
-    return "".join(text for name, text in pairs if name not in known)
+    return "".join(text for name, text in pairs if name not in variables)
 
 
 def _on_bump(free: list[str], single: bool) -> str:
@@ -162,8 +162,8 @@ def _on_bump(free: list[str], single: bool) -> str:
 
 
 def _on_slingshot(curve: Curve) -> str:
-    known = _variables(curve)
-    names = [name + value for name, value in SLINGSHOT_VARIABLES.items() if name not in known]
+    variables = _variables(curve)
+    names = [name + value for name, value in SLINGSHOT_VARIABLES.items() if name not in variables]
     limits = f"the eager and rendezvous limits of libfabric decide here: {', '.join(names)}"
     newer = "" if curve.uses_mpi else "try a newer aws-ofi-nccl"
     clauses = [clause for clause in (limits if names else "", newer) if clause]

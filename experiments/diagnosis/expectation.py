@@ -148,12 +148,12 @@ def profiled(
         cases = _profiled(chain.from_iterable(running), curve, machines(curve), simulation)
         if not cases:
             return None
-        known = [[cases[name] for name in ran if name in cases] for ran in running]
+        by_size = [[cases[name] for name in ran if name in cases] for ran in running]
         free = _profiled(chosen() if curve.algorithm else (), curve, machines(curve), simulation)
         every = list(cases.values())
         return _expected(
             sizes,
-            [at_size or every for at_size in known],
+            [at_size or every for at_size in by_size],
             list(free.values()),
             f"{profile.profile}, of {profile.machine}",
         )

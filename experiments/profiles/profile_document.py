@@ -265,14 +265,14 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
     """The protocols, algorithms and kinds of links that a profile names, and that are none, and
     numbers of nodes that it has twice."""
     kinds = list(dict.fromkeys(kind for links in profile.protocols.values() for kind in links))
-    known: dict[str, Collection[str]] = {
+    names: dict[str, Collection[str]] = {
         "protocol": profile.protocols,
         "algorithm": algorithms(),
         "kind of link": kinds,
     }
     for noun, place, name in _names(profile):
-        if name not in known[noun]:
-            yield place, unknown(noun, name, known[noun])
+        if name not in names[noun]:
+            yield place, unknown(noun, name, names[noun])
     for kind, crowd in profile.crowding.items():
         counts = [correction.nodes for correction in crowd.apart]
         for number in sorted({count for count in counts if counts.count(count) > 1}):

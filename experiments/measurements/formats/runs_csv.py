@@ -102,12 +102,12 @@ class _CsvTable:
             raise InputError(f"{where}: no column {names}: expected size_bytes,time_us")
         if len(set(header)) < len(header):
             raise InputError(f"{where}: a column name twice: expected each once")
-        known = {*COLUMNS, *OLDER_NAMES.values(), *IGNORED}
-        self.unread = [name[:40] for name in header if name not in known]
+        columns = {*COLUMNS, *OLDER_NAMES.values(), *IGNORED}
+        self.unread = [name[:40] for name in header if name not in columns]
         for row in reader:
             if row and len(row) != len(header):
-                values, columns = counted(len(row), "value"), counted(len(header), "column")
-                raise InputError(f"{path} line {reader.line_num}: {values} under {columns}")
+                values, names = counted(len(row), "value"), counted(len(header), "column")
+                raise InputError(f"{path} line {reader.line_num}: {values} under {names}")
             try:
                 if row:
                     self._read(reader.line_num, dict(zip(header, map(str.strip, row), strict=True)))
