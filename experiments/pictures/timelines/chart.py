@@ -69,13 +69,14 @@ class Chart:
     """The boxes of a timeline, and where they are drawn."""
 
     spans: Spans
+    columns: Columns
+    """The boxes, as wide as what they stand for."""
+    band: npt.NDArray[np.int64]
+    """The band of its lane on which each is drawn."""
+    remarks: list[str]
+    """What is not drawn as it is."""
     seconds: float
     """What the time axis shows."""
-
-    @cached_property
-    def drawn(self) -> tuple[Columns, npt.NDArray[np.int64], list[str]]:
-        """Boxes, their bands, and remarks on what is not drawn as it is."""
-        return boxes_of(self.spans)
 
     @property
     def thinnest(self) -> float:
@@ -85,7 +86,7 @@ class Chart:
     @cached_property
     def boxes(self) -> Columns:
         """All boxes; those that are not of idle time have the least width."""
-        columns, least = self.drawn[0], self.thinnest
+        columns, least = self.columns, self.thinnest
         thin = (columns.end - columns.start < least) & (columns.cause < 0)
         start = np.where(thin, (columns.start + columns.end - least) / 2, columns.start)
         start = np.where(thin, np.clip(start, 0.0, max(self.seconds - least, 0.0)), start)
@@ -96,7 +97,7 @@ class Chart:
         """The parts of communications that computations of their rank hide, and the box of each. A
         part is as wide as the thinnest box at least; a thinner communication is what most of it
         is."""
-        columns, main, least = self.drawn[0], self.spans.main, self.thinnest
+        columns, main, least = self.columns, self.spans.main, self.thinnest
         computes = (columns.lane == main) & (columns.cause < 0)
         busy = busy_times(columns.take(computes), 1e-9 * self.spans.makespan)
         talks = (columns.lane != main) & (columns.nbytes > 0) & (columns.row < self.workers)
@@ -149,7 +150,7 @@ class Chart:
     @cached_property
     def heights(self) -> tuple[Floats, Floats]:
         """The vertical middle and the height of each box."""
-        (boxes, band, _), depth = self.drawn, np.ones(self.tall.shape, dtype=np.int64)
+        boxes, band, depth = self.columns, self.band, np.ones(self.tall.shape, dtype=np.int64)
         place = boxes.row, boxes.lane
         np.maximum.at(depth, place, band + 1)
         share = self.tall[place] / depth[place]

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter
 
 from experiments.names import link_name
-from experiments.pictures.timelines.chart import FULL, PIXELS, SEAM, Chart, look_of
+from experiments.pictures.timelines.chart import FULL, PIXELS, SEAM, Chart, boxes_of, look_of
 from experiments.pictures.timelines.palette import FILLS, HIDDEN, Fill, colours, ink_on, pale
 from experiments.pictures.timelines.spans import Columns, Spans
 from topologies.topology import Floats
@@ -55,7 +55,7 @@ def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
     are drawn: the picture says so.
     """
     longest = max(spans.makespan for spans in panels) or 1.0
-    charts = [Chart(spans, longest) for spans in panels]
+    charts = [Chart(spans, *boxes_of(spans), longest) for spans in panels]
     palette = colours(kind for chart in charts for kind in _kinds(chart))
     handles = _handles(charts, palette)
     alone = len(panels) == 1
@@ -127,7 +127,7 @@ def _paint(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     if spans.main < 0:
         axes.barh(np.arange(rows), spans.makespan, FULL, color="white", zorder=0)
     _draw_boxes(axes, chart, palette)
-    remarks = [*spans.remarks, *chart.drawn[2]]
+    remarks = [*spans.remarks, *chart.remarks]
     if chart.every == 1:
         _label_boxes(axes, chart, palette)
     else:

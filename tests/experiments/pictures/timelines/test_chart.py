@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.pictures.timelines.chart import Chart
+from experiments.pictures.timelines.chart import Chart, boxes_of
 from experiments.pictures.timelines.spans import Columns, Spans
 
 
@@ -34,7 +34,7 @@ def test_parts_of_a_communication_are_hidden_while_its_rank_computes(
         columns=Columns.joined(main, talk),
         **words,
     )
-    owner, parts = Chart(spans, 100.0).hidden
+    owner, parts = Chart(spans, *boxes_of(spans), 100.0).hidden
     covered = np.clip(busy[1], *box) - np.clip(busy[0], *box)
     assert (parts.end - parts.start).tolist() == pytest.approx(covered[covered > 0].tolist())
     assert (parts.start[1:] > parts.end[:-1]).all()
