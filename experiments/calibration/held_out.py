@@ -158,7 +158,7 @@ def _least(curve: FitCurve) -> Floats:
     costs = [find(name).cost for name in curve.algorithms]
     ranks = curve.ranks
     counts = [(cost.steps(ranks), float(cost.volume(ranks)) / ranks) for cost in costs]
-    return np.array(counts, dtype=np.float64).min(axis=0)
+    return np.asarray(np.min(counts, axis=0), dtype=np.float64)
 
 
 def affine(sizes: Floats, seconds: Floats) -> Floats:

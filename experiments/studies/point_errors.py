@@ -14,10 +14,9 @@ from experiments.calibration.calibrated_profile import points
 from experiments.calibration.fit import explore
 from experiments.calibration.held_out import LeftOut
 from experiments.calibration.libraries import NCCL
-from experiments.calibration.library import Library
+from experiments.calibration.library import Library, linked, port
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints, Flags
-from experiments.calibration.transfer import linked, port
 from experiments.measurements import Curve
 from topologies.topology import Floats
 

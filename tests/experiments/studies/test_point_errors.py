@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from experiments.calibration.transfer import linked
 
 from experiments.calibration.libraries import NCCL
+from experiments.calibration.library import linked
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.studies.point_errors import LeftOutCurve, ends, reason, transfer
