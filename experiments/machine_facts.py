@@ -66,7 +66,7 @@ class BestTime:
 
 
 @dataclass(frozen=True)
-class Facts:
+class MachineFacts:
     """Facts about a machine. Facts that were not computed are None or empty."""
 
     name: str
@@ -97,7 +97,7 @@ class Facts:
     """Sources of the figures."""
 
 
-def facts(topology: Topology) -> Facts:
+def facts(topology: Topology) -> MachineFacts:
     """All facts about a topology that can be computed within seconds."""
     from topologies.cuts import bisection, diameter
     from topologies.ring_search import find_rings
@@ -106,7 +106,7 @@ def facts(topology: Topology) -> Facts:
     far = None if "diameter" in skipped else diameter(topology)
     half = None if "bisection" in skipped else bisection(topology)
     rings = None if "rings" in skipped else find_rings(topology, topology.ranks)
-    return Facts(
+    return MachineFacts(
         name=topology.name,
         ranks=topology.ranks,
         nodes=len(np.unique(topology.node[topology.node >= 0])),

@@ -1,11 +1,13 @@
-"""What ranks are called in reports, pictures and traces."""
+"""What ranks and links are called in reports, pictures and traces."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
+from simulator.analysis.critical_path import QueueWait
 from simulator.schedules.schedule import Schedule
 from simulator.steps.step_graph import StepGraph
 
@@ -57,3 +59,16 @@ def link_name(medium: str) -> str:
         devices = "->".join(end[2] for end in on_node if end)
         return f"{devices} of node {next(end[1] for end in on_node if end)}"
     return medium
+
+
+def wait_records(waits: Sequence[QueueWait], schedule: Schedule) -> list[dict[str, object]]:
+    """The waits on a critical path: who waits on which link, behind whom, and how long."""
+    return [
+        {
+            "where": wait.where,
+            "waits": rank_name(schedule, wait.waiter),
+            "behind": [rank_name(schedule, rank) for rank in wait.behind],
+            "seconds": wait.seconds,
+        }
+        for wait in waits
+    ]

@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.text_lines import GAP, WIDEST, shrunk, visible, wrapped
+from experiments.text_lines import GAP, NARROWEST, WIDEST, shrunk, visible, wrapped
 from experiments.trace_choice import ALL, TraceChoice
 from topologies.errors import InputError
 
@@ -49,10 +49,15 @@ def align(rows: Sequence[Sequence[str]], widest: int = WIDEST) -> str:
     than `widest`, the longest words go on in the line below."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
     right = [
-        all(row[k] in ("", "-") or row[k].lstrip("-+")[:1].isdigit() for row in rows[1:])
+        all(row[k] in ("", "-") or _is_quantity(row[k]) for row in rows[1:])
         for k in range(len(widths))
     ]
-    widths = shrunk(widths, [k for k, number in enumerate(right) if not number], widest)
+    least = {
+        k: max(NARROWEST, *(len(word) for row in rows for word in row[k].split()), 0)
+        for k, number in enumerate(right)
+        if not number
+    }
+    widths = shrunk(widths, least, widest)
 
     def lines(row: Sequence[str]) -> Iterator[str]:
         parts = (wrapped(cell, width, "") for cell, width in zip(row, widths, strict=True))
@@ -64,6 +69,11 @@ def align(rows: Sequence[Sequence[str]], widest: int = WIDEST) -> str:
             yield GAP.join(padded).rstrip()
 
     return "\n".join(line for row in rows for line in lines(row))
+
+
+def _is_quantity(text: str) -> bool:
+    """Whether a text is a number or a range, perhaps with units, and no sentence."""
+    return text.lstrip("-+")[:1].isdigit() and len(text.split()) <= 3 and ", " not in text
 
 
 def to_csv(records: Sequence[Record], headed: bool = True) -> str:

@@ -60,7 +60,7 @@ def named_pipeline(
         if any(size not in (None, known) for size, known in zip(sizes, of_file, strict=True)):
             raise InputError(
                 f"{name} has {of_file[0]} devices and {of_file[1]} micro-batches: leave out "
-                f"--devices and --micro-batches"
+                f"--p and --batch"
             )
         return pipeline
     devices, micro_batches = (size or usual for size, usual in zip(sizes, USUAL, strict=True))

@@ -9,9 +9,6 @@ from math import isfinite
 from string import Formatter
 from typing import Any
 
-from experiments.output import align
-from experiments.text_lines import WIDEST, narrowed
-from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 Lines = list[list[str]]
@@ -112,30 +109,20 @@ UNITS: Mapping[str, Callable[[float], str]] = {
 
 
 def fill(template: str, record: Mapping[str, Any]) -> str:
-    """A template with the values of a record, in the units of `UNITS`. Raises InputError if the
-    record has no such value.
+    """A template with the values of a record, in the units of `UNITS`.
 
-    >>> fill("{plan}: {step_s:s}", {"plan": "dp=8", "step_s": 0.5})
-    'dp=8: 500ms'
+    >>> fill("{plan}: {step_s:s}, {ranks:,.0f}", {"plan": "dp=8", "step_s": 0.5, "ranks": 1234})
+    'dp=8: 500ms, 1,234'
     """
+
+    def value(name: str, unit: str | None) -> str:
+        number = record[name]
+        if not unit:
+            return written(name, number)
+        return UNITS[unit](number) if unit in UNITS else format(number, unit)
+
     parts = Formatter().parse(template)
-    return "".join(
-        text + (_value(record, name, unit) if name else "") for text, name, unit, _ in parts
-    )
-
-
-def _value(record: Mapping[str, Any], name: str, unit: str | None) -> str:
-    value = record.get(name)
-    if value is None:
-        raise InputError(f"no {name!r} in the result")
-    if not unit:
-        return written(name, value)
-    if isinstance(value, bool):
-        raise InputError(f"no number {name!r} in the result")
-    try:
-        return UNITS[unit](value) if unit in UNITS else format(value, unit)
-    except (TypeError, ValueError):
-        raise InputError(f"no number {name!r} in the result") from None
+    return "".join(text + (value(name, unit) if name else "") for text, name, unit, _ in parts)
 
 
 def value_of(column: Column, record: Mapping[str, Any]) -> Any:
@@ -193,40 +180,16 @@ def with_values(
     return shown
 
 
-def table_of(columns: Columns, records: Sequence[Mapping[str, Any]]) -> Lines:
-    """The cells of a table with its headings; nothing without records."""
-    if not records:
-        return []
-    shown = with_values(columns, records)
-    texts = (cells_of(column, records) for column in shown.values())
-    return [[*shown], *map(list, zip(*texts, strict=True))]
-
-
-def render(
-    records: Sequence[Mapping[str, Any]], columns: Columns, dispensable: Sequence[str] = ()
-) -> str:
-    """Records as aligned text, nothing without records. Where it is too wide it leaves out columns
-    of `dispensable`."""
-    if not records:
-        return ""
-    texts = {texts[0]: texts for texts in zip(*table_of(columns, records), strict=True)}
-    widths = {heading: max(map(len, column)) for heading, column in texts.items()}
-    shown = narrowed(widths, dispensable, WIDEST)
-    table = align([*zip(*(texts[heading] for heading in shown), strict=True)])
-    missing = ", ".join(heading for heading in texts if heading not in shown)
-    return f"{table}\n\nmore columns with --format csv: {missing}" if missing else table
-
-
 def lines_of(templates: Mapping[str, Sequence[str]], record: Mapping[str, Any]) -> Lines:
     """The cells of a report, a line for each name, without lines of values that are None or
     missing.
 
     >>> lines_of({"step": ["{step_s:s}", "a step"], "p": ["{p}"]}, {"step_s": 2.0})
-    [['  step', '2s', 'a step']]
+    [['step', '2s', 'a step']]
     """
     known = {name for name, value in record.items() if value is not None}
     return [
-        [f"  {name}", *(fill(cell, record) for cell in cells)]
+        [name, *(fill(cell, record) for cell in cells)]
         for name, cells in templates.items()
         if known.issuperset(_fields("".join(cells)))
     ]

@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from experiments.output import align
 from topologies.units import format_seconds
 
-SOFTWARE = "launches and protocols: small sizes take longer"
-"""What the links of a machine do not say."""
 TERMS = {
     "V": "the size: bytes of the collective, as nccl-tests counts them",
     "of bound": "the time as a multiple of the best lower bound; no algorithm is below 1",
     "off by": "an estimate of what the tolerance of --sharing fair changes of the time",
     "busbw": "V / time (algbw) times nccl-tests' factor: compare it with the bandwidth of a link",
     "expected": "half of the runs take longer, by the profile and its errors on measured runs",
-    "of runs": "the interval in which this share of runs is expected",
+    "or": "the second fastest algorithm, if the difference is inside its error",
+    "perhaps as fast": "the difference to the fastest is inside its error",
+    "message": "the largest message of the algorithm",
     "redundant": "the peak amount of duplicate data over all ranks",
+    "critical path": "the chain of operations that the end of the run waits for, from the end "
+    "back to the start",
+    "bubble": "time in which a device's main lane is idle",
+    "exposed": "time in which a rank communicates while its main lane is idle",
+    "hidden": "time in which a rank communicates while its main lane computes",
+    "contention": "a message was ready, but its link, port or merging lane served messages of "
+    "other ranks",
+    "slower peer": "a device waits for a slower peer",
+    "drain": "a device has nothing left to do at the end of the run",
     "not claimed": "an assumption of the formula does not hold, so a difference is no failure",
     "FAIL": "a check failed",
-    "left out": "bounds that are not computed for so many ranks and links, but may be higher",
-    "not included": f"{SOFTWARE}; --profile or --library adds them",
-    "any software": "may run: --library nccl advises only what NCCL can run on the machine",
-    "--wide": "prints all columns: bounds, steps, bytes and memory too",
+    "--format wide": "prints all columns: bounds, steps, bytes and memory too",
 }
 
 
-def footnote(terms: Iterable[str], examples: Mapping[str, Iterable[str]] | None = None) -> str:
-    """What `terms` mean, a line each, and below a term its examples.
+def footnote(terms: Iterable[str]) -> str:
+    """What `terms` mean, a line each.
 
     >>> print(footnote(["redundant"]))
       redundant  the peak amount of duplicate data over all ranks
     """
-    lines = []
-    for term in terms:
-        lines.append([f"  {term}", TERMS[term]])
-        lines += [["", f"- {example}"] for example in (examples or {}).get(term, ())]
-    return align(lines)
+    return align([[f"  {term}", TERMS[term]] for term in terms])
 
 
 def inexact(grid: float, error: float, seconds: float) -> str:

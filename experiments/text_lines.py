@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 
-from topologies.units import format_bytes, format_seconds
+from topologies.units import format_bytes
 
 WIDEST, NARROWEST = 120, 12
 """Characters of a line, and of a column of words whose cells go on in lines below, at the least."""
@@ -49,19 +49,19 @@ def narrowed(widths: Mapping[str, int], dispensable: Sequence[str], widest: int)
     return list(shown)
 
 
-def shrunk(widths: Sequence[int], words: Sequence[int], widest: int) -> list[int]:
-    """The widths of columns, where those of `words`, the widest first, are as narrow as lines of
-    `widest` characters need.
+def shrunk(widths: Sequence[int], least: Mapping[int, int], widest: int) -> list[int]:
+    """The widths of columns, where those with a `least` width, the widest first, are as narrow as
+    lines of `widest` characters need.
 
-    >>> shrunk([40, 5, 30], [0, 2], 60)
-    [25, 5, 26]
+    >>> shrunk([40, 5, 30], {0: 12, 2: 28}, 60)
+    [23, 5, 28]
     """
     widths = list(widths)
-    while words and width_of(widths) > widest:
-        longest = max(words, key=widths.__getitem__)
-        if widths[longest] <= NARROWEST:
+    while width_of(widths) > widest:
+        wide = [column for column, width in least.items() if widths[column] > width]
+        if not wide:
             break
-        widths[longest] -= 1
+        widths[max(wide, key=widths.__getitem__)] -= 1
     return widths
 
 
@@ -69,11 +69,6 @@ def visible(text: str) -> str:
     """Text in which characters that steer a terminal, or turn the order of others, are written as
     in Python. Ends of lines and tabs stay."""
     return _STEERING.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
-
-
-def share_cells(name: str, seconds: float, total: float, *about: str) -> list[str]:
-    """A line of a report: seconds, and what share of all they are."""
-    return [f"  {name}", format_seconds(seconds), f"{seconds / (total or 1.0):.1%}", *about]
 
 
 def bytes_cell(nbytes: float | None) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from topologies.errors import InputError
 
+NO_TRANSFERS = "transfers=no"
 WIDTH = 40
 """At most so many letters of a list of ranks are repeated in a message."""
 
@@ -25,7 +26,7 @@ class TraceChoice(NamedTuple):
     def options(self) -> list[str]:
         """The options that the user gives."""
         chosen = [] if self.ranks is None else [f"--ranks {self.text[:WIDTH]}"]
-        return [*chosen, *(() if self.transfers else ("--no-transfers",))]
+        return [*chosen, *(() if self.transfers else (f"--ranks {NO_TRANSFERS}",))]
 
     def check(self, timeline: Path | None) -> None:
         """Raise InputError if there is no such trace."""
@@ -38,7 +39,9 @@ class TraceChoice(NamedTuple):
         if suffix == ".chakra":
             raise InputError(f"{option}: Chakra traces have all of a run, leave it out")
         if suffix == "" and not self.transfers:
-            raise InputError("--no-transfers: Kineto traces never have transfers, leave it out")
+            raise InputError(
+                f"--ranks {NO_TRANSFERS}: Kineto traces never have transfers, leave it out"
+            )
 
     def of(self, ranks: int, what: str = "ranks") -> list[int]:
         """The chosen ones of so many ranks. Raises InputError if there are fewer."""

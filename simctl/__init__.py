@@ -49,8 +49,8 @@ class Rows(list[Mapping[str, Any]]):
 
 def machine(topology: Any = None, **links: str) -> MachineOptions:
     """A machine, as `--topology` writes it. `links` are the options of links, like `bandwidth`."""
-    from experiments.options.groups import group_of
     from experiments.options.machine_options import MachineOptions
+    from experiments.options.options import group_of
 
     if isinstance(topology, MachineOptions) and not links:
         return topology
@@ -92,7 +92,7 @@ def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) 
 
 def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:
     """A step of parallel training, or with "auto" plans: the rows of `simctl plan`."""
-    from experiments.commands.plans import Plans
+    from experiments.commands.train import Plans
 
     return _rows(Plans, on, model=model, plan=text, **_counts(**options))
 
@@ -107,7 +107,7 @@ def read(log: str | Path) -> Measurements:
 def calibrate(*logs: str | Path, out: str | Path, on: Any = None, **options: Any) -> Path:
     """Fit a profile to measured runs: `simctl calibrate --out`. Returns its file, a `profile`."""
     from experiments.commands.calibrate import Calibrate
-    from experiments.options.groups import group_of
+    from experiments.options.options import group_of
 
     [file], topology = _files(out), None if on is None else machine(on).topology
     files = {"files": _files(*logs), "out": file, "topology": topology}
@@ -129,8 +129,8 @@ def _rows(command: Any, on: Any, **options: Any) -> Rows:
     for name in (*others, *written):
         if name in options:
             raise InputError(f"{name}: only the command has this option")
-    from experiments.options.groups import group_of
     from experiments.options.machine_options import MachineOptions
+    from experiments.options.options import group_of
 
     where = machine(on)
     links = {each.name: getattr(where, each.name) for each in fields(MachineOptions)}

@@ -126,9 +126,9 @@ def abridged(printed: str, like: str) -> str:
     below it."""
     if "\n...\n" not in like:
         return printed
-    machine, table, below = printed.split("\n\n")
+    machine, table, *below = printed.split("\n\n")
     heading, *rows = table.split("\n")
-    return "\n\n".join([machine, "\n".join([heading, "...", *rows[-3:]]), below])
+    return "\n\n".join([machine, "\n".join([heading, "...", *rows[-3:]]), *below])
 
 
 @pytest.mark.parametrize("arguments", [("--version",), ("sweep", "--algo", "ring", "--p", "2..9")])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from experiments.animation.film import Act, Canvas, Film, Look, Stripe, TimedShape, rank_colours
+from experiments.answer_blocks import Facts
 from experiments.output import Value, counted
 from experiments.pages import page as pages
 from experiments.pages.page import pack
@@ -29,11 +30,11 @@ def film_page(
     film: Film, name: str, parameters: Mapping[str, Value], figures: Sequence[pages.Figure] = ()
 ) -> pages.Page:
     """The page with its title, the options of the command and further pictures."""
-    shown = {key: str(value) for key, value in parameters.items() if value not in (None, False)}
+    shown = [[key, str(value)] for key, value in parameters.items() if value not in (None, False)]
     scene = pages.Scene(
         "Animation", "film", film_data(film), film.note, helpers=("canvas", "player")
     )
-    return pages.Page(name, film.facts, [scene, *figures, pages.Facts("Parameters", shown)])
+    return pages.Page(name, film.facts, [scene, *figures, Facts("Parameters", shown)])
 
 
 def film_data(film: Film) -> dict[str, object]:

@@ -22,7 +22,7 @@ COMMANDS = {
     "sweep": ("sweep:Sweep", "Simulate algorithms at many rank counts and sizes."),
     "run": ("run:CollectiveRun", "Simulate one collective and explain where its time goes."),
     "train": ("train:Train", "Simulate training steps and explain their communication."),
-    "plan": ("plans:Plans", "Simulate parallel training, or find the fastest plan."),
+    "plan": ("train:Plans", "Simulate parallel training, or find the fastest plan."),
     "profile-model": (
         "profile_model:ProfileModel",
         "Time a torch module layer by layer, for simctl train.",
@@ -117,7 +117,6 @@ def command_of(name: str, kind: Any) -> Any:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
-    """The annotations of the options, by name."""
     hints = get_type_hints(kind, include_extras=True)
     return {each.name: hints[each.name] for each in fields(kind)}
 

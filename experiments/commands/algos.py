@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer
 from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import AlgorithmFile, FormatOptions
+from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ImportedAlgorithm(FormatOptions):
             "proof": unknown if "not proven" in unknown else f"right on {ranks} ranks",
         }
         table = [[f"  {key}", value] for key, value in record.items()]
-        Answer("algorithm", [record], [record]).show(self.format, lambda: output.align(table))
+        Result("algorithm", [record], [record]).show(self.format, lambda: output.align(table))
         return 0
 
 
@@ -80,7 +80,7 @@ class ImportedAlgorithm(FormatOptions):
 class ExportedAlgorithm(MachineOptions):
     """Write an algorithm as a program for another tool."""
 
-    EXAMPLES: ClassVar = ("algos export ring --p 8 --to msccl --out ring.xml",)
+    EXAMPLES: ClassVar = ("algos export ring --p 8 --format msccl --out ring.xml",)
 
     algo: Annotated[
         str | None,
@@ -96,7 +96,7 @@ class ExportedAlgorithm(MachineOptions):
         typer.Option("--p", "--gpus", help="The number of ranks.  [default: the machine's, or 8]"),
     ] = None
     size: Annotated[str, typer.Option(help="V of the messages in GOAL, like 1GiB.")] = "64MiB"
-    to: Annotated[ProgramFormat, typer.Option(help="The format.")] = ProgramFormat.msccl
+    format: Annotated[ProgramFormat, typer.Option(help="The format.")] = ProgramFormat.msccl
     out: Annotated[
         Path | None, typer.Option(help="Write FILE.  [default: print it]", writable=True)
     ] = None
@@ -163,7 +163,7 @@ class ExportedAlgorithm(MachineOptions):
                 f"at most {MOST_STEPS}, take fewer ranks"
             )
         prove(algorithm, schedule)
-        if self.to is ProgramFormat.goal:
+        if self.format is ProgramFormat.goal:
             return write_goal(schedule, algorithm.name)
         if self.algo_file is not None and (text := rewritten(self.algo_file)) is not None:
             return text

@@ -12,6 +12,8 @@ import typer
 
 from experiments import output
 from experiments.options.completion import (
+    algorithm_names,
+    algorithm_options,
     completer,
     model_names,
     model_options,
@@ -23,7 +25,6 @@ from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import (
     AlgorithmFile,
     AlgorithmName,
-    AlgorithmWord,
     Size,
     Times,
     word_or_option,
@@ -42,7 +43,7 @@ from experiments.options.training_options import (
     TrainingOptions,
 )
 from topologies.errors import InputError
-from topologies.units import format_bytes, format_seconds, parse_bytes
+from topologies.units import format_bytes, format_seconds, parse_bytes, parse_whole
 
 if TYPE_CHECKING:
     from experiments.animation.film import Film
@@ -58,13 +59,11 @@ FILES = (".html", ".gif")
 Parameters = Mapping[str, output.Value]
 
 
-MODEL = ("model", "strategy", "bucket", "plan", "steps", *CONDITIONS)
+MODEL = ("model", "strategy", "bucket", "steps", *CONDITIONS)
 """Options of training steps."""
-PIPELINE = ("devices", "micro_batches", "times")
+PIPELINE = ("batch", "times")
 COLLECTIVE = ("algo", "algo_file", "size", "root", "skew", "matrix")
 LINK_OPTIONS = ("topology", "bandwidth", "latency", "gap", "reduction")
-KEPT = 50
-"""Percent of the activations that the backward for weights needs, for orders that are searched."""
 USUAL_RANKS = "4"
 """Ranks of a shape, if the user does not say."""
 
@@ -82,14 +81,22 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
     EXAMPLES: ClassVar = (
         "animate ring --p 4 --out ring.html",
         "animate --model resnet50 --p 4 --bandwidth 10GB/s --out ddp.html",
-        "animate --pipeline 1f1b --devices 4 --micro-batches 8 --out pipeline.gif",
+        "animate --pipeline 1f1b --p 4 --batch 8 --out pipeline.gif",
     )
 
     out: Annotated[
         Path,
         typer.Option(help="FILE.html, FILE.gif, or FOLDER for an SVG of each step.", writable=True),
     ]
-    word: AlgorithmWord = None
+    word: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ALGO|PLAN]",
+            help="The same as --algo, or a plan of parallel training: dp=2,tp=2,pp=2,batch=16.",
+            autocompletion=completer(algorithm_names, algorithm_options),
+            show_default=False,
+        ),
+    ] = None
     algo: AlgorithmName = None
     algo_file: AlgorithmFile = None
     p: Annotated[
@@ -97,7 +104,8 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         typer.Option(
             "--p",
             "--gpus",
-            help="The number of ranks, 2 to 32.  [default: all of the machine; 4 of a shape]",
+            help="The number of ranks, 2 to 32, or of devices of --pipeline.  [default: all of the "
+            "machine; 4 of a shape; 8 devices]",
         ),
     ] = None
     size: Size = None
@@ -111,14 +119,11 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
     strategy: Annotated[
         str | None,
         typer.Option(
-            help="NAME with options.  [default with --model, without --plan: ddp]",
+            help="NAME with options.  [default with --model, without a plan: ddp]",
             autocompletion=completer(strategy_names, strategy_options),
         ),
     ] = None
     bucket: Bucket = None
-    plan: Annotated[
-        str | None, typer.Option(help="A plan of parallel training: dp=2,tp=2,pp=2,batch=16.")
-    ] = None
     steps: Steps = None
     straggler: Straggler = None
     noise: Noise = None
@@ -131,10 +136,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
             autocompletion=completer(pipeline_names),
         ),
     ] = None
-    devices: Annotated[
-        int | None, typer.Option(help="Devices of --pipeline.  [default: 8]", min=2)
-    ] = None
-    micro_batches: Annotated[
+    batch: Annotated[
         int | None, typer.Option(help="Micro-batches of --pipeline.  [default: 16]", min=1)
     ] = None
     times: Times = None
@@ -143,14 +145,22 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
     def kind(self) -> str:
         """What is animated: "pipeline", "model" or "collective"."""
         if self.pipeline is not None:
+            if self._plan is not None:
+                raise InputError(f"{self._plan[:60]} does not go with --pipeline: leave one out")
             return "pipeline"
-        return "collective" if all(getattr(self, key) is None for key in MODEL) else "model"
+        stated = self._plan is not None or any(getattr(self, key) is not None for key in MODEL)
+        return "model" if stated else "collective"
+
+    @property
+    def _plan(self) -> str | None:
+        """The word if it is a plan, KEY=VALUE,..., and no algorithm with options."""
+        return self.word if "=" in (self.word or "").partition(":")[0] else None
 
     def run(self) -> int:
         """Write the animation; 1 if an algorithm is wrong."""
-        algo = word_or_option(self.word, self.algo)
+        algo = word_or_option(None if self._plan else self.word, self.algo)
         foreign = {
-            "pipeline": (*MODEL, *COLLECTIVE, "p", *LINK_OPTIONS),
+            "pipeline": (*MODEL, *COLLECTIVE, *LINK_OPTIONS),
             "model": (*PIPELINE, *COLLECTIVE),
             "collective": PIPELINE,
         }[self.kind]
@@ -225,16 +235,16 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
 
         p = self.p
         is_any_size = self.blueprint.kind == "shape" and self.blueprint.size is None
-        if p is None and is_any_size and self.plan is None:
+        if p is None and is_any_size and self._plan is None:
             p = USUAL_RANKS
         names = ("strategy", "bucket", "steps", *CONDITIONS)
         stated = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         model = self.model or "resnet50"
-        if self.plan is not None:
-            job = PlanOptions(model=model, p=p, plan=self.plan, **stated)
+        if self._plan is not None:
+            job = PlanOptions(model=model, p=p, plan=self._plan, **stated)
             case = parse(job, self, self, ProfileOptions())
             if not isinstance(case, PlanJob):
-                raise InputError(f"--plan {self.plan[:60]}: an animation shows one plan alone")
+                raise InputError(f"{self._plan[:60]}: an animation shows one plan alone")
             run_plan(case.answer(), self.out, case.parameters)
             return
         request = TrainingOptions(model=model, p=p, **stated).request(self, self)
@@ -248,9 +258,9 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         from experiments.options.values import parse_stage_times
         from experiments.pipeline_files import named_pipeline
 
-        times = parse_stage_times(self.times)
-        asked = self.devices, self.micro_batches
-        pipeline = named_pipeline(self.pipeline or "", asked, times, KEPT)
+        times, kept = parse_stage_times(self.times)
+        asked = None if self.p is None else parse_whole(self.p), self.batch
+        pipeline = named_pipeline(self.pipeline or "", asked, times, kept)
         sizes = {"devices": pipeline.devices, "micro_batches": pipeline.micro_batches}
         run_pipeline(
             pipeline, times, self.out, {"pipeline": self.pipeline, **sizes, "times": self.times}

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer, check_files
 from experiments.options.completion import completer, library_names, machine_names, machine_options
 from experiments.options.log_options import RunOptions, Runs
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
 from experiments.options.options import FormatOptions, Report
+from experiments.pages.reports.result import Result, check_files
 from topologies.errors import InputError
-from topologies.units import format_bandwidth, format_seconds
+from topologies.units import format_bandwidth
 
 if TYPE_CHECKING:
-    from experiments.calibration.calibrated_profile import Calibration
     from experiments.calibration.library import Library
     from experiments.calibration.observations import FitCurve, FitPoints
-    from experiments.profiles.profile_document import Calibrated, Estimated
+    from experiments.profiles.profile_document import Calibrated
     from simulator.effects.labels import Ineffective
     from topologies.catalogue import Blueprint
 
@@ -82,7 +81,7 @@ class Calibrate(RunOptions, FormatOptions):
 
         output.check_writable(self.out, ENDINGS)
         check_files(report=self.report)
-        profile, calibration = self.fitted()
+        profile = self.fitted()
         answer = self._answer(profile)
         answer.write(report=self.report)
         unknown = sum(bool(curve.open) for curve in profile.estimates.values())
@@ -92,10 +91,10 @@ class Calibrate(RunOptions, FormatOptions):
                 f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these "
                 f"runs"
             )
-        answer.show(self.format, lambda: _text(profile, calibration))
+        answer.show(self.format)
         return 0
 
-    def fitted(self) -> tuple[Calibrated, Calibration]:
+    def fitted(self) -> Calibrated:
         """Fit the profile, and write it to the file of `out`."""
         from experiments.calibration import label_detection, measured_machines
         from experiments.calibration.calibrated_profile import (
@@ -157,20 +156,19 @@ class Calibrate(RunOptions, FormatOptions):
         )
         if self.out:
             write(profile, self.out)
-        return profile, calibration
+        return profile
 
-    def _answer(self, profile: Calibrated) -> Answer:
+    def _answer(self, profile: Calibrated) -> Result:
         files = ",".join(map(str, (*self.files, *(self.links or ()))))
         parameters = {"runs": files, "family": self.family, "only": self.only}
         records: list[output.Record] = [
             {"parameter": name, **estimate.model_dump()}
             for name, estimate in profile.estimates.items()
         ]
-        return Answer("calibrate", profile.model_dump(by_alias=True), records, parameters)
+        return Result("calibrate", profile.model_dump(by_alias=True), records, parameters)
 
 
 def _linked(chosen: Library, links: Sequence[Path], machine: Blueprint | None) -> Library:
-    """The library on links that were measured."""
     from experiments.calibration.library import linked, port
     from experiments.measurements import doubts, read_all
 
@@ -195,7 +193,6 @@ def _nodes(measured: FitPoints) -> str:
 
 
 def _uneven(measured: FitPoints) -> Iterator[str]:
-    """A line for each curve whose nodes have different numbers of ranks."""
     for curve in measured.curves:
         if curve.ranks % curve.nodes:
             last = curve.ranks - curve.per_node * (curve.nodes - 1)
@@ -209,7 +206,6 @@ def _uneven(measured: FitPoints) -> Iterator[str]:
 
 
 def _unlike(curve: FitCurve, factor: float) -> str:
-    """A curve that the fit does not explain in words."""
     how = f"{factor:.3g} times slower" if factor > 1 else f"{1 / factor:.3g} times faster"
     ranks = output.counted(curve.ranks, "rank")
     text = f"{curve.name}: {curve.collective} on {ranks} is {how}"
@@ -220,7 +216,6 @@ def _unlike(curve: FitCurve, factor: float) -> str:
 
 
 def _ignored(label: Ineffective) -> str:
-    """A label without effect in words."""
     where = "" if label.ranks is None else f" on {output.counted(label.ranks, 'rank')}"
     return (
         f"{label.collective} told to take {label.label}{where} took {_fastest(label.ran)}: the "
@@ -253,43 +248,3 @@ def _made(files: Sequence[Path]) -> dict[str, str]:
         "numpy": version("numpy"),
         "scipy": version("scipy"),
     } | digests
-
-
-def _text(profile: Calibrated, calibration: Calibration) -> str:
-    from experiments.calibration.standing import error_table
-
-    points = calibration.fit.model.points
-    amount = (
-        f"{output.counted(len(points.curves), 'curve')}, {output.counted(len(points), 'point')}"
-    )
-    head = f"{profile.library} on {profile.machine}: {amount}"
-    parts = [head, output.align(_parameters(profile.estimates)), error_table(profile.errors)]
-    return "\n\n".join(parts)
-
-
-def _parameters(estimates: dict[str, Estimated]) -> list[list[str]]:
-    rows = [["parameter", "value", "95% from", "to", "not identified"]]
-    for name, estimate in estimates.items():
-        ends = sorted(
-            (end for end in (estimate.low, estimate.high) if end is not None),
-            reverse="β" in name and estimate.unit != "power",
-        )
-        cells = [
-            _shown(name, estimate.unit, estimate.value),
-            *([_shown(name, estimate.unit, end) for end in ends] or ["-", "-"]),
-        ]
-        rows.append(
-            [name if estimate.unit == "power" else name.replace("1/β", "β"), *cells, estimate.open]
-        )
-    return rows
-
-
-def _shown(name: str, unit: str, value: float) -> str:
-    """A quantity with its unit; a 1/β as β."""
-    if unit == "power":
-        return f"{value:+.3f}"
-    if unit == "s":
-        return format_seconds(value)
-    if "β" not in name:
-        return f"{value * 1e9:.3g} ns/B" if value < 1 else "-"
-    return format_bandwidth(1 / value) if 1e-30 < value < 1e9 else "-"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer, check_files
 from experiments.options.log_options import CurvePlot, Family, InPlace, LogRanks
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import ProfileLevel, ProfileName, ReportOptions
-from experiments.templates import render
+from experiments.pages.reports.result import Result, check_files
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from experiments.profiles.profile_document import Calibrated
     from topologies.catalogue import Blueprint
     from topologies.topology import Topology
-
-FEW = 4
-"""Curves up to which every size is printed; of more, only what was found."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +70,7 @@ class Diagnose(MachineOptions, ReportOptions):
             point_records,
         )
         from experiments.measurements import doubts
+        from experiments.pages.reports.diagnosis_story import pictures
 
         if self.job:
             return self._job()
@@ -87,19 +84,21 @@ class Diagnose(MachineOptions, ReportOptions):
             names = (str(number) for number in range(1, len(results) + 1))
             drawings = [partial(diagnosis_drawing, result) for result in results]
             write_figures(self.plot, dict(zip(names, drawings, strict=True)))
-        report = diagnosis_report(results, differences, failures)
-        if self.report:
-            from experiments.pages.reports.log_results import diagnosed
-            from experiments.pages.reports.report_file import write
-
-            write(self.report, diagnosed(report, results, self._parameters()))
         for line in measurements.skipped:
             output.note(f"skipped {line}")
         for line in doubts([result.curve for result in results]):
             output.note(line)
         records = [row for result in results for row in point_records(result)]
-        answer = Answer("diagnose", report, [*records, *map(failure_record, failures)])
-        answer.show(self.format, lambda: _text(results, differences, failures))
+        answer = Result(
+            "diagnose",
+            diagnosis_report(results, differences, failures),
+            [*records, *map(failure_record, failures)],
+            self._parameters(),
+            pictures=pictures(results) if self.report else (),
+            words=_advice(differences, failures),
+        )
+        answer.write(report=self.report)
+        answer.show(self.format)
         return int(any(result.abnormal for result in results) or bool(differences or failures))
 
     def records(self) -> list[output.Record]:
@@ -110,18 +109,38 @@ class Diagnose(MachineOptions, ReportOptions):
         return [record for result in results for record in point_records(result)]
 
     def _job(self) -> int:
-        """Print who was late in a job. Raises InputError for options that --job does not take."""
-        from experiments.commands import diagnose_job
+        """Print what each rank of a job did, how fast each collective was, and what is abnormal; 1
+        if anything is. Raises InputError for options that --job does not take."""
+        from experiments.traces.job_calls import JobCalls
+        from experiments.traces.job_folder import read_job
+        from experiments.traces.job_tables import group_rows, normal, problems, rank_rows
 
         taken = {"logs", "job", "report", "format"}
         for each in fields(self):
             if each.name not in taken and getattr(self, each.name) != each.default:
                 option = f"--{each.name.replace('_', '-')} {str(getattr(self, each.name))[:40]}"
                 raise InputError(f"--job and {option}: leave one of them out")
-        return diagnose_job.run(self.logs, self.format, self.report)
+        check_files(report=self.report)
+        job = JobCalls(read_job(self.logs))
+        ranks, groups, wrong = (
+            [row._asdict() for row in rows]
+            for rows in (rank_rows(job), group_rows(job), problems(job))
+        )
+        report = {"ranks": ranks, "collectives": groups, "problems": wrong}
+        words: dict[str, object] = {"calls": len(job.calls), "seconds": job.seconds}
+        words |= {} if wrong else {"normal": normal(job)}
+        answer = Result(
+            "job",
+            report,
+            _job_records(report),
+            {"logs": ",".join(map(str, self.logs))},
+            words=words,
+        )
+        answer.write(report=self.report)
+        answer.show(self.format)
+        return int(bool(wrong))
 
     def _diagnosed(self) -> tuple[Measurements, list[Diagnosis], tuple[Difference, ...]]:
-        """What the logs contain, what is found in each curve, and between them."""
         from experiments.diagnosis import compare, diagnose
         from experiments.diagnosis.comparison import among
         from experiments.measurements import read_all
@@ -191,81 +210,24 @@ def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology
     return machine.for_job(curve.ranks or 0, curve.nodes or 0).build
 
 
-def _text(
-    results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure]
-) -> str:
-    died = {failure.source for failure in failures}
-    blocks = [
-        "\n".join(_lines(result, len(results) <= FEW, result.curve.source in died))
-        for result in results
-    ]
-    parted = ("\n\n" if len(results) <= FEW else "\n").join(blocks)
-    summary = [*_between(differences), *_failures(failures), _total(results, differences, failures)]
-    return "\n".join([parted, *summary] if results else summary).lstrip("\n")
-
-
-def _between(differences: Sequence[Difference]) -> Iterator[str]:
-    from experiments.diagnosis.advice import advice
+def _advice(
+    differences: Sequence[Difference], failures: Sequence[Failure]
+) -> dict[str, Sequence[str]]:
+    from experiments.diagnosis.advice import advice, remedies
     from experiments.diagnosis.findings import Finding, FindingKind
 
-    if differences:
-        yield "\nbetween set-ups"
-        yield from (f"  abnormal: {difference.text}" for difference in differences)
-        slower = Finding(FindingKind.SLOWER_SETUP, (), 1.0, "")
-        yield from (f"  try: {line}" for line in advice(differences[0].slower, (slower,)))
+    slower = (Finding(FindingKind.SLOWER_SETUP, (), 1.0, ""),)
+    between = advice(differences[0].slower, slower) if differences else ()
+    return {"between": [*between], "tests": [*remedies(failures)] if failures else []}
 
 
-def _failures(failures: Sequence[Failure]) -> Iterator[str]:
-    from experiments.diagnosis.advice import remedies
+def _job_records(report: Mapping[str, Sequence[output.Record]]) -> list[output.Record]:
+    from experiments.traces.job_tables import GroupRow, RankRow
 
-    if failures:
-        yield "\ntests"
-        yield from (
-            f"  abnormal: {failure.kind}, {Path(failure.source).name}: {failure.text}"
-            for failure in failures
-        )
-        yield from (f"  try: {line}" for line in remedies(failures))
-
-
-def _total(
-    results: Sequence[Diagnosis], differences: Sequence[Difference], failures: Sequence[Failure]
-) -> str:
-    counts = [
-        f"{sum(result.abnormal for result in results)} of {output.counted(len(results), 'curve')} "
-        f"abnormal"
+    columns = dict.fromkeys(("row", *RankRow._fields, *GroupRow._fields, "problem", "text"))
+    parts = {"rank": report["ranks"], "collective": report["collectives"]}
+    rows = [{**columns, "row": name, **row} for name, part in parts.items() for row in part]
+    return rows + [
+        {**columns, "row": "problem", "problem": each["kind"], "text": each["text"]}
+        for each in report["problems"]
     ]
-    counts += (
-        [f"{output.counted(len(differences), 'difference')} between set-ups"] if differences else []
-    )
-    counts += [f"{output.counted(len(failures), 'failure')} of tests"] if failures else []
-    return "\n" + ", ".join(counts)
-
-
-def _lines(diagnosis: Diagnosis, full: bool, died: bool) -> Iterator[str]:
-    """The lines of one curve; `died`: a finding says already that its test did not end."""
-    from experiments.diagnosis.diagnosis_records import point_columns, point_records
-    from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
-
-    curve = diagnosis.curve
-    ranks = output.counted(curve.ranks, "rank") if curve.ranks else "ranks unknown"
-    kind = "" if curve.kind == COLLECTIVE else curve.kind
-    about = ", ".join(
-        word for word in (curve.collective, kind, ranks, curve.algorithm, curve.protocol) if word
-    )
-    yield f"{about}, {Path(curve.source).name}: {diagnosis.verdict}"
-    yield from (
-        f"  {'abnormal' if finding.alarm else 'note'}: {finding.kind}, {finding.text}"
-        for finding in diagnosis.findings
-    )
-    if curve.unfinished and not died:
-        yield f"  note: {NO_FOOTER}"
-    if not full:
-        return
-    if curve.capped:
-        yield "  note: the benchmark itself lowered its largest size for lack of memory: no fault"
-    yield from (f"  {fact}" for fact in diagnosis.facts)
-    yield from (f"  try: {line}" for line in diagnosis.advice)
-    sure = diagnosis.expected.intervals if diagnosis.expected else ()
-    yield render(list(point_records(diagnosis)), point_columns(curve.ranks))
-    if sure:
-        yield f"  interval: of {sure[0].level:.0%} of runs"

@@ -21,30 +21,26 @@ from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.prediction import (
     CurveJob,
     PredictedPoint,
-    coverage,
     errors,
     predict_all,
 )
-from experiments.calibration.standing import error_table
-from experiments.commands.answer import Answer, check_files
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.measurements.setups import chosen_curves
 from experiments.options.log_options import JudgingOptions
 from experiments.options.values import parse_tolerance
+from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.profiles import find
-from experiments.profiles.interval_levels import at_level, span
+from experiments.profiles.interval_levels import at_level
 from experiments.profiles.profile_document import Calibrated, Error
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
-from topologies.units import format_bytes, format_seconds, in_binary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-WORST = 5
 ENOUGH = 4
 """The least points that are fitted without some of them."""
 Judged = tuple[FitCurve, list[PredictedPoint]]
@@ -70,11 +66,12 @@ def run(request: JudgingOptions) -> int:
         if generation is not None
         else []
     )
-    judged = _judge(at_level(profile.simulated(), request.level), machine, kind, measured)
+    simulated = at_level(profile.simulated(), request.level)
+    judged = _judge(simulated, machine, kind, measured)
     held_out = _held_out_errors(machine, kind, measured)
-    answer = _answer(request, profile, judged, nccl_times, held_out)
+    answer = _answer(request, simulated, judged, nccl_times, held_out)
     answer.write(plot=request.plot, report=request.report)
-    answer.show(request.format, lambda: _text(profile, judged, nccl_times, held_out))
+    answer.show(request.format)
     return int(max(_mean_errors(judged, held_out)) > limit)
 
 
@@ -139,7 +136,6 @@ def _generation(compare: str, profile: Calibrated, kind: Library) -> str:
 def _judge(
     simulated: Profile, machine: Blueprint, kind: Library, measured: FitPoints
 ) -> list[Judged]:
-    """Every curve simulated under the profile as it is."""
     progress = output.Progress("algorithms and numbers of ranks")
 
     def build(job: CurveJob) -> Topology:
@@ -156,7 +152,6 @@ def _nccl_times(
     measured: FitPoints,
     chosen: str,
 ) -> list[Floats]:
-    """Every curve by NCCL's own model."""
     generations = nccl_comparison.generations(curves, chosen)
     unknown = next((curve.name for curve in measured.curves if curve.name not in generations), None)
     if unknown:
@@ -177,34 +172,23 @@ def _nccl_times(
 
 def _answer(
     request: JudgingOptions,
-    profile: Calibrated,
+    profile: Profile,
     judged: Sequence[Judged],
     nccl_times: NcclTimes,
     held_out: dict[str, Error],
-) -> Answer:
+) -> Result:
     def draw() -> Figure:
         from experiments.pictures.result_curves import prediction_drawing
 
         return prediction_drawing(name, judged)
 
-    name, runs = profile.profile, ",".join(map(str, request.logs))
+    name, runs = profile.name, ",".join(map(str, request.logs))
     parameters = {"profile": name, "runs": runs, "family": request.family, "only": request.only}
     records = _records(judged, nccl_times)
     unseen = {name: error.model_dump() for name, error in held_out.items()}
     report = {"points": records, "unseen": unseen}
-    return Answer("judge", report, records, parameters, pictures=[("All curves", draw)])
-
-
-def _text(
-    profile: Calibrated,
-    judged: Sequence[Judged],
-    nccl_times: NcclTimes,
-    held_out: dict[str, Error],
-) -> str:
-    again = "the same kind of model, fitted to these runs without the points that it is judged by"
-    tables = [_as_it_is(profile, judged, nccl_times), _worst(judged)]
-    tables += [f"{again}\n{error_table(held_out)}"] if held_out else []
-    return "\n\n".join(tables)
+    pictures = [Picture("All curves", draw)]
+    return Result("judge", report, records, parameters, None, profile, pictures)
 
 
 def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Record]:
@@ -239,79 +223,7 @@ def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Rec
 
 
 def _ends(row: PredictedPoint) -> output.Record:
-    """The expected time and the interval, if the profile has intervals."""
     if (sure := row.interval) is None:
         return {}
     ends = {"expected_s": sure.expected, "low_s": sure.low, "high_s": sure.high}
     return {**ends, "inside": row.inside}
-
-
-def _level(judged: Sequence[Judged]) -> float:
-    """That of the intervals, 0 without any."""
-    return next((row.interval.level for _, rows in judged for row in rows if row.interval), 0.0)
-
-
-def _as_it_is(profile: Calibrated, judged: Sequence[Judged], nccl_times: NcclTimes) -> str:
-    nccl_errors = [
-        np.abs(seconds / curve.seconds - 1)
-        for (curve, _), seconds in zip(judged, nccl_times, strict=False)
-    ]
-    level = _level(judged)
-    table = [
-        [
-            "curve",
-            "algorithm",
-            "ranks",
-            "sizes",
-            "mean",
-            "median",
-            "worst",
-            *([f"inside {level:.0%}"] if level else []),
-            *(["NCCL's own model"] if nccl_errors else []),
-        ]
-    ]
-    for k, (curve, rows) in enumerate(judged):
-        wrong = errors(rows)
-        shares = [f"{value:.1%}" for value in (wrong.mean(), np.median(wrong), wrong.max())]
-        shares += [f"{coverage(rows) or 0.0:.0%}"] if level else []
-        shares += [_mean(nccl_errors[k])] if nccl_errors else []
-        algorithm = curve.algorithms[0] if len(curve.algorithms) == 1 else "chosen"
-        table.append([Path(curve.name).stem, algorithm, str(curve.ranks), str(len(rows)), *shares])
-    all_errors = np.concatenate([errors(rows) for _, rows in judged])
-    middle = f"mean {all_errors.mean():.1%}, median {np.median(all_errors):.1%}"
-    middle += (
-        f"; NCCL's own model: mean {_mean(np.concatenate(nccl_errors))}" if nccl_errors else ""
-    )
-    if level:
-        share = coverage([row for _, rows in judged for row in rows])
-        middle += f"; {share or 0.0:.0%} are inside their {level:.0%} intervals"
-    total = f"|predicted / measured - 1| of {len(all_errors)} points: {middle}"
-    return f"{profile.profile} as it is\n{output.align(table)}\n{total}"
-
-
-def _mean(wrong: Floats) -> str:
-    """Of the points that there is a model of."""
-    known = wrong[~np.isnan(wrong)]
-    return f"{known.mean():.1%}" if len(known) else "-"
-
-
-def _worst(judged: Sequence[Judged]) -> str:
-    rows = sorted(
-        ((row, curve) for curve, rows in judged for row in rows),
-        key=lambda point: -abs(point[0].error),
-    )
-    sure = ["expected", f"{level:.0%} of runs"] if (level := _level(judged)) else []
-    table = [["worst points", "size", "measured", "predicted", "error", *sure, "by"]]
-    binary = in_binary(row.size for row, _ in rows[:WORST])
-    for row, curve in rows[:WORST]:
-        cells = [
-            format_bytes(row.size, binary),
-            format_seconds(row.measured),
-            format_seconds(row.seconds),
-            f"{row.error:+.1%}",
-        ]
-        if row.interval:
-            _, low, high, *_ = row.interval
-            cells += [format_seconds(row.interval.expected), span(low, high)]
-        table.append([Path(curve.name).stem, *cells, f"{row.algorithm}, {row.protocol}"])
-    return output.align(table)

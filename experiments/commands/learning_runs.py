@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.commands.answer import Answer, check_files
 from experiments.commands.plan_cases import parse_course, plans_in
 from experiments.learning.learning_run import (
     LearningRun,
@@ -23,12 +22,11 @@ from experiments.options.execution_options import ExecutionOptions
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
+from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.parallel.plan_job import PlanJob
-from experiments.templates import render
 from experiments.training.strategy_options import names_in
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.units import format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,11 +58,11 @@ def run(
     records = [asdict(run.row) for run in runs]
     curves = [[point._asdict() for point in run.curve] for run in runs]
     documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
-    pictures = [("Accuracy over time", partial(_curves, runs))]
-    answer = Answer("learn", documents, records, request.parameters, pictures=pictures)
+    pictures = [Picture("Accuracy over time", partial(_curves, runs))]
+    about = request.parameters, request.machine
+    answer = Result("learn", documents, records, *about, pictures=pictures)
     answer.write(out, plot, page)
-    table = partial(_table, runs, request.task, records)
-    answer.show(how, lambda: f"{request.machine.description}\n\n{table()}")
+    answer.show(how)
     return 0
 
 
@@ -72,36 +70,6 @@ def _curves(runs: Sequence[LearningRun]) -> Figure:
     from experiments.pictures.result_curves import learning_drawing
 
     return learning_drawing(runs)
-
-
-def _table(
-    runs: Sequence[LearningRun], task: LearningTask, records: Sequence[output.Record]
-) -> str:
-    columns = {
-        "strategy": "strategy",
-        "workers": "alike",
-        "updates": "updates",
-        "time": "{seconds:s}",
-        "loss": "{loss:.4f}",
-        "accuracy": "{accuracy:.1%}",
-        f"to {task.target:.4g}": "reached",
-        "staleness": "{staleness:.2f}",
-        "most": "staleness_max",
-        "idle": "{idle:.1%}",
-        "cause": "cause",
-    }
-    if not any(run.row.disturbance for run in runs):
-        del columns["workers"]
-    rows = []
-    for record, run in zip(records, runs, strict=True):
-        seconds = run.row.target_s
-        words = {
-            "alike": run.row.disturbance or "alike",
-            "reached": "never" if seconds is None else format_seconds(seconds),
-            "cause": run.row.cause or None,
-        }
-        rows.append({**record, **words})
-    return render(rows, columns)
 
 
 def parse_task(text: str, seed: int) -> LearningTask:
@@ -205,7 +173,6 @@ def _learn_plan(
 
 
 def _disturbance(options: TrainingOptions) -> str:
-    """What makes workers differ, in words."""
     stated = {key: getattr(options, key) for key in CONDITIONS}
     return ", ".join(
         f"{key.replace('_', ' ')} {value}" for key, value in stated.items() if value is not None

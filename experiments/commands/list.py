@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from experiments import output
-from experiments.commands.answer import Answer, titled
+from experiments.answer_blocks import Facts, Table, render, table, to_text
 from experiments.options.options import CollectiveName, FormatOptions
 from experiments.output import Record, Value
-from experiments.templates import Columns, render
+from experiments.pages.reports.result import Result
+from experiments.templates import Columns
 from topologies.errors import InputError
 from topologies.units import format_bandwidth
 
@@ -69,7 +69,7 @@ class List(FormatOptions):
         return 0
 
 
-def _algorithms(collective: str | None) -> tuple[Answer, str]:
+def _algorithms(collective: str | None) -> tuple[Result, str]:
     from simulator.collectives import every_algorithm, of_collective
 
     chosen = every_algorithm().values() if collective is None else of_collective(collective)
@@ -87,19 +87,21 @@ def _algorithms(collective: str | None) -> tuple[Answer, str]:
         }
         for algorithm in chosen
     ]
-    return Answer("algorithms", records, records), "\n\n".join(map(_algorithm, records))
-
-
-def _algorithm(record: dict[str, str]) -> str:
-    lines = [
-        [f"  {key}", value]
-        for key, value in record.items()
-        if value and key not in ("algorithm", "summary")
+    blocks = [
+        Facts(
+            f"{record['algorithm']}: {record['summary']}",
+            [
+                [key, value]
+                for key, value in record.items()
+                if value and key not in ("algorithm", "summary")
+            ],
+        )
+        for record in records
     ]
-    return f"{record['algorithm']}: {record['summary']}\n{output.align(lines)}"
+    return Result("algorithms", records, records), to_text("", blocks)
 
 
-def _strategies() -> tuple[Answer, str]:
+def _strategies() -> tuple[Result, str]:
     from experiments.option_text import options_of
     from experiments.training.strategy_options import default_text
     from simulator.training import strategies
@@ -111,11 +113,10 @@ def _strategies() -> tuple[Answer, str]:
             records.append(
                 {"strategy": name, "option": key, "default": default, "meaning": meaning}
             )
-    table = [[*records[0]], *([str(value) for value in each.values()] for each in records)]
-    return Answer("strategies", records, records), output.align(table)
+    return Result("strategies", records, records), render(records, {key: key for key in records[0]})
 
 
-def _models() -> tuple[Answer, str]:
+def _models() -> tuple[Result, str]:
     """The models that come along, as they are without options."""
     from experiments.models.model_catalogue import MODELS
 
@@ -125,7 +126,7 @@ def _models() -> tuple[Answer, str]:
     for row, entry in zip(rows, MODELS.values(), strict=True):
         groups.setdefault(_group(entry.model), []).append(row)
     lines = [line for name, group in groups.items() for line in ("", f"{name}:", *group)]
-    return Answer("models", records, records), "\n".join([heading, *lines]) + NOTE
+    return Result("models", records, records), "\n".join([heading, *lines]) + NOTE
 
 
 def _model(name: str, entry: Entry) -> Record:
@@ -186,7 +187,7 @@ MODEL_CELLS: Columns = {
 }
 
 
-def _machines() -> tuple[Answer, str]:
+def _machines() -> tuple[Result, str]:
     from topologies.clusters import MACHINES
     from topologies.shapes import SHAPES
 
@@ -195,13 +196,20 @@ def _machines() -> tuple[Answer, str]:
     records = [*shapes, *machines]
     shape = ("name", "options", "summary")
     machine = ("name", "gpus", "nics", "inside", "network", "port", "summary")
-    blocks = {
-        "shapes, of as many ranks as are asked for": _columns(shape, shapes),
-        "machines: what a node has, and how nodes are joined": _columns(machine, machines),
-        "options, as NAME:option=value,...": _options(shapes, machines),
-    }
-    text = "\n\n".join(titled(title, rows) for title, rows in blocks.items())
-    return Answer("machines", records, records), text
+    blocks = [
+        _table("shapes, of as many ranks as are asked for", shape, shapes),
+        _table("machines: what a node has, and how nodes are joined", machine, machines),
+        _table(
+            "options, as NAME:option=value,...",
+            ("option", "of", "what"),
+            _options(shapes, machines),
+        ),
+    ]
+    return Result("machines", records, records), to_text("", blocks)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Record]) -> Table:
+    return table(title, rows, {name: name for name in columns})
 
 
 def _shape(name: str, make: Callable[..., Topology]) -> Record:
@@ -244,11 +252,7 @@ def _node_links(node: Topology) -> str:
     return ", ".join(f"{kind} {' and '.join(values)}" for kind, values in speeds.items())
 
 
-def _columns(fields: Sequence[str], rows: list[Record]) -> list[list[str]]:
-    return [list(fields), *([str(row[field]) for field in fields] for row in rows)]
-
-
-def _options(shapes: list[Record], machines: list[Record]) -> list[list[str]]:
+def _options(shapes: list[Record], machines: list[Record]) -> list[Record]:
     """Every option, who takes it and what it says."""
     from topologies.catalogue import HELP
 
@@ -264,6 +268,6 @@ def _options(shapes: list[Record], machines: list[Record]) -> list[list[str]]:
         for option, names in takers.items()
     }
     return [
-        ["option", "of", "what"],
-        *([option, takers_text[option], HELP[option]] for option in takers_text),
+        {"option": option, "of": takers_text[option], "what": HELP[option]}
+        for option in takers_text
     ]

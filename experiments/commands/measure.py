@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer
+from experiments.answer_blocks import render
 from experiments.options.completion import backend_names, completer, measured_names
 from experiments.options.options import FormatOptions
-from experiments.templates import render
+from experiments.pages.reports.result import Result
 from experiments.terms import footnote
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_counts, parse_sizes
@@ -59,7 +59,9 @@ class Measure(FormatOptions):
     p: Annotated[
         str | None,
         typer.Option(
-            help="Ranks to start here: 4, or 2,4 in turn.  [default: those of torchrun or srun]"
+            "--p",
+            "--gpus",
+            help="Ranks to start here: 4, or 2,4 in turn.  [default: those of torchrun or srun]",
         ),
     ] = None
     collective: Annotated[
@@ -84,13 +86,11 @@ class Measure(FormatOptions):
         str,
         typer.Option(
             help="Of each point: warmup=2 repetitions that do not count, and as many as fit into "
-            "budget=1s, 3 at least and at most repetitions=100.  [default: these]",
+            "budget=1s, 3 at least and at most repetitions=100. A rank waits timeout=60s for "
+            "others before it gives up.  [default: these]",
             show_default=False,
         ),
     ] = ""
-    timeout: Annotated[
-        str, typer.Option(help="How long a rank waits for the others before it gives up.")
-    ] = "60s"
     init: Annotated[
         str | None, typer.Option(help="Where ranks meet: env://, tcp://HOST:PORT or file:///PATH.")
     ] = None
@@ -138,7 +138,6 @@ class Measure(FormatOptions):
         return counts
 
     def _plans(self, place: RankPlace | None) -> list[MeasurementPlan]:
-        """What to measure, for each number of ranks. Raises InputError for what cannot be."""
         from experiments.measure.points import parse_names, points
 
         if find_spec("torch") is None:
@@ -169,7 +168,6 @@ class Measure(FormatOptions):
             ELEMENT_BYTES,
             MeasurementPlan,
             parse_effort,
-            parse_timeout,
         )
 
         device = self.device or ("cuda" if self.library == "nccl" else "cpu")
@@ -192,7 +190,6 @@ class Measure(FormatOptions):
             self.init or "",
             (),
             **parse_effort(self.effort),
-            timeout=parse_timeout(self.timeout),
             seed=self.seed,
         )
 
@@ -226,7 +223,7 @@ class Measure(FormatOptions):
         finally:
             if rows := [asdict(row) for row in record.rows]:
                 text = f"{render(rows, cells(record.rows))}\n\n{footnote(['V', 'busbw'])}"
-                Answer("points", rows, rows).show(self.format, lambda: text)
+                Result("points", rows, rows).show(self.format, lambda: text)
         wrong = sum(row.wrong > 0 for row in record.rows)
         if wrong:
             verb = "has a wrong result" if wrong == 1 else "have wrong results"
@@ -344,7 +341,6 @@ def _check_device(plan: MeasurementPlan) -> None:
 
 
 def _without(plan: MeasurementPlan, record: ResultFile) -> MeasurementPlan:
-    """The plan without what has been measured."""
     from experiments.measure.result_rows import key_of
 
     keys = {row.key for row in record.rows}
@@ -374,7 +370,6 @@ def _measure_as(place: RankPlace, plan: MeasurementPlan, record: ResultFile) -> 
 
 
 def _keep(record: ResultFile, total: int) -> Callable[[ResultRow], None]:
-    """What is done with each point, of `total`."""
     progress, before = output.Progress("points measured"), len(record.rows)
 
     def keep(row: ResultRow) -> None:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer
+from experiments.answer_blocks import render
 from experiments.options.completion import completer, pipeline_names
 from experiments.options.options import FormatOptions, Plot, Times
-from experiments.templates import Columns, render
+from experiments.pages.reports.result import Result
+from experiments.templates import Columns
 from topologies.errors import InputError
 from topologies.units import format_seconds
 
@@ -45,22 +46,15 @@ class Pipelines(FormatOptions):
             show_default=False,
         ),
     ] = None
-    devices: Annotated[int | None, typer.Option(help="Devices.  [default: 8]", min=1)] = None
-    micro_batches: Annotated[
+    p: Annotated[
+        int | None, typer.Option("--p", "--gpus", help="Devices.  [default: 8]", min=1)
+    ] = None
+    batch: Annotated[
         int | None, typer.Option(help="Micro-batches of a step.  [default: 16]", min=1)
     ] = None
     times: Times = None
-    blocking: Annotated[
-        bool, typer.Option("--blocking", help="A device computes nothing while it sends.")
-    ] = False
-    kept: Annotated[
-        int,
-        typer.Option(
-            help="Percent of the activations that the backward for weights needs.", min=0, max=100
-        ),
-    ] = 50
     plot: Plot = None
-    actions: Annotated[
+    out: Annotated[
         Path | None,
         typer.Option(
             help="Write the actions of one order, as PyTorch does: FILE.csv.", writable=True
@@ -73,39 +67,41 @@ class Pipelines(FormatOptions):
         from simulator.parallel.pipeline_times import of_stages, pipeline_times
         from simulator.parallel.pipelines.pipeline import pipeline_csv
 
-        plot, actions = self.plot, self.actions
-        times = parse_stage_times(self.times)._replace(blocking=self.blocking)
+        plot, out = self.plot, self.out
+        times, kept = parse_stage_times(self.times)
         output.check_writable(plot, output.PICTURES)
-        output.check_writable(actions, (".csv",))
-        runs = [pipeline_times(each, of_stages(each, times)) for each in self._pipelines(times)]
-        if actions:
+        output.check_writable(out, (".csv",))
+        runs = [
+            pipeline_times(each, of_stages(each, times)) for each in self._pipelines(times, kept)
+        ]
+        if out:
             if len(runs) > 1:
-                raise InputError(f"--actions {actions}: name one order, there are {len(runs)}")
-            output.write(actions, pipeline_csv(runs[0].pipeline))
+                raise InputError(f"--out {out}: name one order, there are {len(runs)}")
+            output.write(out, pipeline_csv(runs[0].pipeline))
         if plot:
             from experiments.pictures.figure_file import write_figure
             from experiments.pictures.timelines.painter import timeline_drawing
             from experiments.pictures.timelines.pipeline_spans import pipeline_spans
 
             write_figure(plot, timeline_drawing(*map(pipeline_spans, runs)))
-        records = [_record(each, self.kept) for each in runs]
-        answer = Answer("pipelines", records, records)
+        records = [_record(each, kept) for each in runs]
+        answer = Result("pipelines", records, records)
         answer.show(self.format, lambda: render(records, CELLS) + NOTE)
         return 0
 
-    def _pipelines(self, times: StageTimes) -> list[Pipeline]:
+    def _pipelines(self, times: StageTimes, kept: int) -> list[Pipeline]:
         from experiments.pipeline_files import named_pipeline
         from simulator.collectives.algorithm_options import names_in
         from simulator.parallel.pipelines import orders
 
-        sizes = self.devices, self.micro_batches
+        sizes = self.p, self.batch
         if self.orders is not None:
             names = names_in(self.orders)
-            return [named_pipeline(name, sizes, times, self.kept) for name in names]
+            return [named_pipeline(name, sizes, times, kept) for name in names]
         pipelines = []
         for name in orders():
             try:
-                pipelines.append(named_pipeline(name, sizes, times, self.kept))
+                pipelines.append(named_pipeline(name, sizes, times, kept))
             except InputError as error:
                 output.note(str(error))
         return pipelines

@@ -1,36 +1,73 @@
-"""Parse what `simctl plan` trains."""
+"""What `simctl plan` trains: steps of plans, and searches for plans."""
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from experiments import output
-from experiments.commands.planned_runs import SearchRequest
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.options import condition_parser
+from experiments.options.execution_options import ExecutionOptions
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import DetailName
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
+from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.parallel.plan_job import PlanJob, Setting
-from experiments.parallel.plan_space import parse_space
+from experiments.parallel.plan_run import PlanRun
+from experiments.parallel.plan_search import SearchResult, find_plans
+from experiments.parallel.plan_space import Space, parse_space
 from experiments.parallel.plan_step import Training
-from experiments.parallel.plan_text import KEYS, parse_plan
-from experiments.parallel.step_calibration import calibrated_by
+from experiments.parallel.plan_text import KEYS, Plan, parse_plan
+from experiments.parallel.step_calibration import calibrated_by, error_cells, span_of
+from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
+from experiments.profiles.interval_levels import level_of
+from experiments.trace_choice import TraceChoice
+from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.step import Step
 from topologies.errors import InputError
+from topologies.topology import Topology
 from topologies.units import parse_counts, parse_sizes
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from experiments.training.training_grid import TrainingGrid
 
 USED = ("model", "plan", "p", "batch", "detail", "calibrate_compute")
 """Options of a training job that go with a plan or a search."""
 COURSE = (*CONDITIONS, "seed", "steps")
 """Options that go with a plan, and not with a search."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchRequest(Setting):
+    """What to search."""
+
+    gpus: int
+    """The GPUs of the job."""
+    values: Mapping[str, object]
+    """What all plans have."""
+
+    def searched(self) -> SearchResult:
+        """The fastest plans."""
+        # Only the fastest plans have intervals.
+        times = replace(self.groups(Plan(dp=self.gpus)), end=None)
+        size, span = node_size(times.topology, self.gpus), span_of(times.topology, self.gpus)
+        space = Space(self.training, self.gpus, size, self.values, span)
+        return find_plans(space, times, output.Progress, level=level_of(self.profile))
+
+    def records(self) -> list[output.Record]:
+        """The rows of the table."""
+        return [*self.searched().rows]
 
 
 def is_search(text: str) -> bool:
@@ -89,7 +126,6 @@ def plans_in(text: str | None) -> list[str]:
 
 
 def _swept(plan: str, sweep: str | None) -> list[str]:
-    """The plan with each value of a key."""
     if sweep is None:
         return [plan]
     key, _, values = sweep.partition("=")
@@ -154,7 +190,6 @@ def parse_search(
 
 
 def _with_batch(options: PlanOptions) -> str:
-    """The plan with the sequences of --batch."""
     plan, batch = options.plan or "", options.batch
     return plan if batch is None else f"{plan},batch={batch}"
 
@@ -209,3 +244,89 @@ def _setting(
     }
     training = replace(setting.training, times=times)
     return replace(setting, training=training, parameters=parameters), gpus
+
+
+def run(
+    request: PlanJob | SearchRequest,
+    files: output.RunFiles,
+    how: str,
+    plot: Path | None = None,
+    execution: ExecutionOptions = ExecutionOptions(),
+) -> int:
+    """Print a step of a plan in full, or the fastest plans and why each loses; 1 if the step does
+    not fit in memory."""
+    check_files(files.out, plot, files.report, files.timeline)
+    if not execution.are_usual:
+        raise InputError("--jobs, --resume: a plan is one step, leave them out")
+    if isinstance(request, SearchRequest):
+        if files.timeline is not None:
+            raise InputError(f"--timeline {files.timeline}: with auto take --plot, or name a plan")
+        return _search(request, files, how, plot)
+    if plot is not None:
+        raise InputError(f"--plot {plot}: of several plans or strategies: else take --timeline")
+    check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
+    result = request.answer()
+    _note_nodes(result.step.work.times)
+    if files.timeline:
+        _draw(result, files.timeline, request, files.trace)
+    about = request.parameters, request.machine, request.profile
+    answer = Result("plan", result.figures(), [result.record], *about)
+    # The spans are of a step without conditions.
+    details = partial(_details, result.step) if not result.has_conditions else dict
+    answer.write(files.out, report=files.report, details=details)
+    answer.show(how)
+    return int(result.missing > 0)
+
+
+def _details(step: Step) -> Mapping[str, Any]:
+    from experiments.pages.reports.run_details import step_details
+
+    return step_details(step)
+
+
+def _note_nodes(times: GroupTimes) -> None:
+    """Say so if tensor parallel groups reach beyond a node."""
+    groups = times.topology.placement[times.degrees.groups("tp")]
+    if (count := max(len(np.unique(group)) for group in times.topology.node[groups])) > 1:
+        crosses = f"tp={times.degrees.tp} crosses nodes: a group is on {count} nodes"
+        output.note(f"{crosses}, so the transfers of every layer take the network between nodes")
+
+
+def _draw(result: PlanRun, timeline: Path, request: PlanJob, choice: TraceChoice) -> None:
+    from experiments.pictures.timelines.step_spans import step_spans
+    from simulator.parallel.step_splits import ranks_of
+
+    step, attempts = result.whole, result.attempts
+    write_timeline(
+        timeline,
+        lambda: step_spans(step, attempts),
+        lambda: ranks_of(step),
+        f"{result.training.name}, {result.plan}",
+        result.training.times.device,
+        dict(request.parameters),
+        choice,
+    )
+
+
+def node_size(topology: Topology, gpus: int) -> int:
+    """GPUs of the first node; all of a machine without nodes."""
+    node = topology.node[topology.placement[:gpus]]
+    return int(np.count_nonzero(node == node[0])) if node[0] >= 0 else gpus
+
+
+def _search(request: SearchRequest, files: output.RunFiles, how: str, plot: Path | None) -> int:
+    searched = request.searched()
+    pictures = [Picture("Memory of the fastest plans", partial(_memory, searched))]
+    about = request.parameters, request.machine, request.profile, pictures
+    errors = dict.fromkeys(map(searched.error, searched.first))
+    words = {"errors": [error_cells(*error) for error in errors]}
+    answer = Result("plans", searched.figures(), searched.rows, *about, words=words)
+    answer.write(files.out, plot, files.report)
+    answer.show(how)
+    return 0
+
+
+def _memory(searched: SearchResult) -> Figure:
+    from experiments.pictures.result_curves import memory_drawing
+
+    return memory_drawing(searched)

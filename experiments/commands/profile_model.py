@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer
+from experiments.answer_blocks import render
 from experiments.options.options import FormatOptions
-from experiments.templates import render
+from experiments.pages.reports.result import Result
 from topologies.errors import InputError, refused
 from topologies.units import format_bandwidth, format_seconds
 
@@ -36,28 +36,29 @@ FLOATS = {"fp32": "float32", "fp64": "float64", "fp16": "float16", "bf16": "bflo
 class Shape(NamedTuple):
     """The shape of an input."""
 
+    text: str
     sizes: tuple[int, ...]
-    dtype: str = ""
+    dtype: str
     """The type of an element; empty: the type of the parameters."""
-
-    def __str__(self) -> str:
-        sizes = "x".join(map(str, self.sizes))
-        return f"{sizes}:{self.dtype}" if self.dtype else sizes
+    below: int
+    """Whole numbers are random, from 0 to below this."""
 
 
 def parse_shapes(text: str) -> list[Shape]:
-    """The shapes of inputs, comma-separated, like 8x3x224x224 or 8x128:int64."""
+    """The shapes of inputs, comma-separated, like 8x3x224x224 or 8x128:int64:1000."""
     return [_shape(part.strip()) for part in text.split(",")]
 
 
 def _shape(text: str) -> Shape:
-    match = re.fullmatch(r"([1-9]\d{0,17}(?:x[1-9]\d{0,17})*)(?::(\w+))?", text, re.ASCII)
+    match = re.fullmatch(
+        r"([1-9]\d{0,17}(?:x[1-9]\d{0,17})*)(?::(\w+)(?::([1-9]\d{0,9}))?)?", text, re.ASCII
+    )
     if match is None or (match[2] and match[2] not in INPUT_TYPES):
         raise InputError(
-            f"input {text!r}: a shape like 8x3x224x224, or 8x128:int64 with one of "
-            f"{', '.join(INPUT_TYPES)}"
+            f"input {text!r}: a shape like 8x3x224x224, 8x128:int64 with one of "
+            f"{', '.join(INPUT_TYPES)}, or 8x128:int64:1000 for numbers below 1000"
         )
-    return Shape(tuple(map(int, match[1].split("x"))), match[2] or "")
+    return Shape(text, tuple(map(int, match[1].split("x"))), match[2] or "", int(match[3] or 1000))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,14 +74,14 @@ class ProfileModel(FormatOptions):
     ]
     input: Annotated[
         str,
-        typer.Option(help="Shapes of the inputs, comma-separated: 8x3x224x224 or 8x128:int64."),
+        typer.Option(
+            help="Shapes of the inputs, comma-separated: 8x3x224x224, or 8x128:int64:1000 for "
+            "random numbers from 0 to below 1000."
+        ),
     ]
     batch: Annotated[
         int | None, typer.Option(help="Samples.  [default: the first size of the first input]")
     ] = None
-    vocab: Annotated[
-        int, typer.Option(help="Whole numbers of inputs are random, from 0 to below this.")
-    ] = 1000
     device: Annotated[str, typer.Option(help="cpu, cuda, or one of several like cuda:1.")] = "cpu"
     dtype: Annotated[
         str, typer.Option(help="fp32, fp64, fp16 or bf16, of parameters and inputs.")
@@ -111,7 +112,7 @@ class ProfileModel(FormatOptions):
             output.write(self.out, dumps(model))
         layers = [_record(layer) for layer in model.layers]
         report = _summary(model) | {"layers": layers}
-        Answer("model", report, layers).show(self.format, lambda: _text(model))
+        Result("model", report, layers).show(self.format, lambda: _text(model))
         return 0
 
     def _profiled(self, shapes: Sequence[Shape]) -> Model:
@@ -124,7 +125,7 @@ class ProfileModel(FormatOptions):
 
         from experiments.models.torch_module import ModuleTraining, profile
 
-        inputs = random_inputs(shapes, self.vocab, dtype)
+        inputs = tuple(random_input(shape, dtype) for shape in shapes)
         return profile(
             load(self.target).to(getattr(torch, dtype)),
             inputs,
@@ -157,13 +158,6 @@ def load(target: str) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise InputError(f"{target} is no torch.nn.Module but {type(module).__name__}")
     return module
-
-
-def random_inputs(shapes: Sequence[Shape], vocab: int, dtype: str) -> tuple[torch.Tensor, ...]:
-    """Random tensors, of `dtype` where a shape has no type. Raises InputError."""
-    if vocab < 1:
-        raise InputError(f"vocab = {vocab}: 1 or more")
-    return tuple(_random_input(shape, vocab, dtype) for shape in shapes)
 
 
 def _require_torch() -> None:
@@ -211,14 +205,16 @@ def _called(value: Any, target: str) -> Any:
         return value()
 
 
-def _random_input(shape: Shape, vocab: int, dtype: str) -> torch.Tensor:
+def random_input(shape: Shape, dtype: str) -> torch.Tensor:
+    """Random numbers, of `dtype` if the shape has no type. Raises InputError."""
     import torch
 
     kind = getattr(torch, shape.dtype or dtype)
-    with refused(f"input '{shape}' cannot be made"):
+    with refused(f"input '{shape.text}' cannot be made"):
         if kind.is_floating_point:
             return torch.randn(shape.sizes, dtype=kind)
-        return torch.randint(2 if kind is torch.bool else vocab, shape.sizes, dtype=kind)
+        below = 2 if kind is torch.bool else shape.below
+        return torch.randint(below, shape.sizes, dtype=kind)
 
 
 def _record(layer: Layer) -> dict[str, output.Value]:

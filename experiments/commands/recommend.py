@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer, Drawing, check_files
 from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.machine_options import library_of
 from experiments.options.options import CollectiveName, ReportOptions
 from experiments.options.profile_options import SimulationOptions
-from experiments.templates import render
-from experiments.terms import footnote
+from experiments.pages.reports.result import Picture, Result, check_files
 from topologies.errors import InputError
-from topologies.units import format_bytes, in_binary, parse_bytes, parse_sizes
+from topologies.units import format_bytes, parse_bytes, parse_sizes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -118,7 +116,7 @@ class Recommend(SimulationOptions, ReportOptions):
 
     def records(self) -> list[output.Record]:
         """The rows, without printing them."""
-        answer, *_ = _map(self) if len(self.ranks) > 1 else _by_size(self)
+        answer, _ = _map(self) if len(self.ranks) > 1 else _by_size(self)
         return [*answer.records]
 
     def run(self) -> int:
@@ -141,13 +139,13 @@ class Recommend(SimulationOptions, ReportOptions):
         if self.nccl_tuner:
             check_tuner(self.question.collective, self.sizes[0])
         if self.explain is not None:
-            answer, text, lines = _explained(self)
+            answer = _explained(self)
         else:
-            answer, text, lines = _map(self) if len(self.ranks) > 1 else _by_size(self)
+            answer, lines = _map(self) if len(self.ranks) > 1 else _by_size(self)
         answer.write(plot=self.plot, report=self.report)
-        if self.nccl_tuner:
+        if self.nccl_tuner:  # --explain goes without it
             write_tuner(self.nccl_tuner, lines, _title(self), self.calibration)
-        answer.show(self.format, lambda: text)
+        answer.show(self.format)
         return 0
 
 
@@ -156,8 +154,8 @@ def _answer(
     kind: str,
     report: object,
     records: Sequence[output.Record],
-    pictures: Sequence[Drawing] = (),
-) -> Answer:
+    pictures: Sequence[Picture] = (),
+) -> Result:
     question = request.question
     parameters: dict[str, output.Value] = {
         "collective": question.collective,
@@ -167,11 +165,10 @@ def _answer(
         "profile": question.profile.name if question.profile else None,
     }
     about = parameters, request.machine, question.profile
-    return Answer(kind, report, records, *about, pictures)
+    return Result(kind, report, records, *about, pictures)
 
 
-def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
-    """The best algorithm of each size."""
+def _by_size(request: Recommend) -> tuple[Result, list[Line]]:
     from experiments.simulations.winners import tuner_lines
 
     question, progress = request.question, output.Progress("sizes")
@@ -193,12 +190,10 @@ def _by_size(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
     }
     draw = partial(_curves, answers, request, rows, crossovers)
     lines = tuner_lines(answers, request.sizes) if request.nccl_tuner else []
-    text = _text(request, rows, crossovers, answers)
-    return _answer(request, "recommend", report, records, [("All sizes", draw)]), text, lines
+    return _answer(request, "recommend", report, records, [Picture("All sizes", draw)]), lines
 
 
-def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
-    """The best algorithm of each number of ranks and size."""
+def _map(request: Recommend) -> tuple[Result, list[Line]]:
     from experiments.simulations.winners import tuner_lines, winner
 
     winners: list[Winner] = []
@@ -228,8 +223,7 @@ def _map(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
         title = f"{_title(request)}: the fastest algorithm by size and ranks"
         return winner_map_drawing(winners, title)
 
-    text = _map_text(request, winners, [name for name, _ in untried])
-    return _answer(request, "winners", report, records, [("Who wins where", draw)]), text, lines
+    return _answer(request, "winners", report, records, [Picture("Who wins where", draw)]), lines
 
 
 def _title(request: Recommend) -> str:
@@ -238,69 +232,10 @@ def _title(request: Recommend) -> str:
     return f"{question.collective}{ranks} on {request.machine.text}"
 
 
-def _text(
-    request: Recommend, rows: Sequence[Advice], crossovers: Sequence[Crossover], answers: Question
-) -> str:
-    from experiments.profiles.interval_levels import level_of
-    from experiments.simulations.winners import ADVICE, own_software
-
-    binary = in_binary([row.size_B for row in rows])
-    level = level_of(request.question.profile)
-    table = render([row.record() for row in rows], ADVICE)
-    changes = [
-        f"from {format_bytes(crossover.size_B, binary)}: {crossover.after} instead of "
-        f"{crossover.before}"
-        for crossover in crossovers
-    ]
-    defaults = ", ".join(dict.fromkeys(row.default for row in rows))
-    terms = [
-        f"  gain      how many times as long the default of the library takes: {defaults}",
-        "  of bound  the time as a multiple of the best lower bound",
-        "  message   the largest message of the algorithm",
-    ]
-    if level:
-        terms += [
-            "  expected  half of the runs take longer; best and gain are by this time",
-            f"  interval  of {level:.0%} of runs",
-            "  or        the second fastest algorithm, if the difference is inside its error",
-        ]
-    if answers.untried:
-        terms.append(f"  not tried here: {', '.join(answers.untried)} (--format json says why)")
-    if request.question.profile is None:
-        terms.append(_without_library(request.question))
-    why = ["why", *_reasons(rows, binary=binary)]
-    blocks = [[_title(request)], [table], changes, own_software(rows), why, terms]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
-
-
-def _without_library(question: Question) -> str:
-    return footnote(["not included", *(["any software"] if question.runs is None else [])])
-
-
-def _reasons(rows: Sequence[Advice], *, binary: bool) -> list[str]:
-    """The reason of each algorithm, at the first size at which it is best."""
-    first = {row.algorithm: row for row in reversed(rows)}
-    return [
-        f"  {format_bytes(row.size_B, binary)} {row.algorithm}: {row.why}"
-        for row in sorted(first.values(), key=lambda row: row.size_B)
-    ]
-
-
-def _explained(request: Recommend) -> tuple[Answer, str, Sequence[Line]]:
-    """All algorithms at one size. Below are those that the library cannot run."""
-    from experiments.profiles.interval_levels import level_of
-    from experiments.simulations.winners import EXPLAINED, OWN
-
-    nbytes = request.point or 0.0
-    rows = replace(request.question, ranks=request.ranks[0]).explained(nbytes)
-    records = [row.record() for row in rows]
-    lines = render(records, EXPLAINED).split("\n")
-    own = sum(bool(row.own_software) for row in rows)
-    lines[len(lines) - own : 0] = [f"\n{OWN}"] if own else []
-    if level := level_of(request.question.profile):
-        lines.append(f"\n  interval  of {level:.0%} of runs")
-    text = "\n".join([f"{_title(request)}, {format_bytes(nbytes)}\n", *lines])
-    return _answer(request, "explain", records, records), text, ()
+def _explained(request: Recommend) -> Result:
+    question = replace(request.question, ranks=request.ranks[0])
+    records = [row.record() for row in question.explained(request.point or 0.0)]
+    return _answer(request, "explain", records, records)
 
 
 def _curves(
@@ -318,32 +253,3 @@ def _curves(
         if case.algorithm.name in list(names)[:12]  # more curves cannot be told apart
     }
     return recommendation_drawing(rows, curves, crossovers, _title(request))
-
-
-def _map_text(request: Recommend, winners: Sequence[Winner], untried: Sequence[str]) -> str:
-    from experiments.simulations.winners import own_software
-
-    binary = in_binary(request.sizes)
-    cells = {(each.ranks, each.advice.size_B): _cell(each) for each in winners}
-    table = [["size", *(f"p = {ranks}" for ranks in request.ranks)]]
-    table += [
-        [format_bytes(size, binary), *(cells[ranks, size] for ranks in request.ranks)]
-        for size in request.sizes
-    ]
-    terms = ["  1.2x  the second algorithm takes 1.2 times as long"]
-    if any(each.advice.rival for each in winners):
-        terms.append("  ?     the second may be as fast: the difference is inside its error")
-    if untried:
-        names = ", ".join(dict.fromkeys(untried))
-        terms.append(f"  not tried everywhere: {names} (--format json says why)")
-    if not request.question.profile:
-        terms.append(_without_library(request.question))
-    title = f"{_title(request)}: the fastest algorithm"
-    own = own_software([each.advice for each in winners])
-    blocks = [[title], [output.align(table)], own, terms]
-    return "\n\n".join("\n".join(block) for block in blocks if block)
-
-
-def _cell(winner: Winner) -> str:
-    unsure = "?" if winner.advice.rival else ""
-    return f"{winner.name} {winner.margin:.2f}x{unsure}" if winner.margin else winner.name

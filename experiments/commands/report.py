@@ -37,17 +37,18 @@ class ReportPage:
     def run(self) -> int:
         """Write one page of results, tables and logs, and print its summary."""
         from experiments.pages.reports.comparison_story import page_of_results
-        from experiments.pages.reports.report_file import has_pictures, write_page
-        from experiments.pages.reports.stored_files import names_of, read_any
+        from experiments.pages.reports.report_file import write_page
+        from experiments.pages.reports.stored_files import names_of, read_any, read_from
 
         output.check_writable(self.out, output.REPORTS)
         progress = output.Progress("files read")
-        results = []
-        for number, file in enumerate(self.files):
-            progress(number, len(self.files))
-            results.append(read_any(file))
+        results, pictures = [], self.out.suffix.lower() != ".md"
+        with read_from(*self.files):
+            for number, file in enumerate(self.files):
+                progress(number, len(self.files))
+                results.append(read_any(file))
+            page = page_of_results(results, names_of(self.files), pictures=pictures)
         progress.clear()
-        page = page_of_results(results, names_of(self.files), pictures=has_pictures(self.out))
         write_page(self.out, page)
         output.tell("\n".join([page.title, *(f"  {line}" for line in page.summary)]))
         return 0

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer
 from experiments.options.options import (
     AlgorithmFile,
     AlgorithmName,
@@ -25,15 +24,16 @@ from experiments.options.options import (
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.trace_options import TraceOptions
+from experiments.pages.reports.result import Result
 from topologies.errors import InputError
-from topologies.units import format_bytes, format_seconds, parse_bytes
+from topologies.units import parse_bytes
 
 if TYPE_CHECKING:
     from experiments.simulations.case import Case
-    from experiments.simulations.sweep_rows import SweepRow
     from simulator.collectives import Algorithm
     from simulator.collectives.proof import WrongAlgorithm
     from simulator.schedules.timeline import ProfileRun
+    from simulator.schedules.timeline import Timeline as Simulated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,6 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
 
     @cached_property
     def _count(self) -> str:
-        """The number of ranks as text."""
         from experiments.options.values import usual_ranks
 
         return self.count_text(self.p, partial(usual_ranks, self.machine, [self._algorithm], "8"))
@@ -113,11 +112,9 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
 
     def run(self) -> int:
         """Print one collective in full, or several at once; 1 if a check failed."""
-        from experiments.commands.run_text import busiest, text
-        from experiments.profiles.interval_levels import level_of
+        from experiments.names import wait_records
         from experiments.simulations.algorithm_remarks import ineffective_labels, unmeant_sizes
         from experiments.simulations.sweep_rows import judge
-        from experiments.wait_records import wait_cells, wait_records
         from simulator.analysis.critical_path import critical_path, parts, waits, worth
 
         if self.chakra is not None:
@@ -139,18 +136,17 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
             "summary": row.record(),
             "critical_path_s": {**outcome.overheads, **parts(path)},
             "contention": wait_records(behind, result.schedule),
-            "busiest": busiest(result),
+            "busiest": _busiest(result),
             "worth_s": dict(worth(path)),
             "chosen": list(case.chosen),
             "ranks_simulated": row.ranks // result.schedule.members,
             **({} if row.unsure is None else {"unsure": list(row.unsure)}),
             **({"grid_s": result.grid, "grid_error_s": result.grid_error} if result.grid else {}),
         }
-        title, about = self._title(row), (self._parameters, self.machine, self.calibration)
-        answer = Answer("run", report, [row.record()], *about)
-        answer.write_run(self._files, result, title)
-        waiting, level = wait_cells(behind, result.schedule), level_of(self.calibration)
-        answer.show(self.format, lambda: text(row, title, report, path, waiting, level))
+        about = self._parameters, self.machine, self.calibration
+        answer = Result("run", report, [row.record()], *about)
+        answer.write_run(self._files, result)
+        answer.show(self.format)
         return 1 if row.verdict.failed else 0
 
     def records(self) -> list[output.Record]:
@@ -161,7 +157,6 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         return [judge(case, outcome).record()]
 
     def _simulated(self, progress: output.Progress) -> tuple[Case, ProfileRun]:
-        """The collective at its size."""
         from experiments.options.values import parse_rank_count
         from experiments.simulations import workload
         from experiments.simulations.case import Case
@@ -230,15 +225,24 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         about = folder, chosen, self.machine, self.rules, parameters
         return run_chakra.run(*about, self._files, self.format)
 
-    def _title(self, row: SweepRow) -> str:
-        root = self._algorithm.collective.root
-        case = f"{row.algorithm}, {row.ranks} ranks, {format_bytes(row.size_B)}"
-        where = f" from root {root}" if root else ""
-        return f"{case}{where} on {self.machine.text}: {format_seconds(row.time_s)}"
+
+def _busiest(timeline: Simulated) -> list[dict[str, output.Value]]:
+    """The eight media of the machine that carried most, most used first."""
+    import numpy as np
+
+    share, nbytes = timeline.utilisation(), timeline.medium_bytes()
+    names, standing = timeline.routed.machine.medium_names, timeline.routed.standing
+    if len(standing):
+        share, nbytes = (np.append(column, 0.0)[standing] for column in (share, nbytes))
+    order = np.lexsort((np.arange(len(share)), -np.round(nbytes, 3), -np.round(share, 12)))
+    return [
+        {"medium": names[m], "busy": float(share[m]), "bytes_B": float(nbytes[m])}
+        for m in order[:8].tolist()
+        if nbytes[m] > 0
+    ]
 
 
 def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
-    """Draw the wrong results where a picture is asked for, and say so."""
     if path is None or path.suffix.lower() == ".json" or not error.wrong.size:
         return ""
     from experiments.pictures.cell_maps import wrong_drawing

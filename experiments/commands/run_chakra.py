@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from experiments import output
-from experiments.commands.answer import Answer
 from experiments.models.accelerators import DEVICES, bandwidth, rate
+from experiments.names import wait_records
+from experiments.pages.reports.result import Result
 from experiments.simulations.rules import Rules
 from experiments.traces.chakra_workload import USUAL_ALGORITHMS, Roofline, read_workload
-from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.busy_time import length, union
 from simulator.analysis.critical_path import CriticalPath, critical_path, waits
 from simulator.collectives import Algorithm, find
@@ -23,7 +22,6 @@ from simulator.steps.step_graph import StepGraph
 from simulator.steps.written import Written, write
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.units import format_bytes, format_seconds
 
 LONGEST = 5
 """Tasks of the critical path that are named."""
@@ -54,10 +52,6 @@ def run(
     written = write(graph, topology, force=rules.force)
     result = rules.simulate(written.schedule, written.topology)
     records = _by_rank(graph, written, result)
-    title = (
-        f"Chakra workload of {output.counted(ranks, 'rank')} on {machine.text}: "
-        f"{format_seconds(result.makespan)}"
-    )
     path = critical_path(result)
     behind = waits(result, path)
     report = {
@@ -68,9 +62,9 @@ def run(
         "longest": _longest(path, graph, written, result),
         "contention": wait_records(behind, result.schedule),
     }
-    answer = Answer("workload", report, records, parameters, machine)
-    answer.write_run(files, result, title, remarks)
-    answer.show(how, lambda: _text(title, report, wait_cells(behind, result.schedule)))
+    answer = Result("workload", report, records, parameters, machine, remarks=remarks)
+    answer.write_run(files, result)
+    answer.show(how)
     return 0
 
 
@@ -154,7 +148,6 @@ def _by_kind(written: Written, timeline: Timeline) -> list[dict[str, output.Valu
 
 
 def _by_phase(path: CriticalPath, timeline: Timeline) -> dict[str, float]:
-    """Seconds of the critical path: of computations, and of each kind of communication."""
     schedule = timeline.schedule
     seconds = np.bincount(schedule.phase[path.operation], path.seconds, len(schedule.phases))
     return {
@@ -168,73 +161,10 @@ def _longest(
     path: CriticalPath, graph: StepGraph, written: Written, timeline: Timeline
 ) -> list[dict[str, output.Value]]:
     """The tasks that the critical path spends most time in."""
-    graph, seconds = (
-        graph,
-        np.bincount(path.operation, path.seconds, len(timeline.schedule)),
-    )
+    seconds = np.bincount(path.operation, path.seconds, len(timeline.schedule))
     took = np.where(np.isin(graph.kind, (COMPUTATION, CPU)), seconds[written.first], 0.0)
     return [
         {"task": graph.name(task), "rank": int(graph.place[task]), "seconds": float(took[task])}
         for task in np.argsort(-took, kind="stable")[:LONGEST].tolist()
         if took[task] > 0
-    ]
-
-
-def _text(title: str, report: Mapping[str, object], contention: list[list[str]]) -> str:
-    total = cast(float, report["time_s"]) or 1.0
-    ranks = cast(list[dict[str, float]], report["ranks"])
-    head = ["", "mean", "", "most", "", "rank"]
-    rows = [head, *(_figures(name, ranks, total) for name in WORDS)]
-    path = [
-        [f"  {phase}", format_seconds(took), f"{took / total:.1%}"]
-        for phase, took in cast(dict[str, float], report["critical_path_s"]).items()
-    ]
-    longest = [
-        [f"  {str(row['task'])[:60]}", f"rank {row['rank']}", format_seconds(float(row["seconds"]))]
-        for row in cast(list[dict[str, float]], report["longest"])
-    ]
-    calls = [
-        [
-            f"  {row['collective']}",
-            str(row["calls"]),
-            format_bytes(float(row["size_B"])),
-            format_seconds(float(row["time_s"])),
-            format_seconds(float(row["longest_s"])),
-        ]
-        for row in cast(list[dict[str, float]], report["communication"])
-    ]
-    blocks = [f"{title}\n{output.align(rows)}"]
-    if calls:
-        blocks.append(output.align([["communication", "calls", "V", "time", "longest"], *calls]))
-    if path:
-        blocks.append(f"where the time goes (the critical path)\n{output.align(path)}")
-    if longest:
-        blocks.append(f"computations that take most of it\n{output.align(longest)}")
-    if contention:
-        words = "contention on the critical path: waiting behind messages of other ranks"
-        blocks.append(f"{words}\n{output.align(contention)}")
-    return "\n\n".join(blocks)
-
-
-WORDS = {
-    "computing_s": "computing",
-    "hidden_s": "hidden communication",
-    "exposed_s": "exposed communication",
-    "idle_s": "idle",
-    "cpu_s": "CPU",
-}
-"""The figures of a rank in words."""
-
-
-def _figures(name: str, ranks: Sequence[Mapping[str, float]], total: float) -> list[str]:
-    values = [row[name] for row in ranks]
-    most = max(range(len(values)), key=values.__getitem__)
-    mean = sum(values) / len(values)
-    return [
-        f"  {WORDS[name]}",
-        format_seconds(mean),
-        f"{mean / total:.1%}",
-        format_seconds(values[most]),
-        f"{values[most] / total:.1%}",
-        str(most),
     ]

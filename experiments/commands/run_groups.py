@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from experiments import output
-from experiments.commands.answer import Answer
-from experiments.options.rank_list import parse_rank_list
+from experiments.names import wait_records
+from experiments.options.trace_options import parse_rank_list
+from experiments.pages.reports.result import Result
 from experiments.simulations.algorithm_remarks import unmeant_sizes
 from experiments.simulations.rules import Rules
-from experiments.terms import SOFTWARE, inexact
-from experiments.wait_records import wait_cells, wait_records
 from simulator.analysis.bounds import best_bound
 from simulator.analysis.critical_path import critical_path, waits
 from simulator.collectives import Algorithm, find, proof
@@ -23,7 +22,7 @@ from simulator.steps.group_calls import GroupCall, graph_of
 from simulator.steps.written import Written, prove, write
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.units import format_bytes, format_seconds, parse_bytes, parse_whole
+from topologies.units import parse_bytes, parse_whole
 
 NAMED = 6
 """Ranks of a group that are named."""
@@ -61,10 +60,6 @@ def run(
         }
         for number, call in enumerate(calls)
     ]
-    title = (
-        f"{output.counted(len(records), 'collective')} of {ranks} ranks on "
-        f"{machine.text}: {format_seconds(result.makespan)}"
-    )
     behind = waits(result, critical_path(result))
     report = {
         "time_s": result.makespan,
@@ -73,16 +68,13 @@ def run(
         "calls": records,
         "contention": wait_records(behind, result.schedule),
     }
-    answer = Answer("groups", report, records, parameters, machine)
-    answer.write_run(files, result, title)
-    contention = wait_cells(behind, result.schedule)
-    change = [inexact(result.grid, result.grid_error, result.makespan)] if result.grid else []
-    answer.show(how, lambda: _text("\n".join([title, *change]), records, contention, wrong))
+    answer = Result("groups", report, records, parameters, machine)
+    answer.write_run(files, result)
+    answer.show(how)
     return 1 if wrong else 0
 
 
 def _span(written: Written, number: int, timeline: Timeline) -> tuple[float, float]:
-    """When the first rank enters a call, and when the last one leaves it."""
     tasks = written.calls[number].meeting.tasks
     return (
         float(timeline.start[written.first[tasks]].min()),
@@ -101,7 +93,6 @@ def _wrong(written: Written) -> str:
 def _record(
     number: int, call: GroupCall, placed: Placed, span: tuple[float, float], rules: Rules
 ) -> dict[str, output.Value]:
-    """A call: when it ran, and how long it would take alone."""
     enters, leaves = span
     alone = rules.simulate(placed.fitted.schedule, placed.fitted.topology)
     over_alone = (leaves - enters) / alone.makespan if alone.makespan > 0 else 1.0
@@ -134,39 +125,6 @@ def _ranks(ranks: Sequence[int]) -> str:
         return f"{ranks[0]}-{ranks[-1]}" + (f":{step}" if step > 1 else "")
     more = [f"{len(ranks) - NAMED} more"] if len(ranks) > NAMED else []
     return ",".join([*map(str, ranks[:NAMED]), *more])
-
-
-def _text(
-    title: str,
-    records: Sequence[Mapping[str, output.Value]],
-    contention: list[list[str]],
-    wrong: str,
-) -> str:
-    head = ["  call", "ranks", "algorithm", "size", "stream", "enters", "time", "alone", "of alone"]
-    rows = [head] + [_cells(record) for record in records]
-    proof = f"  FAIL: {wrong}" if wrong else "  every call keeps its promise"
-    blocks = [f"{title}\n{output.align(rows)}", proof]
-    if contention:
-        words = "contention on the critical path: waiting behind messages of other ranks"
-        blocks.append(f"{words}\n{output.align(contention)}")
-    terms = [["  alone", "the time of the call if nothing else ran"], ["  not included", SOFTWARE]]
-    blocks.append(output.align(terms))
-    return "\n\n".join(blocks)
-
-
-def _cells(record: Mapping[str, output.Value]) -> list[str]:
-    seconds = [
-        format_seconds(float(str(record[name]))) for name in ("enters_s", "time_s", "alone_s")
-    ]
-    return [
-        f"  {record['call']}",
-        str(record["ranks"]),
-        str(record["algorithm"]),
-        format_bytes(float(str(record["size_B"]))),
-        str(record["stream"]),
-        *seconds,
-        f"{float(str(record['over_alone'])):.3f}",
-    ]
 
 
 NOUNS = {"algorithm": "algorithm", "nbytes": "size", "stream": "stream", "waits": "wait"}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer
+from experiments.answer_blocks import Record
 from experiments.options.execution_options import ExecutionOptions
 from experiments.options.options import (
     AlgorithmFiles,
@@ -22,12 +22,18 @@ from experiments.options.options import (
     Metric,
     Out,
     ReportOptions,
+    SweepFormat,
     word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
-from experiments.streaming import Column, Csv, Say, Table
+from experiments.pages.reports.result import Picture, Result
+from experiments.streaming import Say, StreamedTable
+from experiments.templates import Columns
+from experiments.terms import footnote
+from experiments.text_lines import narrowed, wrapped
 from topologies.errors import InputError
+from topologies.units import format_bytes, in_binary
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,7 +87,10 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     measured: Annotated[
         Path | None, typer.Option(help="A log or CSV whose points the plot shows too.")
     ] = None
-    wide: Annotated[bool, typer.Option("--wide", help="Print all columns of the table.")] = False
+    format: Annotated[
+        SweepFormat,
+        typer.Option("--format", help="Format of the output on stdout; wide has all columns."),
+    ] = SweepFormat.table  # type: ignore[assignment]
 
     @cached_property
     def _algorithms(self) -> list[Algorithm]:
@@ -93,7 +102,6 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
 
     @cached_property
     def _ranks(self) -> str:
-        """The numbers of ranks as text."""
         from experiments.options.values import usual_ranks
 
         usual = partial(usual_ranks, self.machine, self._algorithms, "2..64")
@@ -150,7 +158,9 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
             executor = stack.enter_context(closing(self.executor()))
             rows, missing = self._simulated(executor, journal)
             if rows:
-                self._keep(rows, measured)
+                result = self._result(rows, measured)
+                self._explain(result)
+                result.write(self.out, self.plot, self.report)
             if journal:
                 journal.remove()
         if not rows:
@@ -198,23 +208,19 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     def _simulated(
         self, executor: Executor, journal: Journal | None
     ) -> tuple[list[SweepRow], list[MissingPoint]]:
-        """Simulate the points and print the rows as they come."""
-        from experiments.commands.sweep_table import columns, explanation
         from experiments.execution.results import Countdown
         from experiments.simulations.algorithm_remarks import ineffective_labels, unmeant_sizes
         from experiments.simulations.grid import sweep
 
         grid, progress = self.grid, output.Progress("points simulated")
         countdown = Countdown(progress, grid.costs, journal.results if journal else ())
-        say = _say(progress, kept=bool(self.out or self.plot or self.report))
-        asked = grid.algorithms, grid.ranks, grid.sizes, grid.profile
-        shown = columns(*asked, wide=self.wide, inexact=grid.rules.fair_tolerance > 0)
-        print_row = self._printer(shown, say)
+        print_row = self._printer(self._say(progress))
         missing: list[MissingPoint] = []
         rows: list[SweepRow] = []
         for row in sweep(grid, executor, journal, countdown, missing.append):
             rows.append(row)
-            print_row(row)
+            print_row(row.record())
+        progress.clear()
         for algorithm in grid.algorithms:
             names = algorithm.listed_name
             ranks = dict.fromkeys(
@@ -225,23 +231,100 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
                 output.note(line)
         for line in unmeant_sizes(grid.algorithms, grid.sizes):
             output.note(line)
-        if self.format == "json" and rows:
-            output.say(output.to_json([row.record() for row in rows]))
-        elif self.format == "table" and rows:
-            say(f"\n{explanation(rows, shown, wide=self.wide)}")
         return rows, missing
 
-    def _printer(self, columns: Sequence[Column[SweepRow]], say: Say) -> Callable[[SweepRow], None]:
+    def _say(self, progress: output.Progress | None = None) -> Say:
+        """Print a row, in place of the progress on a terminal. Where nobody reads on, files still
+        count."""
+        kept = bool(self.out or self.plot or self.report)
+
+        def say(text: str) -> None:
+            if progress:
+                progress.clear()
+            if kept:
+                output.is_read(text)
+            else:
+                output.say(text)
+
+        return say
+
+    def _printer(self, say: Say) -> Callable[[Record], None]:
         """What prints a row as soon as it is there: json is printed at the end."""
         if self.format == "json":
             return lambda row: None
         if self.format == "csv":
-            print_record = Csv(say)
-            return lambda row: print_record(row.record())
-        return Table(columns, say, self.machine.description)
+            heads = iter([True])
+            return lambda row: say(
+                output.to_csv([row], headed=next(heads, False)).removesuffix("\n")
+            )
+        from experiments.pages.reports.sweep_story import shown
 
-    def _keep(self, rows: Sequence[SweepRow], measured: Sequence[MeasuredCurve]) -> None:
-        """Write the table, the plot and the report."""
+        is_wide, columns = self.format == "wide", self._columns
+        table = StreamedTable(columns, self._widths(columns), say, self.machine.description)
+        return lambda row: table(row if is_wide else shown(row))
+
+    @cached_property
+    def _columns(self) -> Columns:
+        """The columns that the terminal has place for."""
+        from experiments.pages.reports.sweep_story import COLUMNS, RARE, WIDE
+
+        profile, is_wide = self.grid.profile, self.format == "wide"
+        absent = [] if self.grid.rules.fair_tolerance else ["off by"]
+        absent += [] if profile and profile.uncertainty else ["expected", "interval", "unsure"]
+        absent += [] if profile and profile.protocols else ["protocol"]
+        columns = {
+            heading: column
+            for heading, column in (WIDE if is_wide else COLUMNS).items()
+            if heading not in absent
+        }
+        widths = self._widths(columns)
+        shown = [*columns] if is_wide else narrowed(widths, RARE, 100)
+        binary = in_binary(self.grid.sizes)
+        sure = profile and profile.uncertainty
+        level = f"{sure.level:.0%} of runs" if sure else ""
+        known = columns | {"size": lambda row: format_bytes(row["size_B"], binary)}
+        return {level if name == "interval" else name: known[name] for name in shown}
+
+    def _widths(self, columns: Columns) -> dict[str, int]:
+        """Characters of the widest cells to come, as far as they are known."""
+        grid = self.grid
+        names = {name for each in grid.algorithms for name in each.by_library or (each.name,)}
+        if grid.profile is not None:
+            names |= {grid.profile.divided(name, size) for name in names for size in grid.sizes}
+        texts = {
+            "algorithm": [*names],
+            "p": [str(max(grid.ranks))],
+            "size": [format_bytes(size, in_binary(grid.sizes)) for size in grid.sizes],
+            "verdict": ["not claimed"],
+            **{name: ["999.9ms - 999.9ms"] for name in columns if name.endswith("of runs")},
+            "protocol": [each.name for each in grid.profile.protocols] if grid.profile else [],
+            **{heading: ["999.9ms"] for heading in ("time", "formula", "expected", "off by")},
+            **{heading: ["999.9GB/s"] for heading in ("busbw", "algbw", "bytes sent")},
+        }
+        return {heading: max(map(len, [heading, *texts.get(heading, [])])) for heading in columns}
+
+    def _explain(self, result: Result) -> None:
+        """Print json, or what the words of the table mean and what no time includes."""
+        if self.format == "json":
+            output.say(output.to_json(result.report))
+        elif self.format != "csv":
+            more = ["expected"] if "expected" in self._columns else []
+            terms = [
+                *more,
+                "V",
+                *(
+                    each
+                    for each in ("off by", "of bound", "busbw", "redundant")
+                    if each in self._columns
+                ),
+            ]
+            words = {str(row["verdict"]).partition(":")[0] for row in result.report}
+            terms += [word for word in ("not claimed", "FAIL") if word in words]
+            terms += ["--format wide"] * (self.format == "table")
+            lines = f"\n{footnote(terms)}\n\n{result.text('')}".rstrip().split("\n")
+            self._say()("\n".join(part for line in lines for part in wrapped(line, 100)))
+
+    def _result(self, rows: Sequence[SweepRow], measured: Sequence[MeasuredCurve]) -> Result:
         metric = self.metric.value if self.metric else None
         profile = f" (profile {self.calibration.name})" if self.calibration else ""
         names = dict.fromkeys(each.collective.name for each in self.grid.algorithms)
@@ -252,27 +335,15 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
 
             return sweep_drawing(rows, metric, subject, measured)
 
-        records, pictures = [row.record() for row in rows], [(f"All curves: {subject}", draw)]
+        records, pictures = (
+            [row.record() for row in rows],
+            [Picture(f"All curves: {subject}", draw)],
+        )
         about = self.facts, self.machine, self.calibration
-        Answer("sweep", records, records, *about, pictures).write(self.out, self.plot, self.report)
-
-
-def _say(progress: output.Progress, kept: bool) -> Say:
-    """Print a row, in place of the progress on a terminal. Where nobody reads on, files that are
-    `kept` still count."""
-
-    def say(text: str) -> None:
-        progress.clear()
-        if kept:
-            output.is_read(text)
-        else:
-            output.say(text)
-
-    return say
+        return Result("sweep", records, records, *about, pictures)
 
 
 def _verdict(rows: Sequence[SweepRow], missing: Sequence[MissingPoint]) -> int:
-    """The exit code, explained on stderr."""
     wrong = [point for point in missing if point.wrong]
     _note_missing("skipped", [point for point in missing if not point.wrong])
     _note_missing("failed", wrong)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from math import isinf
 from pathlib import Path
@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, cast
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer, titled
+from experiments.answer_blocks import Block, Facts, Remarks, Table, table, to_text
 from experiments.options.completion import completer, machine_names, machine_options
 from experiments.options.machine_options import TOPOLOGY_HELP
 from experiments.options.options import Force, FormatOptions, Plot
 from experiments.output import Record, Value
+from experiments.pages.reports.result import Result
+from experiments.templates import Columns
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from experiments.machine_facts import Facts, LinkGroup
+    from experiments.machine_facts import LinkGroup, MachineFacts
     from topologies.topology import Topology
 
 FILES = (".yaml", ".yml", ".json", ".graphml")
@@ -73,7 +75,7 @@ class ShownMachine(FormatOptions):
             write_figure(self.plot, machine_drawing(topology))
         machine_facts = facts(topology)
         record = asdict(machine_facts)
-        answer = Answer("machine", record, [*_rows(record)])
+        answer = Result("machine", record, [*_rows(record)])
         answer.show(self.format, lambda: _text(machine_facts))
         return 0
 
@@ -115,101 +117,82 @@ class ImportedMachine:
         return 0
 
 
-def _text(summary: Facts) -> str:
+def _text(summary: MachineFacts) -> str:
     from experiments.machine_facts import SIZE
 
+    links = [{**asdict(group), "remarks": _remarks(group)} for group in summary.links]
+    media = [
+        [each.name, _bandwidth(each.bandwidth_Bps), f"shared by {each.links} links"]
+        for each in summary.media[:SHOWN]
+    ]
+    if (more := len(summary.media) - SHOWN) > 0:
+        media.append([f"and {more} more media", "", ""])
+    bounds = [[best.collective, format_seconds(best.time_s), best.bound] for best in summary.bounds]
+    if "bounds" in summary.skipped:
+        bounds = [[summary.skipped["bounds"]]]
+    blocks: list[Block] = [
+        Facts(
+            "devices",
+            [[kind, str(n), _in_network(summary, kind)] for kind, n in summary.devices.items()],
+        ),
+        table("links (one that is full-duplex counts once)", links, LINKS),
+        Facts("shared media", media),
+        Facts("between ranks", _between(summary)),
+        Remarks("rings", _rings(summary), first=1 + SHOWN),
+        Facts(f"no algorithm does {format_bytes(SIZE)} faster than", bounds),
+        Remarks("notes", summary.notes),
+    ]
     nodes = f" on {summary.nodes} nodes" if summary.nodes > 1 else ""
-    blocks = {
-        "devices": [
-            [kind, str(n), _in_network(summary, kind)] for kind, n in summary.devices.items()
-        ],
-        "links (one that is full-duplex counts once)": _links(summary.links),
-        "shared media": _media(summary),
-        "between ranks": _between(summary),
-        "rings": _rings(summary),
-        f"no algorithm does {format_bytes(SIZE)} faster than": _bounds(summary),
-        "notes": [[note] for note in summary.notes],
-    }
-    printed = [titled(title, rows) for title, rows in blocks.items() if rows]
-    return "\n\n".join(
-        [f"{summary.name}: {output.counted(summary.ranks, 'rank')}{nodes}", *printed]
-    )
+    title = f"{summary.name}: {output.counted(summary.ranks, 'rank')}{nodes}"
+    return to_text(title, [each for each in blocks if isinstance(each, Table) or each.lines])
 
 
-def _in_network(summary: Facts, kind: str) -> str:
+def _in_network(summary: MachineFacts, kind: str) -> str:
     number = summary.in_network.get(kind, 0)
     subject = "" if number == summary.devices[kind] else f"{number} of them "
     return f"{subject}reduce and multicast" if number else ""
 
 
-def _links(groups: list[LinkGroup]) -> list[list[str]]:
-    heading = ["kind", "number", "bandwidth", "latency", "gap", ""]
-    return [heading, *map(_link, groups)] if groups else []
-
-
-def _link(group: LinkGroup) -> list[str]:
-    remarks = [*(["one way"] * (not group.duplex)), *(["figures assumed"] * group.assumed)]
-    figures = [
-        _bandwidth(group.bandwidth_Bps),
-        format_seconds(group.latency_s),
-        format_seconds(group.gap_s),
-    ]
-    return [group.kind, str(group.number), *figures, ", ".join(remarks)]
+def _remarks(group: LinkGroup) -> str:
+    return ", ".join(["one way"] * (not group.duplex) + ["figures assumed"] * group.assumed)
 
 
 def _bandwidth(bandwidth: float) -> str:
     return "unlimited" if isinf(bandwidth) else format_bandwidth(bandwidth)
 
 
-def _media(summary: Facts) -> list[list[str]]:
-    rows = [
-        [m.name, _bandwidth(m.bandwidth_Bps), f"shared by {m.links} links"]
-        for m in summary.media[:SHOWN]
-    ]
-    return [*rows, *_more(summary.media, "media", 3)]
+LINKS: Columns = {
+    "kind": "kind",
+    "number": "number",
+    "bandwidth": lambda link: _bandwidth(link["bandwidth_Bps"]),
+    "latency": "latency_s",
+    "gap": "gap_s",
+    "remarks": "remarks",
+}
 
 
-def _more(rows: Sequence[object], noun: str, columns: int) -> list[list[str]]:
-    """What is not printed of a long list."""
-    return (
-        [[f"and {len(rows) - SHOWN} more {noun}"] + [""] * (columns - 1)]
-        if len(rows) > SHOWN
-        else []
-    )
-
-
-def _between(summary: Facts) -> list[list[str]]:
+def _between(summary: MachineFacts) -> list[list[str]]:
     rows = {"routes": PATHS[summary.paths]} | {
         k: why for k, why in summary.skipped.items() if k in BETWEEN
     }
     if summary.diameter_hops is not None and summary.diameter_s is not None:
-        rows["diameter"] = (
-            f"{output.counted(summary.diameter_hops, 'link')}, {format_seconds(summary.diameter_s)}"
-        )
+        hops = output.counted(summary.diameter_hops, "link")
+        rows["diameter"] = f"{hops}, {format_seconds(summary.diameter_s)}"
     if summary.bisection_Bps is not None:
         how = "" if summary.bisection_exact else ", or less: not every half was looked at"
         rows["bisection"] = f"{_bandwidth(summary.bisection_Bps)}{how}"
-    return [[f"{what:<9}  {value}"] for what, value in rows.items()]
+    return [[what, value] for what, value in rows.items()]
 
 
-def _rings(summary: Facts) -> list[list[str]]:
+def _rings(summary: MachineFacts) -> list[str]:
     if summary.rings_Bps is None:
-        return [[summary.skipped["rings"]]]
-    number = len(summary.rings)
-    rows = [[f"{output.counted(number, 'channel')}, {_bandwidth(summary.rings_Bps)} together"]]
-    rows += [[f"ring {k}: {_order(order)}"] for k, order in enumerate(summary.rings[:SHOWN])]
-    return [*rows, *_more(summary.rings, "rings", 1)]
-
-
-def _order(ranks: list[int]) -> str:
-    words = ranks if len(ranks) <= ENDS + 2 else [*ranks[:ENDS], "...", ranks[-1]]
-    return " ".join(map(str, words))
-
-
-def _bounds(summary: Facts) -> list[list[str]]:
-    if "bounds" in summary.skipped:
-        return [[summary.skipped["bounds"]]]
-    return [[best.collective, format_seconds(best.time_s), best.bound] for best in summary.bounds]
+        return [summary.skipped["rings"]]
+    channels = output.counted(len(summary.rings), "channel")
+    lines = [f"{channels}, {_bandwidth(summary.rings_Bps)} together"]
+    for number, order in enumerate(summary.rings):
+        words = order if len(order) <= ENDS + 2 else [*order[:ENDS], "...", order[-1]]
+        lines.append(f"ring {number}: {' '.join(map(str, words))}")
+    return lines
 
 
 def _rows(record: Mapping[str, object]) -> Iterator[Record]:
@@ -237,7 +220,6 @@ def _writer(suffix: str) -> Callable[[Topology], str]:
 
 
 def _read(topology: Topology) -> str:
-    """What was read, in a line."""
     from experiments.machine_facts import link_groups
 
     groups = link_groups(topology)[0]

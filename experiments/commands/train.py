@@ -1,4 +1,4 @@
-"""`simctl train`."""
+"""`simctl train` and `simctl plan`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from experiments.options.execution_options import ExecutionOptions
 from experiments.options.options import ReportOptions, RunOut, RunTimeline
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.trace_options import TraceOptions
-from experiments.options.training_options import TrainingOptions
+from experiments.options.training_options import PlanOptions, TrainingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class Train(TrainingOptions, SimulationOptions, TraceOptions, ReportOptions, ExecutionOptions):
+class _JobOptions(SimulationOptions, TraceOptions, ReportOptions, ExecutionOptions):
+    """Where a training job runs, and what is written of it."""
+
+    timeline: RunTimeline = None
+    out: RunOut = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(TrainingOptions, _JobOptions):
     """Simulate training steps and explain their communication.
 
     The report has the time of a step, its bubbles and their causes, hidden and exposed
@@ -28,26 +36,70 @@ class Train(TrainingOptions, SimulationOptions, TraceOptions, ReportOptions, Exe
         "train --learn mlp --strategy 'ssgd; asgd' --straggler 3:4 --plot learn.png",
     )
 
-    timeline: RunTimeline = None
-    out: RunOut = None
-
     def records(self) -> list[output.Record]:
         """The rows, without printing them."""
         return self.request(self, self, self).records()
 
     def run(self) -> int:
         """Print one run in full, or a table of several; 1 if a check failed or nothing fits."""
-        choice = self.choice
-        if self.timeline is None or self.learn is not None:
-            choice.check(None)
-        files = output.RunFiles(self.timeline, self.out, self.report, choice)
+        files = _files(self)
         if self.learn is not None:
-            from experiments.commands import learning_runs
-
-            learning_runs.check_alone(self.timeline, self)
-            learning = learning_runs.parse(self, self, self, self)
-            return learning_runs.run(learning, self.out, self.plot, self.format, self.report)
+            return _learn(self)
         from experiments.commands import train_runs
 
         grid = self.request(self, self, self)
         return train_runs.run(grid, files, self.format, self, self.plot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plans(PlanOptions, _JobOptions):
+    """Simulate parallel training, or find the fastest plan.
+
+    A transformer is trained under a plan of data, tensor, pipeline, context and expert parallelism.
+    The report has the time of a step, where it goes, and the memory of a device. Several plans, and
+    strategies beside them, are a table. auto finds the fastest plans.
+    """
+
+    EXAMPLES: ClassVar = (
+        "plan dp=4,tp=8,pp=2,micro=1,batch=512,zero=1,sp=yes --model llama3_70b "
+        "--topology hgx_h100:nodes=8",
+        "plan auto --model llama3_70b --gpus 64 --batch 512 --topology hgx_h100:nodes=8 "
+        "--plot plans.png",
+    )
+
+    def records(self) -> list[output.Record]:
+        """The rows, without printing them."""
+        from experiments.commands.plan_cases import parse
+
+        return parse(self, self, self, self).records()
+
+    def run(self) -> int:
+        """Print a step in full, a table of several plans, or the fastest plans; 1 if the step does
+        not fit in memory."""
+        files = _files(self)
+        if self.learn is not None:
+            return _learn(self)
+        from experiments.commands.plan_cases import SearchRequest, parse, run
+        from experiments.parallel.plan_job import PlanJob
+
+        case = parse(self, self, self, self)
+        if isinstance(case, PlanJob | SearchRequest):
+            return run(case, files, self.format, self.plot, self)
+        from experiments.commands import train_runs
+
+        return train_runs.run(case, files, self.format, self, self.plot)
+
+
+def _files(options: Train | Plans) -> output.RunFiles:
+    choice = options.choice
+    if options.timeline is None or options.learn is not None:
+        choice.check(None)
+    return output.RunFiles(options.timeline, options.out, options.report, choice)
+
+
+def _learn(options: Train | Plans) -> int:
+    from experiments.commands import learning_runs
+
+    learning_runs.check_alone(options.timeline, options)
+    learning = learning_runs.parse(options, options, options, options)
+    return learning_runs.run(learning, options.out, options.plot, options.format, options.report)

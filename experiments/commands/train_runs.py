@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments import output
-from experiments.commands.answer import Answer, check_files
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
 from experiments.options.execution_options import ExecutionOptions
+from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.pictures.timelines.timeline_file import (
     FILES,
     check_timeline,
@@ -29,8 +29,7 @@ from experiments.training.training_grid import (
     simulates_again,
     what_if,
 )
-from experiments.training.training_report import report, text
-from experiments.training.training_table import comparison_text, scaling_text, table
+from experiments.training.training_report import report, words_of
 from simulator.training.plan import Plan
 from topologies.errors import InputError
 from topologies.resources import duration
@@ -97,15 +96,16 @@ def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
     progress(3, 3)
     about = grid.parameters, job.machine, job.profile
     document = report(result, changes) if explained else None
-    answer = Answer("train", document, [record], *about)
+    words = words_of(result) if how == "table" else {}
+    answer = Result("train", document, [record], *about, words=words)
 
     def details() -> Mapping[str, Any]:
-        from experiments.pages.reports.kept import training_details
+        from experiments.pages.reports.run_details import training_details
 
         return training_details(result)
 
     answer.write(files.out, report=files.report, details=details)
-    answer.show(how, lambda: text(result, changes))
+    answer.show(how)
     return _verdict([failure_of(result)], [record])
 
 
@@ -185,30 +185,11 @@ def _several(
         answer.write(files.out, plot, files.report)
         if journal:
             journal.remove()
-    answer.show(how, lambda: "\n\n".join(_words(grid, records)))
+    answer.show(how)
     return _verdict((outcome.failure for outcome in outcomes), records)
 
 
-KEPT = (
-    "memory of a plan counts optimizer states in fp32, logits and contexts; that of a strategy "
-    "what --model says"
-)
-
-
-def _words(grid: TrainingGrid, records: Sequence[output.Record]) -> Iterator[str]:
-    """The table, and for people what is fastest and where more workers stop paying."""
-    swept, names = grid.swept, grid.names
-    yield table(records, swept, names)
-    if len(names) > 1:
-        yield comparison_text(records, swept, names)
-    if grid.plans and grid.variants:
-        yield KEPT
-    if text := scaling_text(records, swept, names):
-        yield text
-
-
-def _compared(grid: TrainingGrid, records: Sequence[output.Record]) -> Answer:
-    """The answer of several runs."""
+def _compared(grid: TrainingGrid, records: Sequence[output.Record]) -> Result:
     _, job, _ = grid.runs[0]
     machine = job.machine
 
@@ -217,6 +198,13 @@ def _compared(grid: TrainingGrid, records: Sequence[output.Record]) -> Answer:
 
         return training_drawing(records, grid.swept, grid.names, machine.text)
 
-    pictures = [(f"{records[0]['model']} on {machine.text}", draw)]
+    pictures = [Picture(f"{records[0]['model']} on {machine.text}", draw)]
     about = grid.parameters, machine, job.profile
-    return Answer("runs", records, records, *about, pictures)
+    remarks = []
+    if grid.plans and grid.variants:
+        remarks.append(
+            "Memory of a plan counts optimizer states in fp32, logits and contexts; that of a "
+            "strategy what --model says."
+        )
+    words = {"swept": grid.swept, "names": grid.names}
+    return Result("runs", records, records, *about, pictures, remarks, words)

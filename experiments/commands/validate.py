@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
-from math import isclose, log
+from math import isclose, isfinite, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from experiments import output
-from experiments.commands.answer import Answer, Drawing, check_files
 from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.log_options import JudgingOptions, LogRanks
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.options.options import AlgorithmFile, EngineName, Engines
 from experiments.options.profile_options import ProfileOptions
-from experiments.templates import render
+from experiments.pages.reports.result import Picture, Result, check_files
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.calibration import Interval
     from experiments.measurements import Curve
     from experiments.simulations.validation import ComparedPoint, Validation
     from simulator.collectives import Algorithm
@@ -85,17 +83,12 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
             names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]
             write_figures(self.plot, dict(zip(names, drawings, strict=True)))
         titles = [f"Measured and predicted: {each.title}" for each in results]
-        pictures = list(zip(titles, drawings, strict=True))[: output.MOST_PICTURES]
+        pictures = [*map(Picture, titles, drawings)][: output.MOST_PICTURES]
         answer = self._answer(results, pictures)
         answer.write(report=self.report)
         for line in measurements.skipped:
             output.note(f"skipped {line}")
-        if not self.fit and not self._simulated and self._machine.has_default_links:
-            output.note(
-                "these are default links, not yours: give --bandwidth and --latency, a machine as "
-                "--topology, or --fit"
-            )
-        answer.show(self.format, lambda: self._text(results))
+        answer.show(self.format)
         return 0
 
     def _check(self) -> None:
@@ -133,7 +126,6 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
 
     @property
     def _simulated(self) -> Profile | None:
-        """The library under which the machine is simulated."""
         return self._under[1]
 
     @cached_property
@@ -216,7 +208,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         names = library.algorithms_on(machine, curve.pattern, curve.algorithm)
         return [each for each in _declared(curve.pattern) if each.name in names]
 
-    def _answer(self, results: list[Validation], pictures: Sequence[Drawing]) -> Answer:
+    def _answer(self, results: list[Validation], pictures: Sequence[Picture]) -> Result:
         parameters: dict[str, output.Value] = {
             "log": ",".join(map(str, self.logs)),
             "topology": self._machine.text,
@@ -226,18 +218,26 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         report = list(map(_record, results))
         records = [row for result in results for row in _rows(result)]
         machine = None if self.fit else self._machine
-        return Answer("validate", report, records, parameters, machine, self._simulated, pictures)
+        words: dict[str, object] = {"standing": self._standing(results)}
+        if self.fit:
+            words |= {result.title: self._links(result) for result in results}
+        about = parameters, machine, self._simulated, pictures
+        return Result("validate", report, records, *about, words=words)
 
-    def _text(self, results: list[Validation]) -> str:
-        from experiments.profiles.interval_levels import level_of
+    def _links(self, result: Validation) -> str:
+        """The options of the links that were fitted; empty if the bandwidth is unknown."""
+        assert result.fit is not None
+        if not isfinite(result.fit.bandwidth):
+            return ""
+        gap, machine = self._machine.options.get("gap"), self._machine.text
+        bandwidth, latency = format_bandwidth(result.fit.bandwidth), result.fit.latency
+        links = f"--bandwidth {bandwidth} --latency {format_seconds(latency)}"
+        if isinstance(gap, float) and gap and "gap=" not in machine:
+            links += f" --gap {format_seconds(gap)}"
+        return links
 
-        texts = [
-            _curve_text(result, self._machine, level_of(self._simulated)) for result in results
-        ]
-        return "\n\n".join([*texts, *self._standing(results)])
-
-    def _standing(self, results: Sequence[Validation]) -> Iterator[str]:
-        """Where the machine stands among measured machines, in a block of its own."""
+    def _standing(self, results: Sequence[Validation]) -> list[str]:
+        """Where the machine stands among measured machines."""
         import numpy as np
 
         from experiments.calibration.standing import calibrated, standing, unmeasured
@@ -245,39 +245,33 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         from simulator.uncertainty.interval import LEVEL
 
         known = library_of(self.profile, self.library)
-        if known is None:
-            return
+        if known is None or self.format != "table":
+            return []
         points = [point for result in results for point in result.points if not point.wrong]
         errors = [
             abs(log((point.expected_s or point.predicted_s) / point.measured_s)) for point in points
         ]
-        inside = _inside(points)
+        inside = [point.inside for point in points if point.inside is not None]
         try:
             others = calibrated() if self.profile else unmeasured(known.name)
         except InputError as nothing:
             output.note(f"{nothing}: there are no results to compare yours with")
-            return
+            return []
         share = (
             sum(inside) / len(inside)
             if inside and isclose(level_of(self._simulated), LEVEL)
             else None
         )
-        if errors:
-            lines = standing(others, np.array(errors), share)
-            yield "\n".join(
-                ["among the runs of measured machines", *(f"  {line}" for line in lines)]
-            )
+        return [*standing(others, np.array(errors), share)] if errors else []
 
 
 def _no_curve(chosen: Algorithm | None) -> str:
-    """Why no curve is simulated, and what to type instead."""
     if chosen is None:
         return "no curve to simulate: choose an algorithm for it with --algo"
     return f"no curve to simulate by {chosen.name}: choose another algorithm, or leave out --algo"
 
 
 def _declared(collective: str) -> list[Algorithm]:
-    """The algorithms of a collective."""
     from simulator.collectives import algorithms
 
     return [each for each in algorithms().values() if each.collective.name == collective]
@@ -314,60 +308,3 @@ def _rows(result: Validation) -> list[dict[str, output.Value]]:
         "ranks": result.ranks,
     }
     return [about | _fields(point) for point in result.points]
-
-
-def _curve_text(result: Validation, machine: Blueprint, level: float) -> str:
-    from experiments.simulations.validation import POINTS, shown_points
-
-    lines = [f"{result.title}: {result.algorithm} on {machine.text}"]
-    lines += [f"  note: {note.removeprefix('note: ')}" for note in result.notes]
-    if result.fit:
-        lines += _parameters(result, machine)
-    points = shown_points(map(_fields, result.points), fit=result.fit is not None)
-    return "\n".join([*lines, render(points, POINTS), *_summaries(result, level)])
-
-
-def _inside(points: Sequence[ComparedPoint]) -> list[bool]:
-    """Whether each point that has an interval is inside. Wrong results do not count."""
-    return [point.inside for point in points if point.inside is not None and not point.wrong]
-
-
-def _summaries(result: Validation, level: float) -> Iterator[str]:
-    """A line on the errors of the sizes that the fit has seen, and one on those of the others; one
-    on how many are inside their intervals."""
-    import numpy as np
-
-    for role, fitted in (("fitted", True), ("unseen", False)):
-        errors = result.errors(fitted)
-        if len(errors):
-            sizes = output.counted(len(errors), f"{role} size" if result.fit else "size")
-            mean, median, worst = errors.mean(), np.median(errors), errors.max()
-            yield f"  |error| of {sizes}: mean {mean:.1%}, median {median:.1%}, worst {worst:.1%}"
-    if inside := _inside(result.points):
-        sizes = output.counted(len(inside), "size")
-        yield f"  {sum(inside)} of {sizes} inside their {level:.0%} intervals"
-
-
-def _parameters(result: Validation, machine: Blueprint) -> list[str]:
-    """What was found, and the sweep that uses it."""
-    import numpy as np
-
-    assert result.fit is not None
-    latency, bandwidth = format_seconds(result.fit.latency), format_bandwidth(result.fit.bandwidth)
-    lines = [
-        f"  α of a link {latency}{_interval(result.fit.latency_interval, format_seconds)}",
-        f"  β of a link {bandwidth}{_interval(result.fit.bandwidth_interval, format_bandwidth)}",
-    ]
-    if np.isfinite(result.fit.bandwidth):
-        links = f"--bandwidth {bandwidth} --latency {latency}"
-        gap = 0.0 if "gap=" in machine.text else machine.options.get("gap")
-        links += f" --gap {format_seconds(gap)}" if isinstance(gap, float) and gap else ""
-        lines.append(
-            f"  try: simctl sweep --algo {result.algorithm} --topology {machine.text} {links}"
-        )
-    return lines
-
-
-def _interval(interval: Interval, show: Callable[[float], str]) -> str:
-    low, high = interval
-    return f" (95%: {show(low)} to {show(high)})" if high == high else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from experiments.measure.patterns import PROMISES, largest
 from experiments.measure.slot_layout import granularity
-from experiments.option_text import parse_pairs
+from experiments.option_text import Parser, parse_pairs
 from simulator.collectives import Algorithm, algorithms
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError, nearest_name
@@ -112,22 +112,18 @@ def parse_names(text: str) -> list[str]:
 
 
 def parse_effort(text: str) -> dict[str, Any]:
-    """The fields of a plan that "repetitions=100,warmup=2,budget=1s" or some of it names."""
-    example = "repetitions=100,warmup=2,budget=1s"
-    parsers = {"repetitions": parse_whole, "warmup": parse_whole, "budget": parse_seconds}
+    """The fields of a plan that "repetitions=100,warmup=2,budget=1s,timeout=60s" or some of it
+    names."""
+    example = "repetitions=100,warmup=2,budget=1s,timeout=60s"
+    parsers: dict[str, Parser] = dict.fromkeys(("repetitions", "warmup"), parse_whole)
+    parsers |= dict.fromkeys(("budget", "timeout"), parse_seconds)
     expected = f"--effort {text[:60]!r}: write some of {example}"
     values = parse_pairs(text, "--effort", parsers, lambda _: expected, example)
     if not all(values.get(key, 1) >= 1 for key in ("repetitions", "warmup")):
         raise InputError(f"--effort {text[:60]}: 1 or more repetitions, and for warmup")
-    _check_wait(f"--effort {text[:60]}: budget", values.get("budget", 1.0))
+    for key in ("budget", "timeout"):
+        _check_wait(f"--effort {text[:60]}: {key}", values.get(key, 1.0))
     return values
-
-
-def parse_timeout(text: str) -> float:
-    """Seconds that a rank waits for another rank."""
-    seconds = parse_seconds(text)
-    _check_wait(f"--timeout {text}", seconds)
-    return seconds
 
 
 def _check_wait(name: str, seconds: float) -> None:

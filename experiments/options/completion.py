@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, MutableMapping
+from importlib import import_module
 
 BREAKS = (":", "=")
 """Characters at which bash begins a new word."""
@@ -33,7 +34,6 @@ def completer(
 
 
 def _options(name: str, text: str, options: Mapping[str, str]) -> list[str]:
-    """The name with each option that its text lacks."""
     complete, comma, _ = text.rpartition(",")
     used = {part.partition("=")[0] for part in complete.split(",")}
     return [
@@ -78,10 +78,33 @@ def _example(text: str) -> str:
     return ""
 
 
-def algorithm_names() -> list[str]:
-    from simulator.collectives import algorithms
+def _names(module: str, name: str) -> Callable[[], list[str]]:
+    """Lists what a module knows, a mapping or a function that makes one. The module is imported
+    when a terminal asks."""
 
-    return list(algorithms())
+    def names() -> list[str]:
+        known = getattr(import_module(module), name)
+        return list(known() if callable(known) else known)
+
+    return names
+
+
+algorithm_names = _names("simulator.collectives", "algorithms")
+pipeline_names = _names("simulator.parallel.pipelines", "orders")
+placement_orders = _names("topologies.variants", "ORDERS")
+backend_names = _names("experiments.measure.points", "BACKENDS")
+library_names = _names("experiments.calibration.libraries", "LIBRARIES")
+strategy_names = _names("simulator.training", "strategies")
+profile_names = _names("experiments.profiles", "names")
+model_names = _names("experiments.models.model_catalogue", "MODELS")
+
+
+def measured_names() -> list[str]:
+    return [*_names("experiments.measure.patterns", "PROMISES")(), *algorithm_names()]
+
+
+def machine_names() -> list[str]:
+    return [*_names("topologies.shapes", "SHAPES")(), *_names("topologies.clusters", "MACHINES")()]
 
 
 def algorithm_options(name: str) -> dict[str, str]:
@@ -96,25 +119,6 @@ def collective_names() -> list[str]:
     return list(dict.fromkeys(each.collective.name for each in algorithms().values()))
 
 
-def measured_names() -> list[str]:
-    from experiments.measure.patterns import PROMISES
-
-    return [*PROMISES, *algorithm_names()]
-
-
-def pipeline_names() -> list[str]:
-    from simulator.parallel.pipelines import orders
-
-    return list(orders())
-
-
-def machine_names() -> list[str]:
-    from topologies.clusters import MACHINES
-    from topologies.shapes import SHAPES
-
-    return [*SHAPES, *MACHINES]
-
-
 def machine_options(name: str) -> dict[str, str]:
     from functools import partial
 
@@ -126,50 +130,12 @@ def machine_options(name: str) -> dict[str, str]:
     return {key: _example(HELP[key]) for key in option_names(make)}
 
 
-def placement_orders() -> list[str]:
-    """The placements that have a name."""
-    from topologies.variants import ORDERS
-
-    return list(ORDERS)
-
-
-def backend_names() -> list[str]:
-    from experiments.measure.points import BACKENDS
-
-    return list(BACKENDS)
-
-
-def library_names() -> list[str]:
-    from experiments.calibration.libraries import LIBRARIES
-
-    return list(LIBRARIES)
-
-
-def strategy_names() -> list[str]:
-    from simulator.training import strategies
-
-    return list(strategies())
-
-
 def strategy_options(name: str) -> dict[str, str]:
     from experiments.option_text import options_of
     from experiments.training.strategy_options import default_text
     from simulator.training import find
 
     return {key: default_text(option) for key, option in options_of(find(name)).items()}
-
-
-def profile_names() -> list[str]:
-    """The profiles that are shipped."""
-    from experiments.profiles import names
-
-    return names()
-
-
-def model_names() -> list[str]:
-    from experiments.models.model_catalogue import MODELS
-
-    return list(MODELS)
 
 
 def model_options(name: str) -> dict[str, str]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from numbers import Real
+from os import PathLike
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -16,13 +18,41 @@ from experiments.options.completion import (
     completer,
     profile_names,
 )
-from topologies.errors import InputError
+from topologies.errors import InputError, nearest_name
+
+Request = TypeVar("Request")
+
+
+def group_of(kind: type[Request], **options: object) -> Request:
+    """A command's class or a group of options, from values by name. A number is a text where the
+    option is. Raises InputError for a name or a value that the class has not."""
+    from topologies.readers.mistakes import Mistakes, spelling
+
+    hints, mistakes = get_type_hints(kind), Mistakes()
+    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    for name, value in options.items():
+        if name not in names:
+            raise InputError(f"no option {name}: {nearest_name(name, names, ', '.join(names))}")
+        is_text = str in (hints[name], *get_args(hints[name])) and not isinstance(value, bool)
+        plain = str(value) if is_text and isinstance(value, Real | PathLike) else value
+        options[name] = mistakes.checked(hints[name], plain, (name,))
+    mistakes.report(spelling)
+    return kind(**options)
 
 
 class Format(StrEnum):
     """How a table is printed."""
 
     table = "table"
+    csv = "csv"
+    json = "json"
+
+
+class SweepFormat(StrEnum):
+    """How a sweep is printed."""
+
+    table = "table"
+    wide = "wide"
     csv = "csv"
     json = "json"
 
@@ -139,7 +169,6 @@ Engines = Annotated[
         help="auto: reference for small runs, compiled for large runs. Same results.", hidden=True
     ),
 ]
-Output = Annotated[Format, typer.Option("--format", help="Format of the output on stdout.")]
 ProfileName = Annotated[
     str | None,
     typer.Option(
@@ -189,7 +218,9 @@ Times = Annotated[
     typer.Option(
         "--times",
         help="What a device's share of the model takes: forward=1ms, inputs=1ms and weights=1ms of "
-        "its backward, transfer=0s to the next device.  [default: these]",
+        "its backward, transfer=0s to the next device. blocking=yes: a device computes nothing "
+        "while it sends. kept=50: percent of the activations that the backward for weights "
+        "needs.  [default: these]",
         show_default=False,
     ),
 ]
@@ -248,7 +279,9 @@ Force = Annotated[
 class FormatOptions:
     """How an answer is printed."""
 
-    format: Output = Format.table
+    format: Annotated[Format, typer.Option("--format", help="Format of the output on stdout.")] = (
+        Format.table
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

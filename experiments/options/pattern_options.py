@@ -81,7 +81,6 @@ class PatternOptions:
 
     @cached_property
     def _table(self) -> SizeTable | None:
-        """The sizes of --matrix."""
         from experiments.size_tables import read_table
 
         return None if self.matrix is None else read_table(self.matrix)

@@ -198,7 +198,6 @@ class TrainingOptions:
     def _grid(
         self, machine: MachineOptions, rules: RuleOptions, profile: Profile | None
     ) -> TrainingGrid:
-        """The runs of one strategy."""
         from experiments.option_text import options_of
         from experiments.training.training_grid import TrainingGrid
 
@@ -338,7 +337,6 @@ class PlanOptions(TrainingOptions):
 
 
 def _stored(strategy: Strategy, option: str) -> Value:
-    """The value of an option as files hold it."""
     value = getattr(strategy, option)
     name: Value = getattr(value, "name", value)
     return name
@@ -366,7 +364,6 @@ def _all_workers(job: Job) -> int:
 
 
 def _with_option(model: str, option: str) -> str:
-    """NAME:option=value,... with one more option."""
     options = model.rpartition(":")[2] if ":" in model else ""
     return f"{model}{'' if model.endswith(':') else ',' if '=' in options else ':'}{option}"
 

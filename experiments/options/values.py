@@ -16,7 +16,7 @@ from simulator.collectives.algorithm_options import names_in
 from simulator.collectives.collective import FARTHEST
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
-from topologies.units import parse_counts, parse_number, parse_seconds
+from topologies.units import parse_counts, parse_number, parse_seconds, parse_whole, parse_yes
 
 if TYPE_CHECKING:
     from simulator.parallel.pipeline_times import StageTimes
@@ -136,14 +136,20 @@ def only_rank_count(algorithm: Algorithm) -> int | None:
     return several[0] if len(several) == 1 else None
 
 
-def parse_stage_times(text: str | None) -> StageTimes:
+def parse_stage_times(text: str | None) -> tuple[StageTimes, int]:
     """What a device's whole share of the model takes, like "weights=500us,transfer=10us"; what it
-    leaves out takes 1ms, a transfer 0s."""
-    from experiments.option_text import parse_pairs
+    leaves out takes 1ms, a transfer 0s. And the percentage of activations that the backward for
+    weights needs."""
+    from experiments.option_text import Parser, parse_pairs
     from simulator.parallel.pipeline_times import StageTimes
 
-    example = "forward=1ms,inputs=1ms,weights=1ms,transfer=0s"
-    parsers = dict.fromkeys(("forward", "inputs", "weights", "transfer"), parse_seconds)
+    example = "forward=1ms,inputs=1ms,weights=1ms,transfer=0s,blocking=no,kept=50"
+    parsers: dict[str, Parser] = dict.fromkeys(
+        ("forward", "inputs", "weights", "transfer"), parse_seconds
+    )
+    parsers |= {"blocking": parse_yes, "kept": parse_whole}
     expected = f"--times {text!r:.60}: write some of {example}"
     values = parse_pairs(text or "", "--times", parsers, lambda _: expected, example)
-    return StageTimes(**{**dict.fromkeys(("forward", "inputs", "weights"), 1e-3), **values})
+    if not 0 <= (kept := values.pop("kept", 50)) <= 100:
+        raise InputError(f"--times: kept={kept}: expected 0 to 100 percent")
+    return StageTimes(**{**dict.fromkeys(("forward", "inputs", "weights"), 1e-3), **values}), kept

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from experiments.answer_blocks import Facts, Remarks, Table
 from experiments.output import Value
 
 TYPES = {
@@ -72,41 +73,6 @@ def _aligned(array: npt.NDArray[Any]) -> bytes:
     return content + b"\0" * (-len(content) % 8)
 
 
-class Heading(NamedTuple):
-    """A column of a table."""
-
-    text: str
-    """What stands above the column."""
-    number: bool = False
-    """Whether cells are numbers, which stand to the right."""
-
-
-class Cell(NamedTuple):
-    """A cell of a table."""
-
-    text: str
-    """What the reader sees."""
-    value: float | str | None = None
-    """What sorting compares; the text if missing."""
-
-    @property
-    def key(self) -> str:
-        """The value that sorting compares, as text."""
-        return self.text if self.value is None else str(self.value)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table that sorts by each column and filters by text."""
-
-    title: str
-    headings: Sequence[Heading]
-    rows: Sequence[Sequence[Cell]]
-    note: str = ""
-    """What stands below the table."""
-    kind: str = "table"
-
-
 @dataclass(frozen=True)
 class Figure:
     """A picture."""
@@ -135,25 +101,7 @@ class Scene:
     kind: str = "scene"
 
 
-@dataclass(frozen=True)
-class Facts:
-    """Names and their values, such as parameters and versions."""
-
-    title: str
-    values: Mapping[str, str]
-    kind: str = "facts"
-
-
-@dataclass(frozen=True)
-class Lines:
-    """Short remarks, each on a line of its own."""
-
-    title: str
-    lines: Sequence[str]
-    kind: str = "lines"
-
-
-Block = Table | Figure | Scene | Facts | Lines
+Block = Table | Facts | Remarks | Figure | Scene
 
 
 @dataclass(frozen=True)
@@ -251,7 +199,7 @@ def _block(block: Block) -> Iterator[str]:
         yield "\n".join(
             f"- {escaped(name)}: {escaped(value)}" for name, value in block.values.items()
         )
-    elif isinstance(block, Lines):
+    elif isinstance(block, Remarks):
         yield f"## {escaped(block.title)}"
         yield "\n".join(f"- {escaped(line)}" for line in block.lines)
 

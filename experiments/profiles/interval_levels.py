@@ -1,9 +1,14 @@
 """Intervals of a profile: their level, and their ends in words."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from experiments import output
-from simulator.profile import Profile
-from simulator.uncertainty.interval import Interval
-from topologies.units import format_seconds
+
+if TYPE_CHECKING:
+    from simulator.profile import Profile
+    from simulator.uncertainty.interval import Interval
 
 
 def at_level(profile: Profile, level: float | None) -> Profile:
@@ -40,12 +45,3 @@ EXPECTED = (
     "{level:.0%} of steps: {low_s:s} - {high_s:s}, by the error of communication",
 )
 """The interval of a step as cells of a report."""
-
-
-def span(low: float | None, high: float | None) -> str:
-    """The ends of an interval, in seconds.
-
-    >>> span(1e-6, 2.5e-3)
-    '1us - 2.5ms'
-    """
-    return f"{format_seconds(low or 0.0)} - {format_seconds(high or 0.0)}"

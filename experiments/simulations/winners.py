@@ -14,17 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments import output
-from experiments.output import Record, align
+from experiments.output import Record
 from experiments.profiles.interval_levels import RUNS
 from experiments.simulations.candidates import nccl_name
 from experiments.simulations.recommendation import Advice, Question
 from simulator.profile import Profile
 from topologies.columns import distinct
 from topologies.errors import InputError
-from topologies.units import format_bytes, in_binary
+from topologies.units import format_bytes
 
-OWN = "with software of your own"
-"""What the library cannot run on the machine stands below this."""
 ADVICE = {
     "size": "size_B",
     "algorithm": "algorithm",
@@ -83,22 +81,6 @@ def winner(question: Question, nbytes: float) -> Winner:
         seconds,
         seconds / advice.seconds if seconds is not None and advice.seconds > 0 else None,
     )
-
-
-def own_software(rows: Sequence[Advice]) -> list[str]:
-    """Lines on the algorithms that are faster than the best, but that the library cannot run."""
-    faster: dict[str, list[tuple[float, float]]] = {}
-    for row in rows:
-        if row.own_software and row.own_software_time_s:
-            points = faster.setdefault(row.own_software.partition(":")[0], [])
-            points.append((row.size_B, row.seconds / row.own_software_time_s))
-    table = []
-    for name, points in faster.items():
-        sizes, gains = zip(*points, strict=True)
-        binary = in_binary(sizes)
-        ends = dict.fromkeys((format_bytes(min(sizes), binary), format_bytes(max(sizes), binary)))
-        table.append([f"  {name}", " to ".join(ends), f"up to {max(gains):.2f} times as fast"])
-    return [OWN, align(table)] if table else []
 
 
 COLLECTIVES = {

@@ -13,7 +13,7 @@ import pandas as pd
 import typer
 
 from experiments import output
-from experiments.commands.planned_runs import node_size
+from experiments.commands.plan_cases import node_size
 from experiments.models.accelerators import DEVICES, accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer

@@ -18,6 +18,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from experiments import output
+from experiments.answer_blocks import render
 from experiments.studies import growth
 from experiments.studies.process_usage import (
     ROOT,
@@ -32,7 +33,7 @@ from experiments.studies.process_usage import (
     with_empty_cache,
 )
 from experiments.studies.process_usage import work as work_line
-from experiments.templates import Columns, render
+from experiments.templates import Columns
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
 

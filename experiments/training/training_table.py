@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 
 from experiments.output import Record, counted
 from experiments.profiles.interval_levels import INTERVAL
-from experiments.templates import Column, Columns, fill, render
+from experiments.templates import Column, Columns, fill
 from topologies.units import format_seconds
 
 COLUMNS = {
@@ -49,12 +49,8 @@ HEADINGS = {
 """The columns of a table."""
 
 
-def table(records: Sequence[Record], swept: str, names: Mapping[str, str]) -> str:
-    """The runs as a table. `swept` is the option whose values differ, or "". `names` has what the
-    table shows for a value."""
-    # The table leaves these out, in this order, where others need their place.
-    dispensable = "drain", "slower peer", "sent", "hidden", "contention", "transfer", "exposed"
-    return render(*shown_runs(records, swept, names), dispensable)
+RARE = ("drain", "slower peer", "sent", "hidden", "contention", "transfer", "exposed")
+"""Columns that a terminal leaves out, in this order, where others need their place."""
 
 
 def shown_runs(

@@ -1,11 +1,12 @@
-"""What ranks are called."""
+"""What ranks are called, and who waits behind whom."""
 
 import re
 
-from experiments.names import rank_name
+from experiments.names import rank_name, wait_records
 from experiments.pictures.figure_file import to_bytes
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.painter import timeline_drawing
+from simulator.analysis.critical_path import QueueWait
 from simulator.collectives.in_network import fit_nvls
 from simulator.engines import simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -29,3 +30,10 @@ def test_a_timeline_calls_a_switch_a_switch() -> None:
     labels = re.findall(r"<!-- (.*?) -->", picture)
     assert "switch 0" in labels
     assert "server" not in labels
+
+
+def test_records_of_waits_have_all_ranks() -> None:
+    schedule = ScheduleBuilder(9, 1.0, servers=1).build()
+    assert wait_records([QueueWait("a->b", 9, (0, 4), 0.5)], schedule) == [
+        {"where": "a->b", "waits": "server", "behind": ["rank 0", "rank 4"], "seconds": 0.5}
+    ]

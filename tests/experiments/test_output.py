@@ -1,18 +1,23 @@
-"""Tables and files."""
+"""Tables and files of answers."""
 
 import csv
 import io
 import json
 import resource
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from experiments import output
 from experiments.text_lines import visible
+from extras import needs
 from grouped_cases import each_case
+from refusals import refusal
 from topologies.errors import InputError
 
 
@@ -174,3 +179,35 @@ def test_progress_makes_room_for_a_row_on_a_terminal(monkeypatch: pytest.MonkeyP
     progress.clear()
     progress.clear()
     assert stream.getvalue() == "points: 2 of 10, 3 min left\r\033[K"
+
+
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+COMMANDS = {
+    "sweep": ("sweep", "--algo", "ring,tree", "--p", "2..5", "--size", "8B,1GiB"),
+    "train": ("train", "--model", "resnet50:batch=2", "--p", "1,2"),
+}
+
+
+@needs("pyarrow", "parquet")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_table_is_that_of_the_csv(command: str, simctl: Simctl, tmp_path: Path) -> None:
+    for name, jobs in (("x.csv", "1"), ("x.parquet", "1"), ("y.parquet", "2")):
+        done = simctl(*COMMANDS[command], "--out", tmp_path / name, "--jobs", jobs)
+        assert done.returncode == 0
+    table = pd.read_parquet(tmp_path / "x.parquet")
+    pd.testing.assert_frame_equal(table, pd.read_parquet(tmp_path / "y.parquet"), check_exact=True)
+    assert table.to_csv(index=False) == (tmp_path / "x.csv").read_text()
+    assert (tmp_path / "x.parquet.meta.json").exists()
+
+
+def test_without_pyarrow_the_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(
+        output, "find_spec", lambda name: None if name == "pyarrow" else find_spec(name)
+    )
+    path = tmp_path / "x.parquet"
+    assert refusal(output.check_table, path) == (
+        f"cannot write {str(path)!r}: this needs pyarrow, which is not installed: "
+        "pip install '.[parquet]'"
+    )

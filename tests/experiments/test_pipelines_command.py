@@ -32,14 +32,14 @@ def test_every_order_is_listed(simctl: Simctl) -> None:
 
 
 def test_orders_that_these_sizes_do_not_suit_are_noted(simctl: Simctl) -> None:
-    done = simctl("pipelines", "--devices", 3, "--micro-batches", 4)
+    done = simctl("pipelines", "--p", 3, "--batch", 4)
     assert "dual_pipe" not in done.stdout
     assert "note: pipeline dual_pipe: 3 devices: take an even number" in done.stderr
     assert "note: pipeline interleaved: 4 micro-batches on 3 devices" in done.stderr
 
 
 def test_a_search_takes_the_times_of_the_command(simctl: Simctl) -> None:
-    work = "--times", "weights=500us,transfer=10us", "--micro-batches", 32
+    work = "--times", "weights=500us,transfer=10us", "--batch", 32
     rows = records(simctl, "zb_auto:memory=2,1f1b", *work)
     assert list(rows) == ["zb_auto:memory=2", "1f1b"]
     assert float(rows["zb_auto:memory=2"]["idle_within_s"]) < float(rows["1f1b"]["idle_s"]) / 4
@@ -49,24 +49,24 @@ def test_a_search_takes_the_times_of_the_command(simctl: Simctl) -> None:
 
 def test_what_is_written_is_read_again(simctl: Simctl, tmp_path: Path) -> None:
     path = tmp_path / "zb.csv"
-    rows = records(simctl, "zb_v", "--devices", 4, "--micro-batches", 8, "--actions", path)
+    rows = records(simctl, "zb_v", "--p", 4, "--batch", 8, "--out", path)
     again = records(simctl, path)
     assert {**rows["zb_v"], "pipeline": "zb.csv"} == again["zb.csv"]
-    done = simctl("pipelines", path, "--devices", 8)
+    done = simctl("pipelines", path, "--p", 8)
     assert done.returncode == 2
-    assert "has 4 devices and 8 micro-batches: leave out --devices" in done.stderr
+    assert "has 4 devices and 8 micro-batches: leave out --p" in done.stderr
 
 
 def test_mistakes_are_one_line(simctl: Simctl, tmp_path: Path) -> None:
     for arguments, message in (
         (["1f2b"], "did you mean '1f1b'"),
-        (["interleaved", "--micro-batches", 9], "take a multiple of 8"),
-        (["gpipe,1f1b", "--actions", tmp_path / "a.csv"], "name one order, there are 2"),
-        (["gpipe", "--actions", tmp_path / "a.txt"], "a.txt"),
+        (["interleaved", "--batch", 9], "take a multiple of 8"),
+        (["gpipe,1f1b", "--out", tmp_path / "a.csv"], "name one order, there are 2"),
+        (["gpipe", "--out", tmp_path / "a.txt"], "a.txt"),
         (["gpipe", "--times", "forward=1"], "--times: forward=1: '1' has no unit"),
         (["gpipe", "--times", "1ms"], "--times '1ms': write some of forward=1ms,inputs=1ms"),
-        (["zb_auto", "--micro-batches", 10**5], "too many to search"),
-        (["gpipe", "--micro-batches", 10**9], "too many"),
+        (["zb_auto", "--batch", 10**5], "too many to search"),
+        (["gpipe", "--batch", 10**9], "too many"),
     ):
         done = simctl("pipelines", *arguments)
         assert done.returncode == 2
@@ -82,7 +82,7 @@ def test_json_has_all_figures(simctl: Simctl) -> None:
 
 def test_a_picture_is_drawn(simctl: Simctl, tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
-    done = simctl("pipelines", "zb_v,1f1b", "--devices", 2, "--micro-batches", 4, "--plot", path)
+    done = simctl("pipelines", "zb_v,1f1b", "--p", 2, "--batch", 4, "--plot", path)
     assert done.returncode == 0, done.stderr
     assert path.read_text().count("<image") == 2 * 2  # boxes, and idle time by its cause
 

@@ -1,12 +1,17 @@
-"""`simctl recommend`: a table, records, a picture, and a file that NCCL's tuner reads."""
+"""`simctl recommend`: the best algorithm by size, and a map by ranks."""
+
+from __future__ import annotations
 
 import csv
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from experiments.commands.recommend import Recommend
+from experiments.options.options import Format
 from experiments.simulations.winners import LAST
 from simctl_process import Simctl
 from tuner_files import read_tuner
@@ -17,8 +22,8 @@ STAR = ("recommend", "--topology", "star", "--p", "4", "--size", "1KiB,1MiB")
 def test_the_table_names_algorithms_crossovers_and_reasons(simctl: Simctl) -> None:
     done = simctl(*STAR)
     assert done.returncode == 0, done.stderr
-    assert "\n\nall_reduce of 4 ranks on star" in done.stdout
-    for word in ("gain", "of bound", "instead of", "why", "steps", "not tried here: sharp"):
+    assert "\n\nBest algorithms: all_reduce, 4 ranks on star" in done.stdout
+    for word in ("gain", "of bound", "instead of", "why", "steps", "Not tried: sharp"):
         assert word in done.stdout
 
 
@@ -35,9 +40,9 @@ def test_records(simctl: Simctl) -> None:
 def test_advice_without_a_library_names_the_option(simctl: Simctl, ranks: str) -> None:
     """NCCL runs neither the naive algorithm nor a parameter server."""
     words = ("recommend", "--topology", "hgx_h100", "--p", ranks, "--size", "1KiB")
-    line = "any software  may run: --library nccl advises only what NCCL can run on the machine"
+    line = "Any software may run: --library nccl advises only what NCCL can run on the machine"
     assert line in simctl(*words).stdout
-    assert "any software" not in simctl(*words, "--library", "nccl").stdout
+    assert "Any software" not in simctl(*words, "--library", "nccl").stdout
 
 
 @pytest.mark.exhaustive
@@ -90,3 +95,44 @@ def test_wrong_input(
     assert done.returncode == 2
     assert message in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+SIZES = [2.0**10, 2.0**26]
+
+
+def printed(capsys: pytest.CaptureFixture[str], how: str, **files: Any) -> str:
+    request = Recommend(p="2,3", size="1KiB,64MiB", topology="star", format=Format(how), **files)
+    assert request.run() == 0
+    return capsys.readouterr().out
+
+
+def test_rows_have_the_second_and_its_margin(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = list(csv.DictReader(io.StringIO(printed(capsys, "csv"))))
+    assert [(row["ranks"], float(row["size_B"])) for row in rows] == [
+        (ranks, size) for ranks in ("2", "3") for size in SIZES
+    ]
+    for row in rows:
+        assert row["second"].partition(":")[0] != row["algorithm"].partition(":")[0]
+        margin = float(row["second_time_s"]) / float(row["time_s"])
+        assert float(row["margin"]) == pytest.approx(margin)
+        assert margin > 1 - 1e-6
+
+
+def test_files_and_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    plot, tuner, report = (tmp_path / name for name in ("map.svg", "tuner.csv", "a.html"))
+    text = printed(capsys, "table", plot=plot, nccl_tuner=tuner, report=report)
+    machine, title, _, head, *_ = [line for line in text.split("\n") if line]
+    assert machine.startswith("machine: star")
+    assert title == "Best algorithms: all_reduce on star"
+    assert head.split() == ["size", "p", "=", "2", "p", "=", "3"]
+    assert plot.read_text().startswith("<?xml")
+    assert {line.ranks for line in read_tuner(tuner)} == {2, 3}
+    assert "Who wins where" in report.read_text()
+    document = json.loads(printed(capsys, "json"))
+    assert {left["name"] for left in document["not_tried"]} >= {"sharp", "nvls"}
+
+
+def test_one_size_is_explained_for_one_number_of_ranks(simctl: Simctl) -> None:
+    done = simctl("recommend", "--p", "4,8", "--explain", "64KiB")
+    assert done.returncode == 2
+    assert "--explain 64KiB: give one number of ranks in --p, not 4,8" in done.stderr

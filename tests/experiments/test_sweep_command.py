@@ -8,25 +8,20 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiments.commands import sweep as command
-from experiments.commands.sweep_table import columns
 from experiments.options.values import parse_ranks
 from experiments.simulations import grid, workload
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.sweep_rows import PointVerdict, SweepRow
-from experiments.streaming import Table
 from simulator.analysis import bounds
 from simulator.collectives import algorithms, find
-from simulator.profile import Profile, Protocol
 from topologies.catalogue import find as find_machine
 from topologies.resources import Need
-from topologies.shapes import star
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 HGX = ("--topology", "hgx_h100:nodes=4")
@@ -210,17 +205,10 @@ def test_long_work_is_announced(
 
 def test_words_are_explained_once_below_the_table(simctl: Simctl) -> None:
     done = simctl("sweep", "--p", "2..4", "--algo", "ring,tree", "--topology", "ring")
-    _, rows, below = done.stdout.split("\n\n")
-    assert [line.split("  ")[1] for line in below.splitlines()] == [
-        "V",
-        "of bound",
-        "busbw",
-        "not claimed",
-        "",
-        "--wide",
-        "not included",
-    ]
-    assert "- routes differ (tree)" in below
+    _, rows, below, verdicts, _ = done.stdout.split("\n\n")
+    terms = "V", "of bound", "busbw", "not claimed", "--format wide"
+    assert [line.split("  ")[1] for line in below.splitlines()] == [*terms]
+    assert "not claimed: routes differ (tree)" in verdicts
     assert "not claimed" in rows
     assert "not claimed" not in simctl("sweep", "--p", "2..4").stdout
     assert simctl("run", "--p", "4").stdout.count("busbw  ") == 1
@@ -255,63 +243,29 @@ def test_no_line_is_wider_than_100(arguments: tuple[str, ...], simctl: Simctl) -
     assert [line for line in lines if len(line) > 100] == []
 
 
-@pytest.mark.parametrize("protocols", [(), ("short", "rendezvous")])
-def test_the_widest_row_of_any_algorithm_has_100_characters(protocols: tuple[str, ...]) -> None:
-    ranks, size, lines = 2**20, 1234567.0, list[str]()
-    (row,) = sweep(Grid([find("ring")], [2], [size], lambda p, servers: star(p, bandwidth=1e9)))
-    protocol, verdict = (
-        max(protocols, key=len, default=""),
-        PointVerdict(assumption="routes differ"),
-    )
-    profile = Profile("known", "star", 0.0, tuple(Protocol(name, {}) for name in protocols))
-    for name in algorithms():
-        wide = replace(row, algorithm=name, ranks=ranks, protocol=protocol, verdict=verdict)
-        kinds = columns([find(name)], [ranks], [size], profile, wide=False)
-        Table(kinds, lines.append)(wide)
-    assert max(map(len, lines)) <= 100
-
-
 def test_the_words_below_a_table_are_those_of_its_columns(simctl: Simctl) -> None:
     line = ("sweep", "--algo", "recursive_halving_reduce_scatter", "--p", "4", "--size", "1MiB")
     rows, _, words = simctl(*line, "--sharing", "fair").stdout.partition("\n\n")
     assert "busbw" not in rows
     assert "busbw" not in words
-    assert "busbw" in simctl(*line, "--wide").stdout.partition("\n\n")[2]
+    assert "busbw" in simctl(*line, "--format", "wide").stdout.partition("\n\n")[2]
 
 
-@pytest.mark.parametrize("wide", [False, True])
-def test_no_two_headings_are_equal(wide: bool, simctl: Simctl) -> None:
-    profile = Profile("known", "star", 0.0, (Protocol("LL", {}),))
-    shown = columns([find("ring")], [4], [8.0], profile, wide=wide)
-    names = [(column.group.strip(), column.heading.strip()) for column in shown]
+def test_a_wide_table_has_all_columns(simctl: Simctl) -> None:
+    heading = table(simctl("sweep", "--p", "4", "--format", "wide").stdout)[0]
+    names = re.split(r" {2,}", heading)
     assert len(set(names)) == len(names)
-
-
-def test_a_group_of_columns_has_its_heading_above_the_first(simctl: Simctl) -> None:
-    groups, headings = simctl("sweep", "--p", "4", "--wide").stdout.splitlines()[2:4]
-    assert groups.split("  ")[0] == ""
-    for group, heading in {
-        "time": "simulated",
-        "bandwidth": "algbw",
-        "bytes sent": "simul",
-    }.items():
-        assert heading in headings[groups.index(group) :][:12]
-
-
-@pytest.mark.parametrize("how", ["csv", "json"])
-def test_a_wide_table_does_not_change_the_data(how: str, simctl: Simctl) -> None:
-    line = ("sweep", "--p", "4", "--format", how)
-    assert simctl(*line, "--wide").stdout == simctl(*line).stdout
+    assert {"algbw", "steps", "bytes sent", "redundant by formula"} < {*names}
 
 
 def test_bounds_that_are_left_out_are_named(
     simctl: Simctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = ("--algo", "tree", "--topology", "line")
-    assert "left out" not in simctl("sweep", *line, "--p", "4").stdout
+    assert "Bounds" not in simctl("sweep", *line, "--p", "4").stdout
     monkeypatch.setattr(bounds, "SEARCHED_CUTS", 20)
-    assert "- every cut (p = 4 to 6)" in simctl("sweep", *line, "--p", "3..6").stdout
-    assert "- every cut\n" in simctl("run", *line, "--p", "8").stdout
+    assert "p = 4 to 6: every cut." in simctl("sweep", *line, "--p", "3..6").stdout
+    assert "Bounds left out: every cut." in simctl("run", *line, "--p", "8").stdout
     text = simctl("sweep", *line, "--p", "3,4", "--format", "csv").stdout
     rows = csv.DictReader(io.StringIO(text))
     assert [row["bounds_left_out"] for row in rows] == ["", "every cut"]

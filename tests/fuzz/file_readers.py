@@ -38,8 +38,8 @@ def _index(path: Path) -> None:
 def _resumed(path: Path) -> None:
     from dataclasses import asdict
 
+    from experiments.answer_blocks import render
     from experiments.measure.result_rows import cells, read_rows
-    from experiments.templates import render
 
     rows = read_rows(path)
     render([asdict(row) for row in rows], cells(rows))
@@ -160,11 +160,12 @@ def _job(path: Path) -> None:
 def _result(path: Path) -> None:
     from experiments.pages.page import to_html
     from experiments.pages.reports.comparison_story import page_of_results
-    from experiments.pages.reports.stored_files import read_any
+    from experiments.pages.reports.stored_files import read_any, read_from
 
-    result = read_any(path)
-    for results in ([result], [result, result]):
-        to_html(page_of_results(results, ["before", "after"][: len(results)], pictures=False))
+    with read_from(path):
+        result = read_any(path)
+        for results in ([result], [result, result]):
+            to_html(page_of_results(results, ["before", "after"][: len(results)], pictures=False))
 
 
 READERS: dict[str, Reader] = {

@@ -1,26 +1,16 @@
-"""The reports of `simctl run`: one collective, several at once, or a workload of traces."""
+"""The answers of `simctl run`: one collective, several at once, or a workload of traces."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.answer_blocks import Block, Facts, Record, Remarks, Story, listed, shares, table
 from experiments.output import counted
-from experiments.pages.page import Block, Facts, Lines
-from experiments.pages.reports.report_tables import (
-    Record,
-    interval,
-    listed,
-    number,
-    shares,
-    table,
-    word,
-)
-from experiments.pages.reports.result import Result, Story
-from experiments.pages.reports.result_scenes import scenes
-from experiments.templates import share, times, written
+from experiments.pages.reports.result import Result
+from experiments.templates import Columns, Lines, fill, share, times
 from experiments.terms import inexact
-from topologies.units import format_bytes, format_seconds
+from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 CAUSES = {
     "compute": "computing",
@@ -42,63 +32,77 @@ HELP = {
     "compute": "computing twice as fast",
 }
 """What halves each part of the critical path."""
-PATH = (
-    "The critical path is the chain of operations that the last result waits for. Only a shorter "
-    "operation on it makes the run shorter."
-)
-BUSY = {"link or port": "medium", "busy": "busy", "bytes": "bytes_B"}
-WAITING = {"link": "where", "who waits": "waits", "behind": "who", "time": "seconds_s"}
+PATH = "Where the time goes (the critical path)"
+CALLS = {
+    **{name: name for name in ("call", "ranks", "algorithm", "stream")},
+    "size": "size_B",
+    "enters": "enters_s",
+    "time": "time_s",
+    "alone": "alone_s",
+    "of alone": "{over_alone:.3f}",
+    "bound": "bound_s",
+}
+RANKS = {
+    "computing": "computing_s",
+    "hidden communication": "hidden_s",
+    "exposed communication": "exposed_s",
+    "idle": "idle_s",
+    "CPU": "cpu_s",
+}
+"""What a rank of a workload does."""
 
 
 def one(result: Result) -> Story:
     """One collective: its time, and where it goes."""
     report, row = result.report, result.report["summary"]
-    time = number(row, "time_s")
-    parameters = result.origin.get("parameters", {})
-    where = parameters.get("topology")
-    size = format_bytes(number(row, "size_B"))
-    case = f"{word(row, 'algorithm')}, {word(row, 'ranks')} ranks, {size}"
+    time, where = row["time_s"], result.stated("topology")
+    root = f" from root {result.stated('root')}" if result.stated("root") else ""
+    case = fill("{algorithm}, {ranks} ranks, {size_B}", row) + root
     parts: Mapping[str, float] = report["critical_path_s"]
     cause = max(parts, key=lambda part: parts[part])
     summary = [
-        f"How long does the algorithm {word(row, 'algorithm')} take for "
-        f"{size} among {word(row, 'ranks')} ranks on {where}?",
+        fill("How long does the algorithm {algorithm} take for {size_B} among {ranks} ranks", row)
+        + f" on {where}?",
         f"It takes {format_seconds(time)}{_bound(row)}. {_verdict(row)}",
         f"Most of the time goes to {CAUSES.get(cause, cause)}: "
-        f"{share(parts[cause] / (time or 1))}. "
-        f"{_help(report['worth_s'], time)}",
+        f"{share(parts[cause] / (time or 1))}. {_help(report['worth_s'], time)}",
     ]
     worth = [
-        {"change": HELP.get(part, part), "saved_s": value / 2}
-        | {"share": value / 2 / (time or 1.0)}
+        {"change": HELP.get(part, part), "saved_s": value / 2, "share": value / 2 / (time or 1.0)}
         for part, value in report["worth_s"].items()
         if value > 0
     ]
     columns = {"change": "change", "saves": "saved_s", "of the time": "share"}
     note = "To first order: a large change may move the critical path elsewhere."
-    blocks: list[Block] = [
-        Facts("The answer in figures", _figures(row)),
-        shares("Where the time goes", _named(parts), time, PATH),
-        table("What would help", worth, columns, note=note),
-        *scenes(result),
-        *_contention(report["contention"]),
-        table("Busiest links and ports", report["busiest"], BUSY),
-    ]
+    binary = in_binary([row["size_B"]])
+    busy: Columns = {
+        "link or port": "medium",
+        "busy": "busy",
+        "bytes": lambda medium: format_bytes(medium["bytes_B"], binary),
+    }
+    blocks: list[Block] = [Facts("The answer in figures", _figures(row, result))]
     if report["chosen"]:
-        blocks.append(Lines("What the algorithm chose for this machine", report["chosen"]))
-    bounds = row.get("bounds_left_out")
-    left = [_sentence(f"Bounds left out: {bounds}")] * bool(bounds)
-    left += _stands(report, row) + _grid(report, time)
-    return Story(f"{case} on {where}: {format_seconds(time)}", summary, blocks, left)
+        blocks.append(Remarks("Chosen for this machine", report["chosen"]))
+    blocks += [
+        shares(PATH, {CAUSES.get(part, part): value for part, value in parts.items()}, time),
+        *contention(report["contention"]),
+        table("Busiest links and ports", report["busiest"], busy),
+        table("What would help", worth, columns, note=note),
+    ]
+    left = [f"Bounds left out: {row['bounds_left_out']}."] * bool(row.get("bounds_left_out"))
+    if (simulated := report["ranks_simulated"]) < row["ranks"]:
+        share_of = f"{counted(simulated, 'rank')} of {row['ranks']} simulated"
+        left.append(f"{share_of}: the others do the same.")
+    title = f"{case} on {where}: {format_seconds(time)}"
+    return Story(title, summary, blocks, [*left, *_grid(report, time)])
 
 
 def _bound(row: Record) -> str:
-    bound = number(row, "bound_s")
-    if bound <= 0:
+    if row["bound_s"] <= 0:
         return ""
     return (
-        f", {times(number(row, 'over_bound'))} times the best lower bound of "
-        f"{format_seconds(bound)}, which no algorithm can beat"
+        f", {times(row['over_bound'])} times the best lower bound of "
+        f"{format_seconds(row['bound_s'])}, which no algorithm can beat"
     )
 
 
@@ -119,72 +123,87 @@ def _help(worth: Mapping[str, float], time: float) -> str:
     return f"What would help most is {HELP.get(best, best)}: it saves about {saved}."
 
 
-def _figures(row: Record) -> dict[str, str]:
-    """The summary as names and values, with what the formula says."""
+def _figures(row: Record, result: Result) -> Lines:
+    binary = in_binary([row["size_B"]])
 
-    def beside(field: str, formula: str) -> str:
-        value = written(field, row.get(field))
-        expected = row.get(formula)
-        return value if expected is None else f"{value} (formula: {written(field, expected)})"
+    def beside(name: str, field: str, about: str = "") -> list[str]:
+        formula = row.get(f"{field}_formula_B")
+        said = "" if formula is None else f"formula {format_bytes(formula, binary)}"
+        value = format_bytes(row[f"{field}_B"], binary)
+        return [name, value, "; ".join(filter(None, (about, said)))]
 
-    return {
-        "time": beside("time_s", "formula_s"),
-        **interval(row, "expected"),
-        "best lower bound": f"{written('bound_s', row.get('bound_s'))} ({row.get('bound')})",
-        "V, the size": written("size_B", row.get("size_B")),
-        "algbw = V / time": written("algbw_Bps", row.get("algbw_Bps")),
-        "busbw, to compare with the bandwidth of a link": written(
-            "busbw_Bps", row.get("busbw_Bps")
-        ),
-        "bytes that all ranks send": beside("volume_B", "volume_formula_B"),
-        "steps": beside("steps", "steps_formula"),
-        "peak memory of the fullest rank": beside("peak_B", "peak_formula_B"),
-        "redundant: duplicate data over all ranks": beside("redundant_B", "redundant_formula_B"),
-        "verdict": str(row.get("verdict")),
-        **({"protocol": str(row.get("protocol"))} if row.get("protocol") else {}),
-    }
-
-
-def _named(parts: Mapping[str, float]) -> dict[str, float]:
-    return {CAUSES.get(part, part): value for part, value in parts.items()}
+    bound = f"{row['bound']}; time is {row['over_bound']:.3f} of it" if row["bound_s"] else ""
+    steps = row.get("steps_formula")
+    lines = [
+        ["time", format_seconds(row["time_s"]), _difference(row)],
+        *_expected(row, result),
+        ["best bound", format_seconds(row["bound_s"]), bound or "none is known"],
+        ["V", format_bytes(row["size_B"]), "the size, as nccl-tests counts it"],
+        ["algbw", format_bandwidth(row["algbw_Bps"]), "V / time"],
+        ["busbw", format_bandwidth(row["busbw_Bps"]), "compare it with the bandwidth of a link"],
+        beside("bytes moved", "volume"),
+        ["steps", str(row["steps"]), "" if steps is None else f"formula {steps}"],
+        beside("peak memory", "peak", "a rank"),
+        beside("redundant", "redundant", "duplicate data over all ranks"),
+        ["verdict", str(row.get("verdict")), ""],
+    ]
+    protocol = row.get("protocol")
+    return [*lines, *([["protocol", protocol, "the fastest of the profile's"]] if protocol else [])]
 
 
-def _contention(waits: Sequence[Mapping[str, Any]]) -> list[Block]:
+def _difference(row: Record) -> str:
+    if row.get("formula_s") is None:
+        return "no formula"
+    formula = format_seconds(row["formula_s"])
+    if str(row.get("verdict")).startswith("not claimed"):
+        return f"formula, not claimed here: {formula}"
+    if abs(row["difference"]) <= 1e-9:
+        return f"equal to the formula {formula}"
+    return f"{row['difference']:+.2%} off the formula {formula}"
+
+
+def _expected(row: Record, result: Result) -> Lines:
+    """The interval, what corrects the time, and why the interval is wide."""
+    if (expected := row.get("expected_s")) is None:
+        return []
+    low, high = row.get("low_s") or 0.0, row.get("high_s") or 0.0
+    of_runs = f"{result.level} of runs" if result.level else "interval"
+    about = [f"{of_runs}: {format_seconds(low)} - {format_seconds(high)}"]
+    if low < row["bound_s"] and low * high > (1 + 1e-9) * expected**2:  # no longer symmetrical
+        about.append(f"it ends at the bound of the specified links, {format_seconds(low)}")
+    if abs(longer := expected / row["time_s"] - 1) >= 0.01:
+        more = "longer" if longer > 0 else "less"
+        about.append(f"measured runs nearby take {abs(longer):.0%} {more} than the model says")
+    about += [f"unsure: {row['unsure']}"] * bool(row.get("unsure"))
+    return [["expected", format_seconds(expected), "; ".join(about)]]
+
+
+def contention(waits: Sequence[Mapping[str, Any]], steps: float = 1) -> list[Block]:
+    """Who waits on the critical path for a link while it carries messages of others."""
     rows = [
-        {**wait, "who": listed(map(str, wait["behind"]), most=6), "seconds_s": wait["seconds"]}
+        {**wait, "who": listed(map(str, wait["behind"]), most=6)}
+        | {"seconds_s": wait["seconds"] / steps}
         for wait in waits
     ]
-    note = "On the critical path: who waits for a link while it carries messages of others."
-    return [table("Contention", rows, WAITING, note=note)] if rows else []
-
-
-def _stands(report: Mapping[str, Any], row: Record) -> list[str]:
-    simulated = report["ranks_simulated"]
-    if simulated >= number(row, "ranks"):
-        return []
-    return [
-        f"{counted(simulated, 'rank')} of {word(row, 'ranks')} simulated: the others do the same."
-    ]
+    columns = {"link": "where", "who waits": "waits", "behind": "who", "time": "seconds_s"}
+    title = "Contention: waiting behind messages of other ranks"
+    return [table(title, rows, columns, ["critical path"], first=8)] if rows else []
 
 
 def _grid(report: Mapping[str, Any], time: float) -> list[str]:
-    if "grid_s" not in report or report["grid_s"] is None:
+    if report.get("grid_s") is None:
         return []
-    return [_sentence(inexact(report["grid_s"], report["grid_error_s"], time))]
-
-
-def _sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    text = inexact(report["grid_s"], report["grid_error_s"], time)
+    return [f"{text[:1].upper()}{text[1:]}."]
 
 
 def _slowed(slowest: Record) -> str:
     """How much the others slow down the call that they slow down most."""
-    ratio = number(slowest, "over_alone")
-    if ratio < 1.0005:
+    if slowest["over_alone"] < 1.0005:
         return "No call slows another one down."
     return (
-        f"Call {word(slowest, 'call')} ({word(slowest, 'algorithm')} on ranks "
-        f"{word(slowest, 'ranks')}) suffers most: it takes {times(ratio)} times as long as alone."
+        fill("Call {call} ({algorithm} on ranks {ranks}) suffers most", slowest)
+        + f": it takes {times(slowest['over_alone'])} times as long as alone."
     )
 
 
@@ -192,57 +211,61 @@ def several(result: Result) -> Story:
     """Several collectives at once, each beside its time alone."""
     report = result.report
     calls: Sequence[Record] = report["calls"]
-    time = number(report, "time_s")
-    slowest = max(calls, key=lambda call: number(call, "over_alone"))
-    wrong = report["wrong"]
+    time, wrong = report["time_s"], report["wrong"]
     summary = [
         f"How long do {counted(len(calls), 'collective')} take that run at once?",
         f"All are done after {format_seconds(time)}. "
         + (f"A call gives a wrong result: {wrong}." if wrong else "Every result is right."),
-        _slowed(slowest),
+        _slowed(max(calls, key=lambda call: float(call["over_alone"]))),
     ]
-    columns = {"call": "call", "ranks": "ranks", "algorithm": "algorithm", "size": "size_B"}
-    columns |= {"stream": "stream", "enters": "enters_s", "time": "time_s", "alone": "alone_s"}
-    columns |= {"of alone": "over_alone", "bound": "bound_s"}
-    note = "alone: the time of the call if nothing else ran."
+    proof = f"FAIL: {wrong}" if wrong else "every call keeps its promise"
     blocks: list[Block] = [
-        table("Calls", calls, columns, note=note),
-        *scenes(result),
-        *_contention(report["contention"]),
+        table(
+            "Calls", calls, CALLS, note=f"alone: the time of the call if nothing else ran.\n{proof}"
+        ),
+        *contention(report["contention"]),
     ]
-    title = f"{counted(len(calls), 'collective')} at once: {format_seconds(time)}"
+    where = result.stated("topology")
+    title = f"{counted(len(calls), 'collective')} at once on {where}: {format_seconds(time)}"
     return Story(title, summary, blocks, _grid(report, time))
 
 
 def workload(result: Result) -> Story:
     """A workload of Chakra traces: its time, and what each rank does."""
     report = result.report
-    time = number(report, "time_s")
+    time, whole = report["time_s"], report["time_s"] or 1.0
     ranks: Sequence[Record] = report["ranks"]
-    mean = sum(number(row, "computing_s") for row in ranks) / len(ranks)
-    exposed = sum(number(row, "exposed_s") for row in ranks) / len(ranks)
+    means = {name: sum(row[name] for row in ranks) / len(ranks) for name in RANKS.values()}
     path: Mapping[str, float] = report["critical_path_s"]
     most = max(path, key=lambda part: path[part], default="")
     summary = [
         f"How long does the workload of {counted(len(ranks), 'rank')} take?",
-        f"It takes {format_seconds(time)}. A mean rank computes for {share(mean / (time or 1.0))} "
-        f"of that, and for {share(exposed / (time or 1.0))} only communicates.",
+        f"It takes {format_seconds(time)}. A mean rank computes for "
+        f"{share(means['computing_s'] / whole)} of that, and for "
+        f"{share(means['exposed_s'] / whole)} only communicates.",
         f"The largest part of the critical path is {most}: {format_seconds(path[most])}."
         if most
         else "The workload has no operation that takes time.",
     ]
-    columns = {"rank": "rank", "ends": "ends_s", "computing": "computing_s", "hidden": "hidden_s"}
-    columns |= {"exposed": "exposed_s", "idle": "idle_s", "CPU": "cpu_s"}
-    kinds = {"collective": "collective", "calls": "calls", "size": "size_B", "time": "time_s"}
-    heads = {"task": "task", "rank": "rank", "time": "seconds_s"}
-    longest = [{**row, "seconds_s": row.get("seconds")} for row in report["longest"]]
-    note = "hidden, exposed: communication while the rank computes, and while it does not."
+    figures = []
+    for name, field in RANKS.items():
+        busiest = max(ranks, key=lambda row: float(row[field]))
+        mean = {"name": name, "mean_s": means[field], "mean_share": means[field] / whole}
+        worst = {"most_s": busiest[field], "most_share": busiest[field] / whole}
+        figures.append({**mean, **worst, "rank": busiest["rank"]})
+    heads = {"of a rank": "name", "mean": "mean_s", "of the time": "mean_share", "most": "most_s"}
+    heads |= {"its share": "most_share", "rank": "rank"}
+    kinds = {"collective": "collective", "calls": "calls", "V": "size_B", "time": "time_s"}
+    longest = [{**row, "seconds_s": row["seconds"]} for row in report["longest"]]
+    tasks = {"task": "task", "rank": "rank", "time": "seconds_s"}
+    terms = ["hidden", "exposed"]
     blocks: list[Block] = [
-        table("Ranks", ranks, columns, note=note),
-        *scenes(result),
-        *([shares("Where the time goes", path, time, PATH)] if path else []),
+        table("What ranks do", figures, heads, terms),
         table("Communication", report["communication"], kinds | {"longest": "longest_s"}),
-        table("Computations that take most of it", longest, heads),
-        *_contention(report["contention"]),
+        *([shares(PATH, path, time)] if path else []),
+        *([table("Computations that take most of it", longest, tasks)] if longest else []),
+        *contention(report["contention"]),
+        table("Ranks", ranks, {"rank": "rank", "ends": "ends_s", **RANKS}, terms, page_only=True),
     ]
-    return Story(f"Workload of {len(ranks)} ranks: {format_seconds(time)}", summary, blocks)
+    title = f"Workload of {counted(len(ranks), 'rank')} on {result.stated('topology')}"
+    return Story(f"{title}: {format_seconds(time)}", summary, blocks)

@@ -8,13 +8,12 @@ from dataclasses import replace
 from math import exp, isfinite, log
 from typing import Any
 
+from experiments.answer_blocks import MOST_ROWS, Cell, Heading, Record, Remarks, Table
 from experiments.output import counted
-from experiments.pages.page import Block, Cell, Heading, Lines, Page, Table
+from experiments.pages.page import Block, Page
 from experiments.pages.reports.collective_story import CAUSES
-from experiments.pages.reports.report_file import page_of
-from experiments.pages.reports.report_tables import MOST_ROWS, Record
+from experiments.pages.reports.report_file import page_of, timeline
 from experiments.pages.reports.result import Result
-from experiments.pages.reports.result_scenes import timeline
 from experiments.pictures.timelines.spans import joined_spans
 from experiments.templates import signed, written
 
@@ -67,22 +66,26 @@ def before_and_after(
     blocks: list[Block] = [
         Table(
             "Figures before and after",
-            [Heading(text, number=k > 0) for k, text in enumerate(heads)],
-            [_cells(*row) for row in rows[:MOST_ROWS]],
-            "change: the difference as a share of the figure before.",
+            lambda: (
+                [Heading(text, number=k > 0) for k, text in enumerate(heads)],
+                [_cells(*row) for row in rows[:MOST_ROWS]],
+            ),
+            ["change: the difference as a share of the figure before."],
         ),
         Table(
             "What changed in the parameters",
-            [Heading("parameter"), Heading("before"), Heading("after")],
-            [[Cell(text) for text in row] for row in parameters],
+            lambda: (
+                [Heading("parameter"), Heading("before"), Heading("after")],
+                [[Cell(text) for text in row] for row in parameters],
+            ),
         ),
     ]
     missing = _unmatched(before, after)
     if missing:
-        blocks.append(Lines("Without a counterpart", missing))
+        blocks.append(Remarks("Without a counterpart", missing))
     if before.spans and after.spans:
         joined = joined_spans(before.spans, after.spans)
-        blocks[1:1] = timeline(joined, "Both timelines on one time axis")
+        blocks.insert(1, timeline(joined, "Both timelines on one time axis"))
     labels = [f"before, {names[0]}", f"after, {names[1]}"]
     rest = sections([before, after], labels, pictures=pictures)
     title = f"Before and after: {names[0]} and {names[1]}"
@@ -97,14 +100,13 @@ def sections(results: Sequence[Result], names: Sequence[str], *, pictures: bool)
     for place, (result, name) in enumerate(zip(results, names, strict=True), 1):
         page = page_of(result, pictures=pictures, name=f"{place}-")
         titles.append(f"{name}: {page.title}.")
-        blocks.append(Lines(f"{name}: {page.title}", page.summary))
+        blocks.append(Remarks(f"{name}: {page.title}", page.summary))
         blocks += [replace(block, title=f"{name}: {block.title}") for block in page.blocks]
         raw |= page.raw
     return Page(f"{counted(len(results), 'result')}", titles, blocks, raw)
 
 
 def _rows(before: Result, after: Result) -> list[tuple[str, str, float, float]]:
-    """Figures of both: their names, fields, and values."""
     if before.kind in SUMMARIES:
         one, other = (_summary(result.report) for result in (before, after))
         names = [name for name in one if name in other]
@@ -239,7 +241,6 @@ def _changed_words(noun: str, field: str, one: float, other: float) -> str:
 
 
 def _changed(before: Result, after: Result) -> list[list[str]]:
-    """Parameters, versions and files that differ."""
     rows: list[list[str]] = []
     if before.kind == "diagnose":
         return []

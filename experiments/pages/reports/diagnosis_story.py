@@ -1,21 +1,29 @@
-"""The reports of `simctl diagnose`: what is abnormal in curves, and who is late in a job."""
+"""The answers of `simctl diagnose`: what is abnormal in curves, and who is late in a job."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
+from experiments.answer_blocks import Block, Record, Remarks, Story, listed, table
 from experiments.diagnosis.diagnosis_records import point_columns
 from experiments.output import counted
-from experiments.pages.page import Block, Lines
-from experiments.pages.reports.report_tables import Record, listed, number, table
-from experiments.pages.reports.result import Result, Story
+from experiments.pages.reports.result import Result
 from experiments.traces.job_tables import GROUPS, RANKS, WORDS, shown_ranks
 from topologies.units import format_seconds
 
-FEW = 12
-"""Curves of which each has a table; of more, only the abnormal ones, at most so many."""
+TERMINAL, PAGE = 4, 12
+"""Curves of which each has a table in a terminal, and on a page; of more, only the abnormal ones
+are told."""
+COLUMNS = {
+    "log": "source",
+    "collective": "collective",
+    "ranks": "ranks",
+    "nodes": "nodes",
+    "verdict": "verdict",
+    "findings": "findings",
+}
 
 
 def curves(result: Result) -> Story:
@@ -24,31 +32,41 @@ def curves(result: Result) -> Story:
     found: Sequence[Mapping[str, Any]] = report["curves"]
     failures, differences = report["failures"], report["differences"]
     sources = [curve["source"] for curve in found] + [failure["source"] for failure in failures]
-    named = str(result.origin.get("parameters", {}).get("logs") or ",".join(map(str, sources)))
+    named = str(result.stated("logs") or ",".join(map(str, sources)))
     logs = listed((PurePath(name).name for name in named.split(",")), most=3)
     bad = [curve for curve in found if curve["abnormal"]]
-    amount = counted(len(found), "measured curve")
+    total = [f"{len(bad)} of {counted(len(found), 'curve')} abnormal"]
+    total += [f"{counted(len(differences), 'difference')} between set-ups"] * bool(differences)
+    total += [f"{counted(len(failures), 'failure')} of tests"] * bool(failures)
     summary = [
-        f"Are these measurements normal? This page judges {amount} of {logs}.",
+        f"Are these measurements normal? This page judges "
+        f"{counted(len(found), 'measured curve')} of {logs}.",
         _answer(found, bad, failures, differences),
         _advice(found),
     ]
-    rows = [_row(curve) for curve in found] if len(found) > 1 else []
-    columns = {"log": "source", "collective": "collective", "ranks": "ranks", "nodes": "nodes"}
-    columns |= {"verdict": "verdict", "findings": "findings"}
-    blocks: list[Block] = [table("All curves", rows, columns)] if rows else []
+    blocks: list[Block] = []
+    if len(found) > 1:
+        blocks.append(table("All curves", [*map(_row, found)], COLUMNS))
     if differences:
         heads = {"collective": "collective", "ranks": "ranks", "slower": "slower"}
         heads |= {"faster": "faster", "difference": "text"}
-        blocks.append(table("Between set-ups", differences, heads))
+        lines = [f"abnormal: {each['text']}" for each in differences]
+        tries = [f"try: {line}" for line in result.words.get("between", ())]
+        blocks.append(Remarks("Between set-ups", [*lines, *tries]))
+        blocks.append(table("Set-ups that differ", differences, heads, page_only=True))
     if failures:
-        heads = {"log": "source", "what": "kind", "text": "text"}
-        blocks.append(table("Tests that failed", failures, heads))
-    for curve in (found if len(found) <= FEW else bad)[:FEW]:
-        blocks += _curve(curve, len(found) == 1)
+        lines = [
+            f"abnormal: {each['kind']}, {PurePath(each['source']).name}: {each['text']}"
+            for each in failures
+        ]
+        tries = [f"try: {line}" for line in result.words.get("tests", ())]
+        blocks.append(Remarks("Tests that failed", [*lines, *tries]))
+    for curve in (found if len(found) <= PAGE else bad)[:PAGE]:
+        blocks += _curve(curve, len(found), {failure["source"] for failure in failures})
     left = "simctl does not know how fast your links are: name your machine with --topology."
     expects = any(row.get("expected_s") is not None for c in found for row in c["points"])
-    return Story(f"Diagnosis of {logs}", summary, blocks, [] if expects else [left])
+    title = f"Diagnosis of {logs}: {', '.join(total)}"
+    return Story(title, summary, blocks, [] if expects else [left])
 
 
 def _answer(
@@ -83,26 +101,39 @@ def _row(curve: Mapping[str, Any]) -> Record:
     return {**curve, "source": source, "findings": kinds or None}
 
 
-def _curve(curve: Mapping[str, Any], alone: bool) -> list[Block]:
-    """The findings of a curve, what to try, and its points."""
-    ranks = f", {curve['ranks']} ranks" if curve["ranks"] else ""
-    source = PurePath(str(curve["source"])).name
-    name = "" if alone else f": {curve['collective']}{ranks}, {source}"
-    bad = [f"{each['kind']}: {each['text']}" for each in curve["findings"] if each["alarm"]]
-    known = [f"{each['kind']}: {each['text']}" for each in curve["findings"] if not each["alarm"]]
-    lists = {
-        "What is abnormal": bad,
-        "What to try": curve["advice"],
-        "Worth knowing": [*known, *curve["facts"]],
-    }
-    blocks: list[Block] = [Lines(f"{title}{name}", each) for title, each in lists.items() if each]
+def _curve(curve: Mapping[str, Any], number: int, died: set[str]) -> Iterator[Block]:
+    """What is found in one of a number of curves, what to try, and its points. Findings say of
+    tests that `died` that they did not end."""
+    from experiments.measurements.curve import COLLECTIVE, NO_FOOTER
+
+    ranks = counted(curve["ranks"], "rank") if curve["ranks"] else "ranks unknown"
+    kind = "" if curve["kind"] == COLLECTIVE else curve["kind"]
+    about = ", ".join(word for word in (curve["collective"], kind, ranks) if word)
+    name = f"{about}, {PurePath(str(curve['source'])).name}"
+    lines = [
+        f"{'abnormal' if each['alarm'] else 'note'}: {each['kind']}, {each['text']}"
+        for each in curve["findings"]
+    ]
+    if NO_FOOTER in curve["notes"] and curve["source"] not in died:
+        lines.append(f"note: {NO_FOOTER}")
+    if curve["capped"]:
+        lines.append(
+            "note: the benchmark itself lowered its largest size for lack of memory: no fault"
+        )
+    lines += [*curve["facts"], *(f"try: {line}" for line in curve["advice"])]
+    is_long = number > TERMINAL
+    yield Remarks(f"{name}: {curve['verdict']}", lines, page_only=is_long and not curve["abnormal"])
+    terms = ["busbw"]
     note = (
         "regime: what limits the time at this size, for example latency or bandwidth.\n"
         "fitted: the time by the line α + V / β that simctl fitted to this part of the curve."
     )
     columns = {**point_columns(curve["ranks"]), "fitted": "fitted_s", "bound": "bound_s"}
     columns |= {"worth knowing": "notes"}
-    return [*blocks, table(f"All sizes{name}", curve["points"], columns, ["busbw"], note)]
+    rare = ["worth knowing", "bound", "fitted"]
+    yield table(
+        f"All sizes: {name}", curve["points"], columns, terms, note, rare=rare, page_only=is_long
+    )
 
 
 def job(result: Result) -> Story:
@@ -110,16 +141,42 @@ def job(result: Result) -> Story:
     report = result.report
     ranks, groups = report["ranks"], report["collectives"]
     problems = [f"{problem['kind']}: {problem['text']}" for problem in report["problems"]]
-    latest = max(ranks, key=lambda row: number(row, "last"))
+    latest = max(ranks, key=lambda row: float(row["last"]))
     summary = [
         f"Who was late in this job, and how fast were its collectives? This page shows the calls "
         f"of {counted(len(ranks), 'rank')}.",
         f"Abnormal: {problems[0]}." if problems else "Nothing abnormal was found.",
         f"Rank {latest['rank']} got to {counted(latest['last'], 'call')} last, on average "
-        f"{format_seconds(number(latest, 'late_s'))} after the first rank.",
+        f"{format_seconds(latest['late_s'])} after the first rank.",
     ]
     words = "\n".join(f"{word}: {meaning}." for word, meaning in WORDS.items())
-    blocks: list[Block] = [Lines("Abnormal", problems)] if problems else []
-    blocks.append(table("Ranks", shown_ranks(ranks), RANKS))
-    blocks.append(table("Collectives", groups, GROUPS, ["V", "busbw"], words))
-    return Story("Diagnosis of a job", summary, blocks)
+    normal = result.words.get("normal")
+    nothing = f"nothing is abnormal{f': {normal}' if normal else ''}"
+    blocks: list[Block] = [
+        Remarks("Abnormal", problems or [nothing]),
+        table("Ranks", shown_ranks(ranks), RANKS, first=16),
+        table("Collectives", groups, GROUPS, ["V", "busbw"], words),
+    ]
+    calls = counted(result.words["calls"], "collective") if "calls" in result.words else "A job"
+    took = f" in {format_seconds(result.words['seconds'])}" if "seconds" in result.words else ""
+    return Story(f"{calls} of {len(ranks)} ranks{took}", summary, blocks)
+
+
+def pictures(results: Sequence[Any]) -> list[Any]:
+    """A picture of each diagnosis, the abnormal ones first."""
+    from functools import partial
+
+    from experiments.output import MOST_PICTURES
+    from experiments.pages.reports.result import Picture
+    from experiments.pictures.result_curves import diagnosis_drawing
+
+    drawn = sorted(results, key=lambda each: not each.abnormal)[:MOST_PICTURES]
+    return [
+        Picture(f"{_about(each.curve)}: {each.verdict}", partial(diagnosis_drawing, each))
+        for each in drawn
+    ]
+
+
+def _about(curve: Any) -> str:
+    ranks = f", {curve.ranks} ranks" if curve.ranks else ""
+    return f"{curve.collective}{ranks}, {PurePath(curve.source).name}"

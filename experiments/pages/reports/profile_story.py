@@ -1,96 +1,112 @@
-"""The reports of `simctl calibrate` and `validate --held-out`: how far to trust a profile."""
+"""The answers of `simctl calibrate` and `validate --held-out`: how far to trust a profile."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import PurePath
+from statistics import mean, median
 from typing import Any
 
+from experiments.answer_blocks import Block, Record, Story, listed, table
 from experiments.output import counted
-from experiments.pages.page import Block, Table
-from experiments.pages.reports.report_tables import Record, listed, number, table
-from experiments.pages.reports.result import Result, Story
+from experiments.pages.reports.result import Result
 from experiments.profiles.interval_levels import RUNS
-from experiments.templates import share, written
-from topologies.units import format_bandwidth, format_bytes, format_seconds
+from experiments.templates import fill, share
+from topologies.units import format_bandwidth, format_seconds
 
 UNSEEN = {
     "unseen": "unseen",
     "points": "points",
     "model": "model",
     "with discrepancy": "discrepancy",
-    "inside 80% intervals": "inside_share",
+    "inside 80%": "{inside:.0%}",
     "one α, β a curve": "baseline",
 }
 MEANING = """unseen: which points the fit was not allowed to see.
 model: mean error of this kind of model there.
 with discrepancy: the same, corrected by the errors at neighbouring points.
-inside 80% intervals: the share of the points there; near 80% is right.
+inside 80%: the share of the points inside their 80% intervals there; near 80% is right.
 one α, β a curve: the error of a straight line through each curve, to compare with."""
+CURVES = {
+    "curve": "curve",
+    "collective": "collective",
+    "algorithm": "algorithm",
+    "ranks": "ranks",
+    "sizes": "sizes",
+    "mean": "{mean:.1%}",
+    "median": "{median:.1%}",
+    "worst": "{worst:.1%}",
+    "inside": "{inside:.0%}",
+    "NCCL's own model": "{nccl:.1%}",
+}
+POINTS = {
+    "curve": "curve",
+    "collective": "collective",
+    "ranks": "ranks",
+    "size": "size_B",
+    "measured": "measured_s",
+    "predicted": "predicted_s",
+    "error": "{error:+.1%}",
+    **RUNS,
+    "algorithm": "algorithm",
+    "protocol": "protocol",
+    "NCCL's own model": "nccl_s",
+    "its error": "nccl_error",
+}
+WORST = 5
 
 
 def judged(result: Result) -> Story:
     """The errors of a profile on runs."""
     points: Sequence[Record] = result.report["points"]
-    parameters = result.origin.get("parameters", {})
-    profile = parameters.get("profile")
-    runs = listed(PurePath(name).name for name in str(parameters.get("runs")).split(","))
-    errors = [abs(number(point, "error")) for point in points]
-    worst = max(points, key=lambda point: abs(number(point, "error")))
+    unseen, profile = result.report["unseen"], result.stated("profile")
+    runs = listed(PurePath(name).name for name in str(result.stated("runs")).split(","))
+    order = sorted(points, key=lambda point: -abs(float(point["error"])))
+    every = _errors(points)
     summary = [
         f"How well does the profile {profile} predict the times measured in {runs}?",
-        f"The mean error of {counted(len(points), 'point')} is {share(sum(errors) / len(errors))}. "
-        f"The worst is {share(abs(number(worst, 'error')))}, at "
-        f"{format_bytes(number(worst, 'size_B'))} with {worst['ranks']} ranks.",
-        *_inside(points),
-        _unseen(result.report["unseen"]),
+        f"The mean error of {counted(len(points), 'point')} is {share(every['mean'])}. "
+        f"The worst is {share(every['worst'])}, at "
+        + fill("{size_B} with {ranks} ranks.", order[0]),
+        ""
+        if every["inside"] is None
+        else f"{share(every['inside'])} of the points are inside the intervals of the profile.",
+        _unseen(unseen),
     ]
-    columns = {"curve": "curve", "collective": "collective", "ranks": "ranks", "sizes": "sizes"}
-    columns |= {"mean error": "mean_share", "worst": "worst_share"}
-    columns |= {"inside intervals": "inside_share"}
-    rows = {"curve": "curve", "collective": "collective", "ranks": "ranks", "size": "size_B"}
-    rows |= {"measured": "measured_s", "predicted": "predicted_s", "error": "error"}
-    rows |= {**RUNS, "algorithm": "algorithm", "protocol": "protocol", "NCCL's own model": "nccl_s"}
-    rows |= {"its error": "nccl_error"}
+    about = f"mean {every['mean']:.1%}, median {every['median']:.1%}"
+    about += "" if every["nccl"] is None else f"; NCCL's own model: mean {every['nccl']:.1%}"
+    if every["inside"] is not None:
+        about += f"; {every['inside']:.0%} are inside their {result.level} intervals"
+    note = f"|predicted / measured - 1| of {len(points)} points: {about}"
+    curves = [
+        {**_errors(group), "curve": PurePath(name).stem, "ranks": ranks, "sizes": len(group)}
+        | {"algorithm": listed(point["algorithm"] for point in group)}
+        | {"collective": listed(point["collective"] for point in group)}
+        for (name, ranks), members in groupby(points, lambda each: (each["curve"], each["ranks"]))
+        for group in [list(members)]
+    ]
     blocks: list[Block] = [
-        table("Errors by curve", list(_curves(points)), columns),
-        *([_held_out(result.report["unseen"])] if result.report["unseen"] else []),
-        table("All points", points, rows, note="error: predicted / measured - 1."),
+        table(f"{profile} as it is", curves, CURVES, note=note),
+        table("Worst points", order[:WORST], POINTS, rare=["its error", "NCCL's own model"]),
+        *([_held_out(unseen)] if unseen else []),
+        table("All points", points, POINTS, page_only=True),
     ]
     return Story(f"The profile {profile} against {runs}", summary, blocks)
 
 
-def _curves(points: Sequence[Record]) -> list[Record]:
-    rows = list[Record]()
-    for (curve, ranks), group in groupby(points, lambda each: (each["curve"], each["ranks"])):
-        members = list(group)
-        errors = [abs(number(point, "error")) for point in members]
-        rows.append(
-            {
-                "curve": curve,
-                "collective": listed(point["collective"] for point in members),
-                "ranks": ranks,
-                "sizes": len(members),
-                "mean_share": sum(errors) / len(errors),
-                "worst_share": max(errors),
-                "inside_share": _coverage(members),
-            }
-        )
-    return rows
-
-
-def _coverage(points: Sequence[Record]) -> float | None:
-    """The share of points inside their intervals; None without intervals."""
-    known = [bool(point["inside"]) for point in points if "inside" in point]
-    return sum(known) / len(known) if known else None
-
-
-def _inside(points: Sequence[Record]) -> list[str]:
-    inside = _coverage(points)
-    if inside is None:
-        return []
-    return [f"{share(inside)} of the points are inside the intervals that the profile gives them."]
+def _errors(points: Sequence[Record]) -> dict[str, Any]:
+    """Errors of points, and the share inside their intervals; None without intervals."""
+    errors = [abs(float(point["error"])) for point in points]
+    inside = [bool(point["inside"]) for point in points if "inside" in point]
+    nccl = [abs(point["nccl_error"]) for point in points if point.get("nccl_error") is not None]
+    return {
+        "mean": mean(errors),
+        "median": median(errors),
+        "worst": max(errors),
+        "inside": mean(inside) if inside else None,
+        "nccl": mean(nccl) if nccl else None,
+    }
 
 
 def _unseen(errors: Mapping[str, Any]) -> str:
@@ -99,15 +115,12 @@ def _unseen(errors: Mapping[str, Any]) -> str:
         return (
             "There are too few runs to judge this kind of model on points that a fit has not seen."
         )
-    words = listed(f"{share(mean)} on unseen {name}" for name, mean in known.items())
+    words = listed(f"{share(error)} on unseen {name}" for name, error in known.items())
     return f"Where a fit has not seen the points, the mean error of this kind of model is {words}."
 
 
-def _held_out(errors: Mapping[str, Any]) -> Table:
-    rows = [
-        {"unseen": name, **error, "inside_share": error.get("inside")}
-        for name, error in errors.items()
-    ]
+def _held_out(errors: Mapping[str, Any]) -> Block:
+    rows = [{"unseen": name, **error} for name, error in errors.items()]
     return table("Errors on points that the fit has not seen", rows, UNSEEN, note=MEANING)
 
 
@@ -118,38 +131,41 @@ def calibrated(result: Result) -> Story:
     unknown = [name for name, each in estimates.items() if each["open"]]
     identified = f"{len(estimates) - len(unknown)} of {len(estimates)} parameters are identified"
     why = f"; for {listed(unknown)} the runs say too little." if unknown else "."
-    sources = counted(len(profile.get("sources", ())), "curve")
+    sources = counted(len(profile["sources"]), "curve")
     summary = [
         f"How fast are the links and the software of {profile['machine']}, by {sources} measured "
         f"with {profile['library']}?",
         _unseen(profile["errors"]),
         f"{identified}{why}",
     ]
-    rows = [
-        {"parameter": name, "unit": each["unit"], **_shown(name, each), "open": each["open"]}
-        for name, each in estimates.items()
-    ]
     columns = {"parameter": "parameter", "value": "value", "95% from": "low", "to": "high"}
     columns |= {"not identified": "open"}
     note = "not identified: why the runs do not tell this parameter from others."
+    rows = [_parameter(name, each) for name, each in estimates.items()]
     blocks: list[Block] = [table("Parameters", rows, columns, note=note)]
     if profile["errors"]:
         blocks.append(_held_out(profile["errors"]))
-    return Story(f"The profile {profile['profile']}", summary, blocks)
+    title = f"The profile {profile['profile']}: {profile['library']} on {profile['machine']}, "
+    return Story(f"{title}{sources}", summary, blocks)
 
 
-def _shown(name: str, estimate: Mapping[str, Any]) -> dict[str, str]:
+def _parameter(name: str, estimate: Mapping[str, Any]) -> Record:
     """The value and its interval with their unit; a 1/β as bandwidth."""
-    return {
-        key: _with_unit(name, estimate["unit"], estimate[key]) for key in ("value", "low", "high")
-    }
+    unit, inverse = estimate["unit"], "β" in name and estimate["unit"] not in ("power", "s")
+    ends = [estimate["high"], estimate["low"]] if inverse else [estimate["low"], estimate["high"]]
+    value, low, high = (
+        None if each is None else _with_unit(name, unit, each)
+        for each in (estimate["value"], *ends)
+    )
+    shown = name.replace("1/β", "β") if inverse else name
+    return {"parameter": shown, "value": value, "low": low, "high": high, "open": estimate["open"]}
 
 
-def _with_unit(name: str, unit: str, value: float | None) -> str:
-    if value is None:
-        return "-"
+def _with_unit(name: str, unit: str, value: float) -> str:
+    if unit == "power":
+        return f"{value:+.3f}"
     if unit == "s":
         return format_seconds(value)
-    if "1/β" in name and 1e-30 < value < 1e9:
-        return f"1 / {format_bandwidth(1 / value)}"
-    return f"{written('', float(value))} {'' if unit == 'power' else unit}".strip()
+    if "β" not in name:
+        return f"{value * 1e9:.3g} ns/B" if value < 1 else "-"
+    return format_bandwidth(1 / value) if 1e-30 < value < 1e9 else "-"

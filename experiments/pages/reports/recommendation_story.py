@@ -1,25 +1,25 @@
-"""The reports of `simctl recommend`: the best algorithm of each size, or all at one size."""
+"""The answers of `simctl recommend`: the best algorithm of each size, or all at one size."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
+from experiments.answer_blocks import Block, Record, Story, listed, span, table
 from experiments.output import counted
-from experiments.pages.page import Block
-from experiments.pages.reports.report_tables import Record, listed, number, span, table
-from experiments.pages.reports.result import Result, Story
+from experiments.pages.reports.result import Result
 from experiments.profiles.interval_levels import RUNS
 from experiments.simulations.recommendation import GAIN
 from experiments.simulations.winners import ADVICE, EXPLAINED
-from experiments.templates import times
-from topologies.units import format_bytes, format_seconds
+from experiments.templates import Columns, fill, times
+from topologies.units import format_bytes, in_binary
 
 CLOSE = 1.05
 """A winner that is less than so many times as fast as the second wins by little."""
-ENDS = " interval: of a run."
-RIVAL = " or: the second fastest algorithm, if the difference is inside its error."
-"""What a note says of the columns of intervals, after the rest."""
+OWN = "With software of your own"
+"""What the library cannot run on the machine."""
 
 
 def story(result: Result) -> Story:
@@ -27,29 +27,43 @@ def story(result: Result) -> Story:
     report = result.report
     rows: Sequence[Record] = report["advice"]
     changes: Sequence[Record] = report["crossovers"]
-    machine, collective = report["machine"], report["collective"]
     ranks = counted(report["ranks"], "rank")
-    sizes = span((number(row, "size_B") for row in rows), format_bytes)
+    case = f"{report['collective']}, {ranks} on {report['machine']}"
+    sizes = span((row["size_B"] for row in rows), format_bytes)
     summary = [
-        f"Which {collective} is the fastest for {ranks} on {machine}, at sizes of {sizes}?",
+        f"Which {report['collective']} is the fastest for {ranks} on {report['machine']}, at sizes "
+        f"of {sizes}?",
         _answer(rows, changes),
         _gain(rows),
     ]
-    columns = {**ADVICE, "unsure": "unsure", "default": "default"}
-    columns |= {"default takes": "default_time_s", "own software": "own_software"}
-    columns |= {"takes": "own_software_time_s", "why": "why"}
-    note = "gain: how many times as long the default of the library takes."
-    if _sure(rows):
-        note += ENDS + RIVAL
+    binary = in_binary(row["size_B"] for row in rows)
+    defaults = listed(row["default"] for row in rows)
+    note = f"gain: how many times as long the default of the library takes: {defaults}."
+    note += f"\n{result.interval}" * bool(_sure(rows))
+    more = {"unsure": "unsure", "default": "default", "default takes": "default_time_s"}
+    more |= {"own software": "own_software", "takes": "own_software_time_s"}
+    heads: Columns = {
+        "from size": lambda row: format_bytes(row["size_B"], binary),
+        "take": "after",
+        "instead of": "before",
+    }
+    first = {row["algorithm"]: row for row in reversed(rows)}
+    reasons = sorted(first.values(), key=lambda row: float(row["size_B"]))
     blocks: list[Block] = [
-        table("The best algorithm of each size", rows, columns, ["of bound"], note)
+        table(
+            "The best algorithm of each size",
+            rows,
+            {**ADVICE, **more},
+            ["of bound", "message", *_sure(rows)],
+            note,
+            rare=[*more][::-1],
+        ),
+        *([table("Where the best algorithm changes", changes, heads)] if changes else []),
+        *_own_software(rows),
+        table("Why", reasons, {"size": "size_B", "algorithm": "algorithm", "why": "why"}),
+        *_not_tried(report["not_tried"]),
     ]
-    if changes:
-        heads = {"from size": "size_B", "take": "after", "instead of": "before"}
-        blocks.append(table("Where the best algorithm changes", changes, heads))
-    blocks += _not_tried(report["not_tried"])
-    title = f"Best algorithms: {collective}, {ranks} on {machine}"
-    return Story(title, summary, blocks)
+    return Story(f"Best algorithms: {case}", summary, blocks, _left_out(result, rows))
 
 
 def _answer(rows: Sequence[Record], changes: Sequence[Record]) -> str:
@@ -63,23 +77,52 @@ def _answer(rows: Sequence[Record], changes: Sequence[Record]) -> str:
 
 
 def _gain(rows: Sequence[Record]) -> str:
-    best = max(rows, key=lambda row: number(row, "gain"))
-    if number(best, "gain") <= GAIN:
+    best = max(rows, key=lambda row: float(row["gain"]))
+    if best["gain"] <= GAIN:
         return "The default of the library is as good at every size."
     return (
-        f"This gains most at {format_bytes(number(best, 'size_B'))}: the library's default "
-        f"{best['default']} takes {times(number(best, 'gain'))} times as long there."
+        f"This gains most at {format_bytes(best['size_B'])}: the library's default "
+        f"{best['default']} takes {times(best['gain'])} times as long there."
     )
+
+
+def _own_software(rows: Sequence[Record]) -> list[Block]:
+    """The algorithms that are faster than the best, but that the library cannot run."""
+    faster: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        if row.get("own_software") and row.get("own_software_time_s"):
+            seconds = row.get("expected_s") or row["time_s"]
+            points = faster.setdefault(row["own_software"].partition(":")[0], [])
+            points.append((row["size_B"], seconds / row["own_software_time_s"]))
+    records = []
+    for name, points in faster.items():
+        sizes, gains = zip(*points, strict=True)
+        binary = in_binary(sizes)
+        ends = span(sizes, partial(format_bytes, binary=binary))
+        records.append({"algorithm": name, "sizes": ends, "gain": f"up to {max(gains):.2f}"})
+    columns = {"algorithm": "algorithm", "sizes": "sizes", "times as fast": "gain"}
+    return [table(OWN, records, columns)] if records else []
 
 
 def _not_tried(left: Sequence[Record]) -> list[Block]:
     heads = {"algorithm": "name", "reason": "why"}
-    return [table("Algorithms that were not tried", left, heads)] if left else []
+    return [table("Algorithms that were not tried", left, heads, page_only=True)] if left else []
 
 
-def _sure(rows: Sequence[Record]) -> bool:
-    """Whether a profile knows the error of runs."""
-    return any(row.get("low_s") is not None for row in rows)
+def _left_out(result: Result, rows: Sequence[Record]) -> list[str]:
+    lines = []
+    if left := dict.fromkeys(each["name"] for each in result.report["not_tried"]):
+        lines.append(f"Not tried: {', '.join(left)}. --format json says why.")
+    if all(row.get("own_software") is None for row in rows):
+        lines.append(
+            "Any software may run: --library nccl advises only what NCCL can run on the machine."
+        )
+    return lines
+
+
+def _sure(rows: Sequence[Record]) -> list[str]:
+    """The words of intervals, if a profile knows the error of runs."""
+    return ["expected", "or"] * any(row.get("low_s") is not None for row in rows)
 
 
 def winners(result: Result) -> Story:
@@ -87,43 +130,60 @@ def winners(result: Result) -> Story:
     report = result.report
     rows: Sequence[Record] = report["winners"]
     case = f"{report['collective']} on {report['machine']}"
-    ranks = listed([str(p) for p in dict.fromkeys(row["ranks"] for row in rows)], most=8)
+    counts = dict.fromkeys(row["ranks"] for row in rows)
     wins = Counter(str(row["algorithm"]).partition(":")[0] for row in rows)
     name, most = wins.most_common(1)[0]
-    close = sum(1 for row in rows if row["margin"] and number(row, "margin") < CLOSE)
+    close = sum(1 for row in rows if row["margin"] and row["margin"] < CLOSE)
     summary = [
-        f"Which algorithm is the fastest for {case}, with {ranks} ranks?",
+        f"Which algorithm is the fastest for {case}, with {listed(map(str, counts), most=8)} "
+        f"ranks?",
         f"{name} wins most often: at {most} of {len(rows)} points.",
         f"At {counted(close, 'point')} the second takes less than {CLOSE:g} times as long.",
     ]
+    cells: dict[float, dict[str, Any]] = {}
+    for row in rows:
+        cells.setdefault(row["size_B"], {"size_B": row["size_B"]})[str(row["ranks"])] = _cell(row)
+    note = "1.2x: the second algorithm takes 1.2 times as long."
+    if any(row.get("rival") for row in rows):
+        note += "\n?: the second may be as fast: the difference is inside its error."
     columns = {"p": "ranks", "size": "size_B", "algorithm": "algorithm", "time": "time_s"}
     columns |= {"of bound": "over_bound", "second": "second", "second takes": "second_time_s"}
     columns |= {"margin": "margin", "default": "default", "gain": "gain"}
     columns |= {**RUNS, "unsure": "unsure", "or": "rival", "why": "why"}
-    note = "margin: how many times as long the second takes."
-    if _sure(rows):
-        note += ENDS + RIVAL
-    blocks: list[Block] = [table("Who wins where", rows, columns, ["of bound"], note)]
-    blocks += _not_tried(report["not_tried"])
-    return Story(f"Best algorithms: {case}", summary, blocks)
+    margin, terms = "margin: how many times as long the second takes.", ["of bound", *_sure(rows)]
+    margin += f"\n{result.interval}" * bool(_sure(rows))
+    grid = {"size": "size_B"} | {f"p = {count}": str(count) for count in counts}
+    blocks: list[Block] = [
+        table("The fastest algorithm", [*cells.values()], grid, note=note),
+        *_own_software(rows),
+        table("Who wins where", rows, columns, terms, margin, page_only=True),
+        *_not_tried(report["not_tried"]),
+    ]
+    return Story(f"Best algorithms: {case}", summary, blocks, _left_out(result, rows))
+
+
+def _cell(row: Record) -> str:
+    name, unsure = str(row["algorithm"]).partition(":")[0], "?" if row.get("rival") else ""
+    return f"{name} {row['margin']:.2f}x{unsure}" if row["margin"] else name
 
 
 def explained(result: Result) -> Story:
     """All algorithms at one size."""
     rows: Sequence[Record] = result.report
-    parameters = result.origin.get("parameters", {})
-    case = f"{parameters.get('collective')}, {parameters.get('p')} ranks, {parameters.get('size')}"
-    best, worst = rows[0], max(rows, key=lambda row: number(row, "over_best"))
-    where = parameters.get("topology")
+    case = f"{result.stated('collective')}, {result.stated('p')} ranks, {result.stated('size')}"
+    where = result.stated("topology")
+    best, worst = rows[0], max(rows, key=lambda row: float(row["over_best"]))
     summary = [
         f"Which algorithm is the fastest for {case} on {where}?",
-        f"{best['algorithm']} takes {format_seconds(number(best, 'time_s'))}: {best['path']}.",
-        f"The slowest is {worst['algorithm']}: {times(number(worst, 'over_best'))} times that.",
+        fill("{algorithm} takes {time_s}: {path}.", best),
+        f"The slowest is {worst['algorithm']}: {times(worst['over_best'])} times that.",
     ]
-    columns = {**EXPLAINED, "unsure": "unsure", "own software": "own_software"}
+    own = [row for row in rows if row.get("own_software")]
+    runs = [row for row in rows if row not in own]
     note = "of best: the time as a multiple of that of the fastest."
-    if _sure(rows):
-        note += f"{ENDS} perhaps as fast: the difference to the fastest is inside its error."
-    return Story(
-        f"Algorithms compared: {case}", summary, [table("All algorithms", rows, columns, note=note)]
-    )
+    terms = ["expected", "perhaps as fast"] * bool(_sure(rows))
+    note += f"\n{result.interval}" * bool(terms)
+    columns, rare = {**EXPLAINED, "unsure": "unsure"}, ["unsure"]
+    blocks: list[Block] = [table("All algorithms", runs, columns, terms, note, rare=rare)]
+    blocks += [table(OWN, own, columns, rare=rare)] if own else []
+    return Story(f"Algorithms compared: {case} on {where}", summary, blocks)

@@ -4,60 +4,26 @@ from __future__ import annotations
 
 import json
 import shlex
-from importlib import import_module
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from experiments import output
-from experiments.pages.page import Block, Facts, Figure, Lines, Page, to_html, to_markdown
-from experiments.pages.reports.result import Result, Story
+from experiments.answer_blocks import Facts, Remarks
+from experiments.pages.drawings import machine_scene, memory_scene, timeline_scene
+from experiments.pages.page import Block, Figure, Page, to_html, to_markdown
+from experiments.pages.reports.result import Result
 from experiments.pictures.figure_file import inline_svg
+from experiments.pictures.timelines.spans import Spans
+from experiments.templates import Lines
 
-STORIES = {
-    "run": "collective_story:one",
-    "groups": "collective_story:several",
-    "workload": "collective_story:workload",
-    "sweep": "sweep_story:story",
-    "train": "training_story:one",
-    "runs": "training_story:several",
-    "learn": "training_story:learning",
-    "plan": "plan_story:one",
-    "plans": "plan_story:search",
-    "validate": "validation_story:story",
-    "judge": "profile_story:judged",
-    "calibrate": "profile_story:calibrated",
-    "diagnose": "diagnosis_story:curves",
-    "job": "diagnosis_story:job",
-    "recommend": "recommendation_story:story",
-    "winners": "recommendation_story:winners",
-    "explain": "recommendation_story:explained",
-}
-"""Module and function that tell a kind of result."""
 MOST_RAW = 1_500_000
 """Characters of data that a page holds for its reader to download; more is left out."""
 
 
-def write(path: Path, result: Result) -> None:
-    """Write the report of a result. Raises InputError if the file cannot be written."""
-    write_page(path, page_of(result, pictures=has_pictures(path)))
-
-
-def has_pictures(path: Path) -> bool:
-    """Whether a report in this file has pictures: a ticket has words alone."""
-    return path.suffix.lower() != ".md"
-
-
 def write_page(path: Path, page: Page) -> None:
     """Write a page, as Markdown if the file ends in .md. Raises InputError."""
-    output.write(path, to_html(page) if has_pictures(path) else to_markdown(page))
-
-
-def story_of(result: Result) -> Story:
-    """What a report says of a result."""
-    module, _, name = STORIES[result.kind].partition(":")
-    tell = getattr(import_module(f"experiments.pages.reports.{module}"), name)
-    story: Story = tell(result)
-    return story
+    output.write(path, to_markdown(page) if path.suffix.lower() == ".md" else to_html(page))
 
 
 def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
@@ -65,16 +31,19 @@ def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
 
     `name` tells it from other results of a page: ids and files of raw data begin with it.
     """
-    story = story_of(result)
+    story = result.story
     left_out = [*story.left_out, *result.left_out]
     figures = _figures(result, pictures, name)
     many = len(figures) > 2
+    first, *others = story.blocks
     blocks: list[Block] = [
         *([] if many else figures),
-        *story.blocks,
+        first,
+        *_scenes(result),
+        *others,
         *(figures if many else []),
-        *([Lines("What this answer leaves out", left_out)] if left_out else []),
-        Facts("How to get this answer again", facts(result)),
+        *([Remarks("What this answer leaves out", left_out)] if left_out else []),
+        Facts("How to get this answer again", _facts(result)),
     ]
     report, missing = _small(json.loads(output.to_json(result.report)))
     raw = {f"{name}origin.json": result.origin}
@@ -82,7 +51,7 @@ def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
         raw = {f"{name}result.json": report, **raw}
     if missing:
         what = f"Too large for this page: {missing}. --format json has it."
-        blocks.insert(-1, Lines("Raw data", [what]))
+        blocks.insert(-1, Remarks("Raw data", [what]))
     return Page(story.title, [line for line in story.summary if line], blocks, raw)
 
 
@@ -113,16 +82,32 @@ def _figures(result: Result, pictures: bool, name: str) -> list[Block]:
     ]
 
 
-def facts(result: Result) -> dict[str, str]:
-    """The command, versions, parameters and files that an answer depends on."""
+def _scenes(result: Result) -> Iterator[Block]:
+    """The drawings of a result, as far as it has what they show."""
+    if result.spans:
+        yield timeline(result.spans, "Who does what when")
+    if result.use:
+        yield machine_scene(result.use, "The machine and its links")
+    if result.memory:
+        yield memory_scene(result.memory, "Memory over time")
+
+
+def timeline(spans: Spans, title: str) -> Block:
+    """The interactive timeline. A run that does nothing has none."""
+    if not len(spans.columns.row):
+        return Remarks(title, ["Nothing happens in this run: there is no timeline."])
+    return timeline_scene(spans, title)
+
+
+def _facts(result: Result) -> Lines:
     origin = result.origin
     command = shlex.join(map(str, origin.get("command", ())))
-    shown = {"command": command or "not known"}
-    shown |= {name: str(version) for name, version in origin.get("versions", {}).items()}
+    shown = {"command": command or "not known"} | origin.get("versions", {})
     shown |= {
         name.replace("_", " "): str(value)
         for name, value in origin.get("parameters", {}).items()
         if value not in (None, False, "")
     }
     digests = origin.get("files", {})
-    return shown | {f"SHA-256 of {name}": str(digest) for name, digest in digests.items()}
+    shown |= {f"SHA-256 of {name}": digest for name, digest in digests.items()}
+    return [[name, str(value)] for name, value in shown.items()]

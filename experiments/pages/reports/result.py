@@ -1,15 +1,19 @@
-"""What a command answers, as far as a report shows it."""
+"""What a command answers: printed, stored, and written as a report."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import output
-from experiments.output import Value
-from experiments.pages.page import Block
+from experiments.answer_blocks import Remarks, Story, to_text
+from experiments.output import Record, Value
+from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,6 +21,32 @@ if TYPE_CHECKING:
     from experiments.pages.machine_use import MachineUse
     from experiments.pages.memory_curves import MemoryCurves
     from experiments.pictures.timelines.spans import Spans
+    from simulator.profile import Profile
+    from simulator.schedules.timeline import Timeline
+    from topologies.catalogue import Blueprint
+
+STORIES = {
+    "run": "collective_story:one",
+    "groups": "collective_story:several",
+    "workload": "collective_story:workload",
+    "sweep": "sweep_story:story",
+    "train": "training_story:one",
+    "runs": "training_story:several",
+    "learn": "training_story:learning",
+    "plan": "plan_story:one",
+    "plans": "plan_story:search",
+    "validate": "validation_story:story",
+    "judge": "profile_story:judged",
+    "calibrate": "profile_story:calibrated",
+    "diagnose": "diagnosis_story:curves",
+    "job": "diagnosis_story:job",
+    "recommend": "recommendation_story:story",
+    "winners": "recommendation_story:winners",
+    "explain": "recommendation_story:explained",
+}
+"""Module and function that tell a kind of result."""
+Details = Callable[[], Mapping[str, Any]]
+"""Makes what a result has besides its report, by field: spans, use and memory."""
 
 
 class Picture(NamedTuple):
@@ -33,33 +63,156 @@ class Result:
     """An answer and how it was made."""
 
     kind: str
-    """Which module of this package tells it, like "run"."""
+    """What tells it, one of `STORIES`."""
     report: Any
     """What `--format json` prints."""
-    origin: Mapping[str, Any]
-    """Versions, parameters, files and the command, as `output.provenance` has them."""
+    records: Sequence[Record] = ()
+    """What `--format csv` prints."""
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    """The options as the user writes them."""
+    machine: Blueprint | None = None
+    """The simulated machine: the terminal describes it, and its assumptions are named."""
+    profile: Profile | None = None
     pictures: Sequence[Picture] = ()
-    left_out: Sequence[str] = ()
+    remarks: Sequence[str] = ()
     """Sentences on what the answer does not contain."""
+    words: Mapping[str, Any] = field(default_factory=dict)
+    """What only the command knows that made the answer: it is not stored."""
+    stored_origin: Mapping[str, Any] | None = None
+    """That of a file."""
     spans: Spans | None = None
     """Who did what when."""
     use: MachineUse | None = None
     """The links of the machine and their use."""
     memory: MemoryCurves | None = None
 
+    @cached_property
+    def origin(self) -> Mapping[str, Any]:
+        """Versions, parameters, files and the command, as `output.provenance` has them."""
+        if self.stored_origin is not None:
+            return self.stored_origin
+        made: dict[str, Any] = json.loads(output.provenance(**self.parameters))
+        return made
 
-class Story(NamedTuple):
-    """What a report says of a result."""
+    def stated(self, name: str) -> Any:
+        """An option as the user wrote it."""
+        stored = self.stored_origin
+        return (self.parameters if stored is None else stored.get("parameters", {})).get(name)
 
-    title: str
-    summary: Sequence[str]
-    """About three sentences: the question, the answer, its cause or what to do."""
-    blocks: Sequence[Block]
-    left_out: Sequence[str] = ()
-    """Sentences on what the answer does not contain."""
+    @property
+    def level(self) -> str:
+        """The share of runs that intervals hold; empty if it is not known."""
+        sure = self.profile and self.profile.uncertainty
+        return f"{sure.level:.0%}" if sure else ""
+
+    @property
+    def interval(self) -> str:
+        """What an interval is, in a line."""
+        return f"interval: of {f'{self.level} of runs' if self.level else 'a run'}."
+
+    @property
+    def story(self) -> Story:
+        """The answer in words."""
+        module, _, name = STORIES[self.kind].partition(":")
+        tell = getattr(import_module(f"experiments.pages.reports.{module}"), name)
+        story: Story = tell(self)
+        return story
+
+    @property
+    def left_out(self) -> list[str]:
+        """Sentences on what the answer does not contain, with what the machine takes for granted:
+        what is missing without a profile, and links that nobody measured or described."""
+        lines = [*self.remarks]
+        if self.machine is None:
+            return lines
+        known = self.profile.uncertainty if self.profile else None
+        measured = self.profile and (known is None or len(known.residuals.seen) > 0)
+        if self.machine.has_default_links and not measured:
+            from topologies.catalogue import BANDWIDTH, LATENCY
+
+            lines.append(
+                f"The links of {self.machine.text} have the default bandwidth "
+                f"{format_bandwidth(BANDWIDTH)} and latency {format_seconds(LATENCY)}, not those "
+                "of your machine. Give --bandwidth and --latency, or a machine as --topology."
+            )
+        if not self.profile:
+            lines.append(
+                "These times do not include the library's software, which starts collectives and "
+                "sends messages. Real small messages are slower: --profile or --library includes "
+                "the software."
+            )
+        return lines
+
+    def show(self, how: str, text: Callable[[], str] | None = None) -> None:
+        """Print the answer as json, csv or text; that of its story, unless there is another."""
+        if how == "json":
+            output.say(output.to_json(self.report))
+        elif how == "csv":
+            output.say(output.to_csv(self.records).rstrip("\n"))
+        else:
+            machine = f"{self.machine.description}\n\n" if self.machine else ""
+            output.tell(f"{machine}{text() if text else self.text()}")
+
+    def text(self, title: str | None = None) -> str:
+        """The story as the terminal prints it, with another title."""
+        story = self.story
+        left_out = [*story.left_out, *self.left_out]
+        missing = [Remarks("What this answer leaves out", left_out)] if left_out else []
+        return to_text(story.title if title is None else title, [*story.blocks, *missing])
+
+    def write(
+        self,
+        out: Path | None = None,
+        plot: Path | None = None,
+        report: Path | None = None,
+        details: Details = dict,
+    ) -> None:
+        """Write the table or the result to `out`, and pictures and a report to their files. A
+        result has `details`."""
+        if out and not output.is_result(out):
+            output.write_table(out, self.records, output.provenance(**self.parameters))
+        if plot:
+            from experiments.pictures.figure_file import write_figure
+
+            for picture in self.pictures:
+                write_figure(plot, picture.draw())
+        if not report and not output.is_result(out):
+            return
+        whole = replace(self, **details())
+        if report:
+            from experiments.pages.reports.report_file import page_of, write_page
+
+            write_page(report, page_of(whole, pictures=report.suffix.lower() != ".md"))
+        if out and output.is_result(out):
+            from experiments.pages.reports.stored_files import to_text as stored
+
+            output.write(out, stored(whole))
+
+    def write_run(self, files: output.RunFiles, timeline: Timeline) -> None:
+        """Draw the timeline of collectives, and write the result and a report."""
+        if files.timeline:
+            from experiments.pictures.timelines.timeline_file import write_collective
+
+            write_collective(timeline, files, self.story.title, self.parameters)
+
+        def details() -> Mapping[str, Any]:
+            from experiments.pages.reports.run_details import run_details
+
+            return run_details(timeline)
+
+        self.write(files.out, report=files.report, details=details)
 
 
-def origin(parameters: Mapping[str, Value]) -> dict[str, Any]:
-    """How the answer of this process was made."""
-    made: dict[str, Any] = json.loads(output.provenance(**parameters))
-    return made
+def check_files(
+    out: Path | None = None,
+    plot: Path | None = None,
+    report: Path | None = None,
+    timeline: Path | None = None,
+) -> None:
+    """Raise InputError now, before any work, if a file cannot be written."""
+    output.check_table(out)
+    output.check_writable(plot, output.PICTURES)
+    output.check_writable(report, output.REPORTS)
+    for written in (out, out and output.meta_of(out)):
+        files = {"timeline": timeline, "out": written, "plot": plot, "report": report}
+        output.check_different(files)

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from experiments import output
+from experiments.answer_blocks import Record
 from experiments.diagnosis import compare, diagnose
 from experiments.diagnosis.comparison import among
 from experiments.diagnosis.diagnosis_records import diagnosis_report
 from experiments.measurements import read_all
 from experiments.measurements.formats.text import load
-from experiments.pages.reports.log_results import diagnosed
-from experiments.pages.reports.report_models import ANSWERS, MOST, Origin
-from experiments.pages.reports.report_tables import Record, number
-from experiments.pages.reports.result import Picture, Result
-from experiments.pages.reports.result_file import checked, is_result, read_result
+from experiments.pages import machine_use, memory_curves
+from experiments.pages.reports.diagnosis_story import pictures as diagnosis_pictures
+from experiments.pages.reports.result import STORIES, Picture, Result
 from experiments.pictures.sweep_curves import sweep_drawing
+from experiments.pictures.timelines import stored
 from experiments.pictures.training_curves import training_drawing
 from experiments.simulations.sweep_rows import PointVerdict, SweepRow
 from topologies.errors import InputError
+from topologies.readers.contents import contents
+from topologies.readers.mistakes import Mistakes, spelling
 
+VERSION = 1
+"""The version of the format."""
+LIMIT = 256 * 2**20
+"""Bytes of a file, at most."""
+MOST = 200_000
+"""Rows of a table, at most."""
 TABLES = {
     "sweep": {"algorithm", "ranks", "size_B", "time_s", "bound_s", "verdict"},
     "runs": {"model", "strategy", "step_s", "samples_per_s", "efficiency"},
@@ -35,12 +46,60 @@ TABLES = {
 }
 """The columns that tell what a table is of."""
 NO_ORIGIN: dict[str, Any] = {"versions": {}, "parameters": {}, "files": {}, "command": []}
+Text = Annotated[str, Field(max_length=10_000)]
+
+
+class _Part(BaseModel):
+    """A mapping whose keys are all known."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Origin(_Part):
+    """How an answer was made."""
+
+    versions: dict[Text, Text]
+    parameters: dict[Text, bool | int | float | Text | None]
+    files: dict[Text, Text]
+    command: list[Text]
+
+
+class StoredResult(_Part):
+    """A file of `--out FILE.json`."""
+
+    simctl: int
+    """The version of the format."""
+    kind: Text
+    origin: Origin
+    report: JsonValue
+    left_out: list[Text]
+    spans: JsonValue = None
+    use: JsonValue = None
+    memory: JsonValue = None
+
+
+def to_text(result: Result) -> str:
+    """A result as JSON."""
+    document: dict[str, object] = {
+        "simctl": VERSION,
+        "kind": result.kind,
+        "origin": result.origin,
+        "report": result.report,
+        "left_out": result.left_out,
+    }
+    if result.spans:
+        document["spans"] = stored.to_document(result.spans)
+    if result.use:
+        document["use"] = stored.to_document(result.use)
+    if result.memory:
+        document["memory"] = stored.to_document(result.memory)
+    return json.dumps(output.plain(document), allow_nan=False, separators=(",", ":"))
 
 
 def read_any(path: Path) -> Result:
     """The result in a file or folder. Raises InputError of one line."""
     if path.is_file():
-        if path.suffix.lower() == output.RESULT and is_result(path):
+        if path.suffix.lower() == output.RESULT and _is_result(path):
             return read_result(path)
         if path.suffix.lower() in output.TABLES and (table := _table(path)):
             return table
@@ -52,15 +111,74 @@ def read_any(path: Path) -> Result:
     return _log(path)
 
 
+def _is_result(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(200).lstrip().startswith(b'{"simctl":')
+
+
+def read_result(path: Path) -> Result:
+    """The result in a file. Raises InputError of one line."""
+    data = contents(path, LIMIT)
+    if len(data) > LIMIT:
+        raise InputError(f"{path} is larger than {LIMIT // 2**20} MiB: store a smaller result")
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is no complete JSON: store the result again") from None
+    file = _checked(path, StoredResult, document)
+    if file.simctl != VERSION:
+        raise InputError(f"{path} has version {file.simctl} of the format: expected {VERSION}")
+    if file.kind not in STORIES:
+        raise InputError(
+            f"{path}: no such kind of result {file.kind[:40]!r}: there are {', '.join(STORIES)}"
+        )
+    return Result(
+        file.kind,
+        file.report,
+        remarks=file.left_out,
+        stored_origin=file.origin.model_dump(),
+        spans=_part(stored.read_spans, file.spans, f"{path}: spans"),
+        use=_part(machine_use.from_document, file.use, f"{path}: use"),
+        memory=_part(memory_curves.from_document, file.memory, f"{path}: memory"),
+    )
+
+
+def _part(read: Any, document: object, name: str) -> Any:
+    return None if document is None else read(document, name)
+
+
+def _checked(path: Path, kind: Any, value: object) -> Any:
+    """The value as `kind`, a pydantic model or a type. Raises InputError of one line."""
+    mistakes = Mistakes()
+    known = mistakes.checked(kind, value)
+    mistakes.report(lambda location: f"{path}: {spelling(location)}")
+    return known
+
+
+@contextmanager
+def read_from(*paths: Path) -> Iterator[None]:
+    """Raise InputError of one line if a story finds other values in its files than commands
+    write."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        names, why = ", ".join(map(str, paths)), " ".join(str(error).split())[:200]
+        raise InputError(
+            f"{names}: not as simctl writes it ({type(error).__name__}: {why}): store it again"
+        ) from error
+
+
 def _log(path: Path) -> Result:
-    """What a log says, without a machine to expect anything of."""
     measurements = read_all([path], failed=True)
     curves = [curve for curve in measurements.curves if curve.points]
     if not curves and not measurements.failures:
         raise InputError(f"{path}: no times in it")
     results = among([diagnose(curve, None) for curve in curves])
     report = diagnosis_report(results, compare(curves), measurements.failures)
-    return diagnosed(report, results, {"logs": str(path)})
+    pictures = diagnosis_pictures(results)
+    return Result("diagnose", report, parameters={"logs": str(path)}, pictures=pictures)
 
 
 def _table(path: Path) -> Result | None:
@@ -73,14 +191,12 @@ def _table(path: Path) -> Result | None:
             raise InputError(f"{path} is no table that simctl writes")
         return None
     report: Any = {"plans": rows, "left_out": {}, "parts_s": {}} if kind == "plans" else rows
-    checked(path, ANSWERS[kind], report)
     origin, missing = _origin(path)
     pictures = _pictures(kind, rows, origin["parameters"])
-    return Result(kind, report, origin, pictures, left_out=missing)
+    return Result(kind, report, pictures=pictures, remarks=missing, stored_origin=origin)
 
 
 def _pictures(kind: str, rows: Sequence[Record], parameters: Mapping[str, Any]) -> list[Picture]:
-    """The figure of a table of simulated points or runs."""
     machine = str(parameters.get("topology") or "")
     if kind == "sweep":
         points = [_point(row) for row in rows]
@@ -107,7 +223,7 @@ def _origin(path: Path) -> tuple[dict[str, Any], list[str]]:
         document = json.loads(load(meta))
     except (ValueError, RecursionError):
         raise InputError(f"{meta} is no complete JSON: remove it, or write it again") from None
-    origin: dict[str, Any] = checked(meta, Origin, document).model_dump()
+    origin: dict[str, Any] = _checked(meta, Origin, document).model_dump()
     return origin, []
 
 
@@ -166,12 +282,12 @@ def _point(row: Record) -> SweepRow:
     word, _, reason = str(row.get("verdict")).partition(": ")
     failures = tuple(reason.split(", ")) if word == "FAIL" else ()
     values: dict[str, Any] = {
-        name: nan if row.get(name) is None else number(row, name) for name in FLOATS
+        name: nan if row.get(name) is None else float(row[name]) for name in FLOATS
     }
     return SweepRow(
         **values,
         algorithm=str(row["algorithm"]),
-        ranks=int(number(row, "ranks")),
+        ranks=int(row["ranks"]),
         steps=0,
         steps_formula=None,
         bound=str(row.get("bound")),

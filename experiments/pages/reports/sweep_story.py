@@ -1,111 +1,126 @@
-"""The report of `simctl sweep`: algorithms by size and number of ranks."""
+"""The answer of `simctl sweep`: algorithms by size and number of ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
 
+from experiments.answer_blocks import Block, Record, Remarks, Story, listed, span, table
 from experiments.output import counted
-from experiments.pages.page import Table
-from experiments.pages.reports.report_tables import Record, listed, number, span, table, word
-from experiments.pages.reports.result import Result, Story
+from experiments.pages.reports.result import Result
 from experiments.profiles.interval_levels import RUNS
-from experiments.templates import times
+from experiments.templates import fill, times
 from experiments.terms import TERMS
 from topologies.units import format_bytes, format_seconds
 
 COLUMNS = {
     "algorithm": "algorithm",
-    "ranks": "ranks",
+    "p": "ranks",
     "size": "size_B",
-    "time": "time_s",
-    "verdict": "verdict",
     **RUNS,
-    "unsure": "unsure",
-    "of bound": "over_bound",
-    "busbw": "busbw_Bps",
+    "time": "time_s",
+    "off by": "grid_error_s",
     "formula": "formula_s",
     "difference": "difference",
+    "of bound": "{over_bound:.3f}",
+    "busbw": "busbw_Bps",
     "protocol": "protocol",
-    "bound": "bound",
-    "bytes sent": "volume_B",
-    "peak memory": "peak_B",
-    "redundant": "redundant_B",
+    "verdict": "verdict",
 }
+"""The columns that answer the question."""
+RARE = ("busbw", "formula", "of bound", "difference")
+"""Columns that a terminal leaves out, in this order, where long names need their place."""
+WIDE = {
+    **COLUMNS,
+    "unsure": "unsure",
+    "bound": "bound",
+    "algbw": "algbw_Bps",
+    "steps": "steps",
+    "bytes sent": "volume_B",
+    "by formula": "volume_formula_B",
+    "peak memory": "peak_B",
+    "peak by formula": "peak_formula_B",
+    "redundant": "redundant_B",
+    "redundant by formula": "redundant_formula_B",
+}
+"""All columns."""
 
 
 def story(result: Result) -> Story:
     """Which algorithm is the fastest where, and every point."""
     rows: Sequence[Record] = result.report
-    names = listed(word(row, "algorithm") for row in rows)
-    where = result.origin.get("parameters", {}).get("topology")
+    names = listed(str(row["algorithm"]) for row in rows)
+    where = result.stated("topology")
     machine = f" on {where}" if where else ""
-    ranks = span((number(row, "ranks") for row in rows), lambda value: f"{value:.0f}")
-    sizes = span((number(row, "size_B") for row in rows), format_bytes)
+    ranks = span((row["ranks"] for row in rows), lambda value: f"{value:.0f}")
+    sizes = span((row["size_B"] for row in rows), format_bytes)
     summary = [
         f"How long do {names} take{machine}, with {ranks} ranks and sizes of {sizes}? "
         f"This page compares {counted(len(rows), 'point')}.",
         _fastest(rows),
         _checks(rows),
     ]
-    shown = list(map(_shown, rows))
-    blocks: list[Table] = []
-    winners = list(_winners(rows))
-    if len({word(row, "algorithm") for row in rows}) > 1:
+    blocks: list[Block] = []
+    if len({row["algorithm"] for row in rows}) > 1:
         heads = {"ranks": "ranks", "size": "size_B", "fastest": "algorithm", "time": "time_s"}
         heads |= {"of bound": "over_bound", "next": "next", "the next takes": "factor"}
-        blocks.append(table("Which algorithm is the fastest", winners, heads))
+        title = "Which algorithm is the fastest"
+        blocks.append(table(title, _winners(rows), heads, page_only=True))
     words = {str(row.get("verdict")).partition(":")[0] for row in rows}
-    terms = ["of bound", "busbw", "redundant", *(text for text in words if text in TERMS)]
-    note = "size: V, the size."
-    if "expected_s" in rows[0]:
-        terms = ["expected", *terms]
-        note += " interval: of a run."
-    blocks.append(table("All points", shown, COLUMNS, terms, note=note))
-    left = {str(row.get("bounds_left_out") or "") for row in rows} - {""}
-    return Story(
-        f"Sweep: {names}{machine}",
-        summary,
-        blocks,
-        [f"Bounds that are not computed for so many ranks: {line}." for line in sorted(left)],
-    )
+    terms = ["V", "of bound", "busbw", "redundant", *(text for text in words if text in TERMS)]
+    note = result.interval if "expected_s" in rows[0] else ""
+    terms = ["expected", *terms] if note else terms
+    # On a page, the verdicts are in sight before anybody scrolls.
+    columns = {name: WIDE[name] for name in ("algorithm", "p", "size", "time", "verdict", *WIDE)}
+    blocks.append(table("All points", [*map(shown, rows)], columns, terms, note, page_only=True))
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if ": " in str(row["verdict"]):
+            reasons.setdefault(row["verdict"], []).append(row["algorithm"])
+    lines = [f"{verdict} ({listed(algorithms)})" for verdict, algorithms in reasons.items()]
+    blocks += [Remarks("Verdicts", lines)] if lines else []
+    left: dict[str, list[float]] = {}
+    for row in rows:
+        left.setdefault(str(row.get("bounds_left_out") or ""), []).append(row["ranks"])
+    left.pop("", None)
+    missing = [
+        f"Bounds that are not computed for p = {span(counts, str)}: {bounds}."
+        for bounds, counts in left.items()
+    ]
+    return Story(f"Sweep: {names}{machine}", summary, blocks, missing)
 
 
-def _shown(row: Record) -> Record:
+def shown(row: Record) -> Record:
     """The row with its verdict in a word; the formula counts where it is claimed."""
     verdict = str(row.get("verdict")).partition(":")[0]
-    return {
-        **row,
-        "verdict": verdict,
-        "difference": None if verdict == "not claimed" else row.get("difference"),
-    }
+    claimed = verdict != "not claimed"
+    return {**row, "verdict": verdict, "difference": row.get("difference") if claimed else None}
 
 
 def _place(row: Record) -> tuple[float, float]:
-    return number(row, "ranks"), number(row, "size_B")
+    return row["ranks"], row["size_B"]
 
 
 def _winners(rows: Sequence[Record]) -> list[Record]:
     """The fastest algorithm for each number of ranks and size, and how far the next one is."""
     winners = list[Record]()
     for _, group in groupby(sorted(rows, key=_place), key=_place):
-        first, *rest = sorted(group, key=lambda row: number(row, "time_s"))
+        first, *rest = sorted(group, key=lambda row: float(row["time_s"]))
         following = rest[0] if rest else {}
-        factor = number(following, "time_s") / (number(first, "time_s") or 1.0) if rest else None
-        shown = None if factor is None else f"{factor:.3g} times as long"
-        winners.append({**first, "next": following.get("algorithm"), "factor": shown})
+        factor = following["time_s"] / (first["time_s"] or 1.0) if rest else None
+        times_as_long = None if factor is None else f"{factor:.3g} times as long"
+        winners.append({**first, "next": following.get("algorithm"), "factor": times_as_long})
     return winners
 
 
 def _fastest(rows: Sequence[Record]) -> str:
     winners = _winners(rows)
     last = winners[-1]
-    where = f"{last['ranks']} ranks and {format_bytes(number(last, 'size_B'))}"
-    name, seconds = word(last, "algorithm"), format_seconds(number(last, "time_s"))
-    bound = _bound(last)
+    where, name = fill("{ranks} ranks and {size_B}", last), last["algorithm"]
+    seconds, bound = format_seconds(last["time_s"]), _bound(last)
     if last["next"] is None:
         return f"With {where}, {name} takes {seconds}{bound}."
-    wins = sum(word(row, "algorithm") == name for row in winners)
+    wins = sum(row["algorithm"] == name for row in winners)
     all_of_them = f"all {len(winners)}" if wins == len(winners) else f"{wins} of {len(winners)}"
     return (
         f"With {where}, {name} is the fastest: it takes {seconds}{bound}. "

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
-PLAN = "--model", "gpt3_1_7b:layers=4", "--topology", "hgx_h100", "--plan"
+PLAN = "--model", "gpt3_1_7b:layers=4", "--topology", "hgx_h100"
 WRONG = r"""
 from simulator.collectives.declaration import algorithm
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -152,7 +152,7 @@ def test_buckets_travel_while_the_backward_goes_on(
 
 
 def test_a_pipeline_is_animated(simctl: Simctl, open_page: Open, tmp_path: Path) -> None:
-    sizes = "--devices", 2, "--micro-batches", 2
+    sizes = "--p", 2, "--batch", 2
     done = simctl("animate", "--pipeline", "1f1b", *sizes, "--out", tmp_path / "pipe.html")
     assert done.stdout == "1f1b, 2 devices, 2 micro-batches: 9ms a step\n"
     page = opened(open_page, tmp_path / "pipe.html")
@@ -171,23 +171,21 @@ def test_a_pipeline_is_animated(simctl: Simctl, open_page: Open, tmp_path: Path)
         (("--out", "a.mp4"), "its name ends in .html, .gif"),
         (("--out", "/proc/a.html"), "name a file in a folder that can be written"),
         (("--model", "vgg16", "--algo", "ring"), "--algo ring does not go with --model"),
-        (("--pipeline", "1f1b", "--p", "4"), "--p 4 does not go with --pipeline"),
-        (("--micro-batches", "4"), "--micro-batches 4 does not go with a collective"),
+        (("--batch", "4"), "--batch 4 does not go with a collective"),
         (("--strategy", "ssgd,ddp"), "--strategy ssgd,ddp: one of each here"),
         (("--model", "resnet50", "--p", "64"), "--p 64: an animation shows 2 to 32 ranks"),
-        (("--pipeline", "1f1b", "--devices", "40"), "40 devices: an animation shows 2 to 32"),
+        (("--pipeline", "1f1b", "--p", "40"), "40 devices: an animation shows 2 to 32"),
         (
             ("--pipeline", "1f1b", "--times", "forward=0s,inputs=0s,weights=0s"),
             "the step takes 0s: there is nothing to animate",
         ),
-        ((*PLAN, "auto"), "--plan auto: an animation shows one plan alone"),
-        ((*PLAN, "dp=8", "--strategy", "ddp"), "--plan dp=8: an animation shows one plan alone"),
-        ((*PLAN[:2], "--plan", "pp=64,batch=64", "--p", "64"), "64 stages do not divide"),
+        ((*PLAN, "dp=8", "--strategy", "ddp"), "dp=8: an animation shows one plan alone"),
+        ((*PLAN[:2], "pp=64,batch=64", "--p", "64"), "64 stages do not divide"),
         (
-            ("--model", "llama3_8b", "--plan", "pp=8,batch=128", "--p", "8"),
+            ("--model", "llama3_8b", "pp=8,batch=128", "--p", "8"),
             " tasks: an animation shows 32 and 8000 at most",
         ),
-        (("--pipeline", "1f1b", "--plan", "dp=8"), "--plan dp=8 does not go with --pipeline"),
+        (("--pipeline", "1f1b", "dp=8"), "dp=8 does not go with --pipeline"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -206,7 +204,7 @@ def test_mistakes_are_one_line(
         ("--model", "resnet50", "--strategy", "local_sgd:every=2", "--p", "2", "--steps", "2"),
         ("--model", "resnet50", "--strategy", "asgd", "--p", "2", "--steps", "2"),
         ("--model", "resnet50", "--p", "2", "--straggler", "1:2"),
-        ("--model", "gpt2:layers=2", "--plan", "dp=2,batch=2"),
+        ("--model", "gpt2:layers=2", "dp=2,batch=2"),
         (*PLAN, "dp=2,tp=2,pp=2,batch=8", "--straggler", "3:2", "--slow-link", "1:0.5"),
         (*PLAN, "dp=8,zero=3", "--steps", "2", "--fail", "rank=1,step=1,restart=5ms"),
     ],

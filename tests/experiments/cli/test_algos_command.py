@@ -12,7 +12,7 @@ from simctl_process import Simctl
 
 
 def test_an_exported_algorithm_is_imported_and_run(command: Simctl, tmp_path: Path) -> None:
-    export = ("algos", "export", "ring", "--p", "4", "--to", "msccl")
+    export = ("algos", "export", "ring", "--p", "4", "--format", "msccl")
     printed = command(*export, cwd=tmp_path)
     assert command(*export, "--out", "mine.xml", cwd=tmp_path).returncode == 0
     assert (tmp_path / "mine.xml").read_text() == printed.stdout
@@ -56,7 +56,7 @@ def test_an_algorithm_is_exported_for_a_machine(command: Simctl, tmp_path: Path)
 
 
 def test_goal_is_written_and_read(command: Simctl, tmp_path: Path) -> None:
-    export = ("algos", "export", "ring", "--p", "9", "--to", "goal", "--size", "9KB")
+    export = ("algos", "export", "ring", "--p", "9", "--format", "goal", "--size", "9KB")
     assert command(*export, "--out", "ring9.goal", cwd=tmp_path).returncode == 0
     facts = command("algos", "import", "ring9.goal", cwd=tmp_path).stdout
     assert "not proven, as GOAL carries no data" in facts

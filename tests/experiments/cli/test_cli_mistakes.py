@@ -72,8 +72,8 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "measured without a picture": (("sweep", "--measured", "a.log"), "give --plot too"),
     "ranks of no trace": (("run", "--ranks", "0-3"), "--ranks 0-3: there is no trace, take --tim"),
     "ranks of a picture": (
-        ("run", "--no-transfers", "--timeline", "x.png"),
-        "--no-transfers: pictures have all ranks, take --timeline FILE.json",
+        ("run", "--ranks", "transfers=no", "--timeline", "x.png"),
+        "--ranks transfers=no: pictures have all ranks, take --timeline FILE.json",
     ),
     "ranks beyond the run": (
         ("run", "--p", "4", "--ranks", "0-3,4", "--timeline", "x.json"),
@@ -84,8 +84,8 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
         "--ranks: '0;1' is no rank or range: write 0-7, 0-14:2 or 0,8",
     ),
     "transfers of Kineto traces": (
-        ("train", "--no-transfers", "--timeline", "x"),
-        "--no-transfers: Kineto traces never have transfers, leave it out",
+        ("train", "--ranks", "transfers=no", "--timeline", "x"),
+        "--ranks transfers=no: Kineto traces never have transfers, leave it out",
     ),
     "ranks of Chakra traces": (
         ("train", "--ranks", "0", "--timeline", "x.chakra"),

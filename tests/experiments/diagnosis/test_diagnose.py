@@ -75,17 +75,15 @@ def test_two_files_are_compared(
     assert "set5 is slower than set4: 6 times at 8KiB to 128KiB" in capsys.readouterr().out
 
 
-def test_the_last_line_counts_what_the_exit_code_stands_for(
+def test_the_first_line_counts_what_the_exit_code_stands_for(
     tmp_path: Path, healthy: Curve, spoil: Spoil, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, factor in (("a_ar_p16", 1.0), ("b_ar_p16", 2.0)):
         text = write_runs([spoil(healthy, range(28), factor)])
         (tmp_path / f"{name}.csv").write_text(text.replace("healthy_ar_p16", name))
     assert run(tmp_path) == 1
-    assert (
-        capsys.readouterr().out.splitlines()[-1]
-        == "0 of 2 curves abnormal, 1 difference between set-ups"
-    )
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.endswith(": 0 of 2 curves abnormal, 1 difference between set-ups")
 
 
 def test_a_folder_prints_a_line_a_curve(
@@ -97,7 +95,7 @@ def test_a_folder_prints_a_line_a_curve(
     assert run(tmp_path) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if line.endswith("healthy")]) == 6
-    assert lines[-1] == "0 of 6 curves abnormal"
+    assert lines[0].endswith(": 0 of 6 curves abnormal")
 
 
 def test_csv_and_json_hold_every_point(
@@ -121,8 +119,8 @@ def test_one_point_is_not_judged_and_one_that_cannot_be_is_named(
     path.write_text("size_bytes,time_us\n4,0.005\n")
     assert run(path, path, topology="star", plot=tmp_path / "one.svg") == 0
     output = capsys.readouterr()
-    assert output.out.startswith("all_reduce, 4 ranks, one_ar_p4.csv: too few points to judge\n")
-    assert output.out.endswith("\n0 of 1 curve abnormal\n")
+    assert "all_reduce, 4 ranks, one_ar_p4.csv: too few points to judge\n" in output.out
+    assert output.out.startswith("Diagnosis of one_ar_p4.csv: 0 of 1 curve abnormal\n")
     assert f"note: skipped {path}: given twice, counted once\n" in output.err
     assert "note: one_ar_p4.csv, row of 4B: it takes 5ns, which is impossible" in output.err
 
@@ -134,7 +132,7 @@ def test_a_test_that_died_is_a_finding(tmp_path: Path, capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert "job.log:11: healthy" in printed
     assert "abnormal: test died, job.log:30: all_reduce has a table header and no rows" in printed
-    assert printed.endswith("0 of 1 curve abnormal, 1 failure of tests\n")
+    assert printed.startswith("Diagnosis of job.log: 0 of 1 curve abnormal, 1 failure of tests\n")
     run(path, how="json")
     (failure,) = json.loads(capsys.readouterr().out)["failures"]
     assert failure["kind"] == "test died"

@@ -73,7 +73,12 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
 ) -> None:
     monkeypatch.setattr(launching, "WORKER", HANGS)
     out = tmp_path / "runs.csv"
-    options = replace(QUICK, collective="tree,broadcast,reduce", size="4KiB", timeout="800ms")
+    options = replace(
+        QUICK,
+        collective="tree,broadcast,reduce",
+        size="4KiB",
+        effort="repetitions=3,warmup=1,budget=100ms,timeout=800ms",
+    )
     assert replace(options, out=out).run() == 1
     assert [(row.algorithm, row.wrong) for row in read_rows(out)] == [("tree", 0)]
     messages = capsys.readouterr().err

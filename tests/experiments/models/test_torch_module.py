@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from experiments.commands.profile_model import ProfileModel, load, parse_shapes, random_inputs
+from experiments.commands.profile_model import ProfileModel, load, parse_shapes, random_input
 from experiments.models import torch_run
 from experiments.models.model_files import read
 from experiments.models.torch_module import ModuleTraining, profile
@@ -304,7 +304,7 @@ def test_the_command_prints_a_table_and_writes_the_model(
     source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "net.yaml"
-    request = ProfileModel(target=f"{source}:net", input="8x3:int64", vocab=10, steps=1, out=out)
+    request = ProfileModel(target=f"{source}:net", input="8x3:int64:10", steps=1, out=out)
     assert request.run() == 0
     printed = capsys.readouterr()
     rows = [line.split() for line in printed.out.splitlines()]
@@ -333,7 +333,8 @@ def test_a_target_may_be_a_module_of_a_package(source: str) -> None:
 
 
 def test_inputs_are_shapes() -> None:
-    floats, integers = random_inputs(parse_shapes("2x3, 4x5:int64"), 7, "float64")
+    shapes = parse_shapes("2x3, 4x5:int64:7")
+    floats, integers = (random_input(shape, "float64") for shape in shapes)
     assert (floats.shape, floats.dtype) == ((2, 3), torch.float64)
     assert (integers.shape, integers.dtype) == ((4, 5), torch.int64)
     assert 0 <= int(integers.min()) <= int(integers.max()) < 7
@@ -366,7 +367,7 @@ def test_a_mistake_of_the_command_is_one_line(
     assert "\n" not in str(error.value)
 
 
-@each_case("wrong", [{"dtype": "int8"}, {"batch": 0}, {"vocab": 0}, {"device": "tpu"}])
+@each_case("wrong", [{"dtype": "int8"}, {"batch": 0}, {"device": "tpu"}])
 def test_an_option_is_checked(source: str, wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(wrong))):
         ProfileModel(target=f"{source}:net", input="8x3:int64", **wrong).run()

@@ -9,18 +9,8 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure as Drawing
 
 from browser import Open
-from experiments.pages.page import (
-    TYPES,
-    Cell,
-    Facts,
-    Figure,
-    Heading,
-    Page,
-    Table,
-    embedded,
-    pack,
-    to_html,
-)
+from experiments.answer_blocks import Cell, Facts, Heading, Table
+from experiments.pages.page import TYPES, Figure, Page, embedded, pack, to_html
 from experiments.pictures.figure_file import inline_svg
 
 HOSTILE = "<script>alert(1)</script>\"'&\0</script><!--<img src=x onerror=alert(2)>"
@@ -41,10 +31,10 @@ def page_of(text: str) -> Page:
         text,
         [text, "A second sentence."],
         [
-            Table(text, [Heading("name"), Heading("time", number=True)], rows, text),
+            Table(text, lambda: ([Heading("name"), Heading("time", number=True)], rows), [text]),
             Figure("A figure", svg[0], text),
             Figure("Another", svg[1]),
-            Facts(text, {text: text}),
+            Facts(text, [[text, text]]),
         ],
         {"data.json": {text: text}},
     )

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.parallel.plan_report import search_text
+from experiments.pages.reports.result import Result
 from experiments.parallel.plan_search import PlanBounds, SearchResult, detail_of, find_plans, search
 from experiments.parallel.plan_step import memory_of, work_of
 from experiments.parallel.plan_text import parse_plan
@@ -73,7 +73,7 @@ def test_a_report_says_why_plans_lose() -> None:
         row["step_s"] or 0 for row in listed[:10]
     )
     assert listed[-1]["step_s"] is None
-    page = search_text(result)
+    page = Result("plans", result.figures()).text()
     assert f"{len(result.plans)} fit and are bounded" in page
     assert "tp reaches beyond a node" in page
     assert str(result.plans[result.first[0]]) in page

@@ -12,11 +12,11 @@ from typing import Literal
 
 import pytest
 
+from answer_texts import training_text
 from experiments.profiles import find
 from experiments.simulations.rules import Rules
 from experiments.training.job import Job
 from experiments.training.training_grid import what_if
-from experiments.training.training_report import text
 from simulator.collectives import find as algorithm_called
 from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
@@ -97,7 +97,7 @@ def test_the_same_step_with_all_transfers() -> None:
 def test_a_worker_alone_has_no_interval() -> None:
     run = job(DDP()).run(1)
     assert run.row["expected_s"] is None
-    assert "expected" not in text(run, what_if(run))
+    assert "expected" not in training_text(run, what_if(run))
 
 
 @pytest.mark.parametrize("strategy", [SSGD(server="gpu"), ASGD()], ids=lambda s: type(s))
@@ -112,12 +112,12 @@ def test_a_worker_alone_has_the_librarys_links_to_its_server(strategy: Strategy)
 def test_a_step_says_in_what_it_is_outside_the_measured_runs() -> None:
     seen, beyond = (job(DDP()).run(ranks) for ranks in (16, 128))
     assert beyond.row["unsure"] == "128 ranks: measured runs have at most 64"
-    assert re.search("unsure +128 ranks: measured runs have at most 64", text(beyond, {}))
+    assert re.search("unsure +128 ranks: measured runs have at most 64", training_text(beyond, {}))
     assert "ranks" not in (seen.row["unsure"] or "")
 
 
 def test_a_step_without_a_library_names_what_adds_one(simctl: Simctl) -> None:
-    assert "; --profile or --library adds them" in simctl(*TRAIN).stdout
+    assert "software, which starts collectives" in simctl(*TRAIN).stdout
 
 
 def test_twice_the_bandwidth_is_of_the_librarys_links() -> None:

@@ -90,7 +90,7 @@ def test_one_run_adds_up(request_: Request, capsys: pytest.CaptureFixture[str]) 
 def test_a_run_is_told_in_words(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(replace(request_, bucket="1GiB"), capsys)
     assert "four, batch 8 on unknown, ddp, 4 ranks of star: 19ms a step" in text
-    assert "model: made up" in text
+    assert "Times of layers: made up" in text
     assert "a step proven: all_reduce of the gradients" in text
 
 

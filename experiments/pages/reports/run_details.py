@@ -1,18 +1,13 @@
-"""Answers as files: stored results, and reports."""
+"""What results have besides their reports: spans, use and memory, by field."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments import output
 from experiments.names import rank_name
 from experiments.pages.machine_use import use_of
 from experiments.pages.memory_curves import MemoryCurves, curves_of
-from experiments.pages.reports.report_file import write
-from experiments.pages.reports.result import Result
-from experiments.pages.reports.result_file import to_text
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from simulator.analysis import memory
@@ -23,14 +18,6 @@ if TYPE_CHECKING:
     from simulator.analysis.memory import MemoryTrace
     from simulator.parallel.step import Step
     from simulator.schedules.timeline import Timeline
-
-
-def keep(result: Result, out: Path | None, report: Path | None) -> None:
-    """Store a result and write its report, as far as they have files."""
-    if report:
-        write(report, result)
-    if out:
-        output.write(out, to_text(result))
 
 
 def _memory(held: MemoryTrace, timeline: Timeline) -> MemoryCurves:

@@ -1,0 +1,264 @@
+"""The blocks of an answer: what the terminal prints, and what pages show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import Any, NamedTuple
+
+from experiments.output import align
+from experiments.templates import Columns, Lines, cells_of, value_of, with_values
+from experiments.terms import TERMS, footnote
+from experiments.text_lines import WIDEST, narrowed
+
+Record = Mapping[str, Any]
+MOST_ROWS = 2000
+"""Rows of a table; of more, the first are shown."""
+
+
+class Heading(NamedTuple):
+    """A column of a table."""
+
+    text: str
+    """What stands above the column."""
+    number: bool = False
+    """Whether cells are numbers, which stand to the right."""
+
+
+class Cell(NamedTuple):
+    """A cell of a table."""
+
+    text: str
+    """What the reader sees."""
+    value: float | str | None = None
+    """What sorting compares; the text if missing."""
+
+    @property
+    def key(self) -> str:
+        """The value that sorting compares, as text."""
+        return self.text if self.value is None else str(self.value)
+
+
+Cells = tuple[Sequence[Heading], Sequence[Sequence[Cell]]]
+"""The headings and the rows of a table."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table, which sorts by each column and filters by text on a page."""
+
+    title: str
+    make: Callable[[], Cells]
+    """Makes the headings and the rows: a terminal does without those of most pages."""
+    remarks: Sequence[str] = ()
+    """Lines below the table."""
+    terms: Sequence[str] = ()
+    """The words of the table that `TERMS` explains."""
+    rare: Sequence[str] = ()
+    """Headings that a terminal leaves out, in this order, where lines are too long."""
+    first: int = MOST_ROWS
+    """Rows that a terminal shows."""
+    page_only: bool = False
+    kind: str = "table"
+
+    @cached_property
+    def _cells(self) -> Cells:
+        return self.make()
+
+    @property
+    def headings(self) -> Sequence[Heading]:
+        """The columns."""
+        return self._cells[0]
+
+    @property
+    def rows(self) -> Sequence[Sequence[Cell]]:
+        """The cells, row by row."""
+        return self._cells[1]
+
+    @property
+    def note(self) -> str:
+        """What stands below the table of a page."""
+        return "\n".join([*self.remarks, *(f"{term}: {TERMS[term]}." for term in self.terms)])
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names and their values, such as parameters and versions."""
+
+    title: str
+    lines: Lines
+    """Name, value and what there is to say about it."""
+    page_only: bool = False
+    kind: str = "facts"
+
+    @property
+    def values(self) -> dict[str, str]:
+        """The values by name, with what there is to say about them.
+
+        >>> Facts("", [["step", "2s", "mean of 3"], ["p", "8", ""]]).values
+        {'step': '2s (mean of 3)', 'p': '8'}
+        """
+        return {
+            name: f"{value} ({'; '.join(about)})" if value and any(about) else value or about[0]
+            for name, value, *about in self.lines
+        }
+
+
+@dataclass(frozen=True)
+class Remarks:
+    """Short remarks, each on a line of its own."""
+
+    title: str
+    lines: Sequence[str]
+    first: int = MOST_ROWS
+    """Lines that a terminal shows."""
+    page_only: bool = False
+    kind: str = "lines"
+
+
+Block = Table | Facts | Remarks
+
+
+class Story(NamedTuple):
+    """An answer in words: what the terminal and pages say of a result."""
+
+    title: str
+    summary: Sequence[str]
+    """About three sentences of a page: the question, the answer, its cause or what to do."""
+    blocks: Sequence[Block]
+    left_out: Sequence[str] = ()
+    """Sentences on what the answer does not contain."""
+
+
+def table(
+    title: str,
+    records: Sequence[Record],
+    columns: Columns,
+    terms: Iterable[str] = (),
+    note: str = "",
+    *,
+    zeros: bool = True,
+    **shown_how: Any,
+) -> Table:
+    """Records as a table, without columns that have no value, without `zeros` also without those of
+    0 alone. `shown_how` are the other fields of the table."""
+
+    def make() -> Cells:
+        shown, first = with_values(columns, records, zeros=zeros), records[:MOST_ROWS]
+        cells, headings = [], []
+        for heading, column in shown.items():
+            values = [value_of(column, record) for record in first]
+            headings.append(Heading(heading, any(map(_is_number, values))))
+            texts = cells_of(column, first)
+            pairs = zip(texts, map(_key, values), strict=True)
+            cells.append([Cell(*pair) for pair in pairs])
+        return headings, [*zip(*cells, strict=True)]
+
+    remarks = note.splitlines()
+    if len(records) > MOST_ROWS:
+        remarks.insert(0, f"The first {MOST_ROWS} of {len(records)} rows: the raw data have all.")
+    return Table(title, make, remarks, [*terms], **shown_how)
+
+
+def shares(title: str, seconds: Mapping[str, float], total: float, note: str = "") -> Table:
+    """Parts of a time on the critical path, without those that are 0."""
+    present = {name: value for name, value in seconds.items() if value > 0} or seconds
+    records = [
+        {"part": name, "time_s": value, "share": value / (total or 1.0)}
+        for name, value in present.items()
+    ]
+    columns = {"part": "part", "time": "time_s", "share": "share"}
+    return table(title, records, columns, ["critical path"], note)
+
+
+def render(records: Sequence[Record], columns: Columns) -> str:
+    """Records as aligned text."""
+    return "\n".join(_aligned(table("", records, columns)))
+
+
+def titled(title: str, rows: Sequence[Sequence[str]]) -> str:
+    """A table of texts, indented below its title."""
+    lines = align(rows, WIDEST - 2).splitlines()
+    return "\n".join([title, *(f"  {line}" for line in lines)])
+
+
+def to_text(title: str, blocks: Sequence[Block]) -> str:
+    """The blocks as the terminal prints them, and below them their terms."""
+    shown = [block for block in blocks if not block.page_only]
+    tables = [block for block in shown if isinstance(block, Table)]
+    terms = dict.fromkeys(term for each in tables for term in each.terms)
+    parts = [title, *map(_text, shown), footnote(terms) if terms else ""]
+    return "\n\n".join(filter(None, parts))
+
+
+def _text(block: Block) -> str:
+    if isinstance(block, Facts):
+        width = max(map(len, block.lines))
+        return titled(block.title, [[*line, *[""] * (width - len(line))] for line in block.lines])
+    if isinstance(block, Table):
+        lines = [*_aligned(block), *block.remarks]
+    else:
+        more = len(block.lines) - block.first
+        lines = [*block.lines[: block.first], *[f"{more} more"] * (more > 0)]
+    indented = [f"  {line}" for text in lines for line in text.splitlines()]
+    return "\n".join([*filter(None, [block.title]), *indented])
+
+
+def _aligned(shown: Table) -> list[str]:
+    """The cells of a table. Where lines are too long, `rare` columns are left out."""
+    columns = {
+        heading.text: [heading.text, *(row[place].text for row in shown.rows[: shown.first])]
+        for place, heading in enumerate(shown.headings)
+    }
+    if not columns:
+        return []
+    widest = WIDEST - 2 * bool(shown.title)
+    widths = {heading: max(map(len, texts)) for heading, texts in columns.items()}
+    kept = narrowed(widths, shown.rare, widest)
+    lines = [align([*zip(*(columns[heading] for heading in kept), strict=True)], widest)]
+    if (more := len(shown.rows) - shown.first) > 0:
+        lines.append(f"{more} more rows")
+    if missing := [heading for heading in columns if heading not in kept]:
+        lines.append(f"more columns with --format csv or --report: {', '.join(missing)}")
+    return lines
+
+
+def listed(names: Iterable[str], most: int = 4) -> str:
+    """Names in a sentence.
+
+    >>> listed(["ring"]), listed(["ring", "tree"]), listed("abcdef")
+    ('ring', 'ring and tree', 'a, b, c and 3 more')
+    """
+    different = list(dict.fromkeys(names))
+    if len(different) > most:
+        rest = len(different) - most + 1
+        different = [*different[: most - 1], f"{rest} more"]
+    *first, last = different or [""]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def span(values: Iterable[float], text: Callable[[float], str], noun: str = "") -> str:
+    """The range of numbers in words.
+
+    >>> span([2, 8], str, "rank"), span([8], str, "rank")
+    ('2 to 8 ranks', '8 ranks')
+    """
+    numbers = list(values)
+    low, high = min(numbers), max(numbers)
+    words = text(low) if low == high else f"{text(low)} to {text(high)}"
+    return f"{words} {noun}s" if noun else words
+
+
+def _key(value: object) -> float | str | None:
+    """What sorting compares: nothing stands at the end."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, int | float):
+        return value if isfinite(value) else ""
+    return "" if value is None else None
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
