@@ -163,7 +163,7 @@ def read_from(*paths: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except Exception as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         names, why = ", ".join(map(str, paths)), " ".join(str(error).split())[:200]
         raise InputError(
             f"{names}: not as simctl writes it ({type(error).__name__}: {why}): store it again"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from experiments.commands import diagnose_job
+from experiments.commands.diagnose import Diagnose
 from experiments.pictures.timelines.kineto_export import kineto_files
 from experiments.pictures.timelines.step_spans import strategy_spans
 from experiments.traces.job_calls import JobCalls
@@ -93,7 +93,7 @@ def test_ranks_that_wait_are_never_told_that_no_rank_is_late(
 ) -> None:
     """Most ranks are slow, so none is later than most."""
     folder = traces(tmp_path, "star", COMPUTE, slower=dict.fromkeys((1, 2, 3), 1.5))
-    assert diagnose_job.run([folder], "table") == 0
+    assert Diagnose(logs=[folder], job=True).run() == 0
     words = "rank 0 waits 63% of the time, most for rank 1, but no rank is late in most steps"
     assert f"  nothing is abnormal: {words}" in capsys.readouterr().out.splitlines()
 
@@ -114,10 +114,10 @@ def test_a_late_rank_of_few_steps_is_no_straggler(
 ) -> None:
     """The latest rank is listed first, although another was last more often."""
     folder = traces(tmp_path, "star", COMMUNICATION, slower={1: 1.5}, steps=2)
-    assert diagnose_job.run([folder], "table") == 0
+    assert Diagnose(logs=[folder], job=True).run() == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("  nothing is abnormal: rank 0 waits ")
-    assert lines[1].endswith(" of the time, most for rank 1, but no rank is late in most steps")
+    assert lines[3].startswith("  nothing is abnormal: rank 0 waits ")
+    assert lines[3].endswith(" of the time, most for rank 1, but no rank is late in most steps")
     assert lines[4].split()[0] == "1"
 
 
@@ -195,5 +195,5 @@ def test_jitter_and_a_rank_that_is_late_once_raise_no_alarm(
     jitter: float,
     words: str,
 ) -> None:
-    assert diagnose_job.run([dumped(tmp_path, late, jitter)], "table") == 0
-    assert words in capsys.readouterr().out.splitlines()[1]
+    assert Diagnose(logs=[dumped(tmp_path, late, jitter)], job=True).run() == 0
+    assert words in capsys.readouterr().out.splitlines()[3]
