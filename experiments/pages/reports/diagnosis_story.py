@@ -153,7 +153,7 @@ def job(result: Result) -> Story:
     normal = result.words.get("normal")
     nothing = f"nothing is abnormal{f': {normal}' if normal else ''}"
     blocks: list[Block] = [
-        Remarks("Abnormal", problems or [nothing]),
+        Remarks("Verdict", problems or [nothing]),
         table("Ranks", shown_ranks(ranks), RANKS, first=16),
         table("Collectives", groups, GROUPS, ["V", "busbw"], words),
     ]
