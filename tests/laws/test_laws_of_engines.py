@@ -6,6 +6,7 @@ from __future__ import annotations
 from contextlib import suppress
 from itertools import cycle, islice
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,14 +163,16 @@ def machines(draw: st.DrawFn) -> Topology:
 def programs(draw: st.DrawFn, ranks: int, depth: int = 1) -> Schedule:
     """Copies, reductions, local ones, messages, computations on three lanes, and smaller programs
     inlined."""
-    slots = draw(st.integers(1, 3))
-    builder = ScheduleBuilder(ranks, float(draw(st.integers(1, 4)) * slots), slots=slots, scratch=1)
+    slots, size = draw(st.integers(1, 3)), float(draw(st.integers(1, 4)))
     kinds = st.sampled_from(
         ("copy", "reduce", "copy", "reduce", "local", "signal", "compute", *("inline",) * depth)
     )
     ends, first = st.integers(0, ranks - 1), st.integers(0, slots)
+    calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
+    schedule = _schedule(ranks, size * slots, slots, calls)
     for kind in draw(st.lists(kinds, max_size=12)):
-        after = draw(st.lists(st.integers(0, len(builder) - 1), max_size=2)) if len(builder) else []
+        count = len(schedule)
+        after = draw(st.lists(st.integers(0, count - 1), max_size=2)) if count else []
         width = draw(st.integers(1, 4))
         rank, peer = (
             np.array(draw(st.lists(ends, min_size=width, max_size=width))) for _ in range(2)
@@ -177,31 +180,35 @@ def programs(draw: st.DrawFn, ranks: int, depth: int = 1) -> Schedule:
         slot, target = (
             np.array(draw(st.lists(first, min_size=width, max_size=width))) for _ in range(2)
         )
+        name, options = kind, dict[str, Any](slot=slot, target=target)
+        where: tuple[Any, ...] = rank, peer
+        if kind == "inline" and ranks > 2:
+            where = (draw(programs(2, 0)),)
+            options = {"ranks": draw(st.permutations(range(ranks)))[:2]}
+            if where[0].slots > slots:
+                continue
+        elif kind == "signal":
+            options = {"nbytes": float(draw(st.integers(0, 2)))}
+        elif kind == "compute":
+            where, lane = (rank[0], draw(ticks)), draw(st.integers(0, 2))
+            writes = draw(st.just(-1) | first)
+            options = {"lane": lane, "reads": slot[0], "writes": writes}
+        elif kind in ("local", "inline"):
+            name, where = "copy", (rank, rank if kind == "local" else peer)
+        # Operations that are in each other's way are refused when the schedule is built.
         with suppress(InputError):
-            if kind == "inline" and ranks > 2:
-                child = draw(programs(2, 0))
-                if child.slots <= builder.build().slots:
-                    builder.inline(
-                        child, ranks=draw(st.permutations(range(ranks)))[:2], after=after
-                    )
-            elif kind == "signal":
-                builder.signal(rank, peer, nbytes=float(draw(st.integers(0, 2))), after=after)
-            elif kind == "compute":
-                lane, seconds = draw(st.integers(0, 2)), draw(ticks)
-                builder.compute(
-                    rank[0],
-                    seconds,
-                    lane=lane,
-                    reads=slot[0],
-                    writes=draw(st.just(-1) | first),
-                    after=after,
-                )
-            elif kind == "reduce":
-                builder.reduce(rank, peer, slot=slot, target=target, after=after)
-            else:
-                builder.copy(
-                    rank, rank if kind == "local" else peer, slot=slot, target=target, after=after
-                )
+            call = name, where, {**options, "after": after}
+            schedule = _schedule(ranks, size * slots, slots, [*calls, call])
+            calls.append(call)
+    return schedule
+
+
+def _schedule(
+    ranks: int, nbytes: float, slots: int, calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]]
+) -> Schedule:
+    builder = ScheduleBuilder(ranks, nbytes, slots=slots, scratch=1)
+    for name, where, options in calls:
+        getattr(builder, name)(*where, **options)
     return builder.build()
 
 
