@@ -164,8 +164,8 @@ def test_a_profile_is_validated_beside_the_own_model(
     assert request.run() == 0
     shown = capsys.readouterr()
     lines = shown.out.splitlines()
-    assert [line.split()[-1] for line in lines[1:4]] == ["model", "12.5%", "-"]
-    sentence = " ".join(" ".join(lines[4:6]).split())
+    assert [line.split()[-1] for line in lines[3:5]] == ["model", "12.5%"]
+    sentence = " ".join(" ".join(lines[5:7]).split())
     assert "; NCCL's own model: mean 12.5%; " in sentence
     assert "are inside their 80% intervals" in sentence
     assert "β of Simple by mn5_acc, all else is NCCL's: GPUs are hopper" in shown.err

@@ -138,7 +138,7 @@ def test_a_straggler_costs_speed_and_others_wait_for_it(simctl: Simctl) -> None:
     assert waits[0]["stream"] == "tp"
     text = simctl(*TRAIN, "--straggler", "1:2").stdout
     assert "without conditions" in text
-    assert "who waits for whom" in text
+    assert "Who waits for whom" in text
 
 
 def test_a_slow_link_makes_its_groups_slower(simctl: Simctl) -> None:
@@ -216,7 +216,7 @@ def test_restarts_and_waits_for_samples_are_parts_of_the_step_of_each_device(
         assert sum(device[name] for name in parts) == pytest.approx(step)
     assert sum(done["critical_path_s"].values()) == pytest.approx(step)
     assert f"it loses most to {words}: " in page.read_text()
-    assert f" {part} " in simctl(*TRAIN, *options).stdout.partition("devices of the pipeline")[2]
+    assert f" {part} " in simctl(*TRAIN, *options).stdout.partition("Devices of the pipeline")[2]
 
 
 def test_an_interval_holds_the_reading_of_samples(simctl: Simctl) -> None:

@@ -152,7 +152,7 @@ def test_the_printed_plans_have_the_intervals_of_their_steps(
     command = "plan", "--model", GPT, *options, "--batch", "8", plans
     printed = simctl(*command, "--report", page)
     assert printed.returncode == 0, printed.stderr
-    assert "90% of steps" in printed.stdout.splitlines()[4]
+    assert "90% of steps" in printed.stdout.splitlines()[5]
     assert "| step | expected | 90% of steps |" in page.read_text()
     found = json.loads(simctl(*command, "--format", "json").stdout)["plans"]
     sure = [row for row in found if row["level"] is not None]

@@ -92,8 +92,8 @@ def test_a_table_and_csv_are_printed(simctl: Simctl, tmp_path: Path) -> None:
     path = folder(tmp_path, [[compute(0, 10), collective(1, ALL_REDUCE, 100, 0)]] * 2)
     done = simctl("run", "--chakra", path, *STAR, "--timeline", tmp_path / "line.svg")
     text = done.stdout
-    assert "\n\nChakra workload of 2 ranks on star" in text
-    assert "where the time goes (the critical path)\n  compute" in text
+    assert "\n\nWorkload of 2 ranks on star" in text
+    assert "Where the time goes (the critical path)\n  part" in text
     rows = simctl("run", "--chakra", path, *STAR, "--format", "csv").stdout.splitlines()
     assert rows[0] == "rank,time_s,ends_s,computing_s,hidden_s,exposed_s,idle_s,cpu_s"
     assert len(rows) == 3

@@ -175,7 +175,9 @@ def test_tables_are_printed_as_text_and_csv(simctl: Simctl, tmp_path: Path) -> N
     folder = kineto(tmp_path, late_rank())
     done = simctl("diagnose", "--job", folder)
     assert done.returncode == 1
-    assert done.stdout.startswith("5 collectives of 2 ranks in 400us\n  abnormal: straggler")
+    assert done.stdout.startswith(
+        "5 collectives of 2 ranks in 400us\n\nVerdict\n  straggler: rank 1"
+    )
     assert "rank 1 (100%)" in done.stdout
     rows = [
         *csv.DictReader(simctl("diagnose", "--job", folder, "--format", "csv").stdout.splitlines())

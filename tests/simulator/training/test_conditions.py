@@ -170,7 +170,7 @@ def test_the_wait_for_input_is_explained(model: str, capsys: pytest.CaptureFixtu
     assert "16ms a step" in text
     assert "of the step: the pipeline reads 2,000 samples/s" in text
     assert "\n  waiting for input" in text.split("critical path")[1]
-    helping = [line.split() for line in text.split("what would help")[1].splitlines()[2:]]
+    helping = [line.split() for line in text.split("What would help")[1].splitlines()[2:]]
     assert [line[-4:-1] for line in helping[:3]] == [
         [word, "16ms", "0.0%"] for word in ("bandwidth", "latency", "compute")
     ]
