@@ -8,7 +8,7 @@ from tests.style_numbers import PACKAGES, files
 
 SLACK = 1.01
 """A budget is lowered with the work: it is no more than so far above what is there."""
-NODES_A_STATEMENT = 13.72
+NODES_A_STATEMENT = 15.48
 """Fewer but denser lines are no gain."""
 
 
@@ -36,7 +36,7 @@ def test_the_budget_is_lowered_with_the_work(sources: dict[str, str]) -> None:
 
 def test_lines_are_not_dense(sources: dict[str, str]) -> None:
     counts = sizes(sources)[WHOLE]
-    assert counts["nodes"] <= NODES_A_STATEMENT * counts["statements"]
+    assert counts["within"] <= NODES_A_STATEMENT * counts["statements"]
 
 
 def test_nodes_classes_and_statements_are_counted_without_docstrings() -> None:
