@@ -41,7 +41,7 @@ def test_lines_are_not_dense(sources: dict[str, str]) -> None:
 
 def test_nodes_classes_and_statements_are_counted_without_docstrings() -> None:
     counts = sizes({"simulator/x.py": "class A:\n    '''Text.'''\n    a = 1\n"})
-    assert counts["simulator"] == {"nodes": 6, "classes": 1, "statements": 2}
+    assert counts["simulator"] == {"nodes": 6, "classes": 1, "statements": 2, "within": 6}
 
 
 def test_a_class_name_is_of_one_thing(sources: dict[str, str]) -> None:
