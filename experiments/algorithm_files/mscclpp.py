@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from math import lcm
-from typing import Annotated, Literal, TypeVar, get_args
+from typing import Annotated, Literal, NamedTuple, TypeVar, get_args
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from experiments.algorithm_files import free_name, of_file
 from experiments.algorithm_files.lanes import EventPost, EventWait, Lane, LaneMove, LanePlace, run
@@ -31,26 +32,59 @@ Chunk = Annotated[int, Field(ge=0, le=2**16)]
 Number = Annotated[int, Field(ge=0, le=10_000)]
 Text = Annotated[str, Field(min_length=1, max_length=80)]
 Row = TypeVar("Row")
-Cells = tuple[int, int, int]
-"""A rank, its first slot and the number of slots."""
 Channel = tuple[str, int, int]
 """The kind, the peer and the number of a channel to the peer: its two ends have the same number."""
 
 
-class _Part(BaseModel):
+class Cells(NamedTuple):
+    """Slots of a rank."""
+
+    rank: int
+    first: int
+    size: int
+
+
+class _PlanObject(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
 
+    def need(self, *keys: str) -> None:
+        """Raise InputError if one of these keys is missing."""
+        for key in keys:
+            if key not in self.model_fields_set:
+                raise InputError(f"{key} is missing")
 
-class ChunkSpan(_Part):
+
+class ChunkSpan(_PlanObject):
     """Chunks of a buffer of the GPU, or of a buffer of another by its number."""
 
     index: Chunk
     size: Annotated[int, Field(ge=1, le=2**16)]
-    type: Literal["i", "o", "s"] = "i"
+    type: Literal["i", "o", "s"] | None = None
     buffer_id: Number | None = None
 
+    @model_validator(mode="after")
+    def _of_a_buffer(self) -> ChunkSpan:
+        if self.type is None and self.buffer_id is None:
+            raise InputError("type is missing: expected 'i', 'o' or 's', or a buffer_id")
+        return self
 
-class PlanOperation(_Part):
+
+class BlockShare(_PlanObject):
+    """Which of how many equal parts of the chunks a thread block handles."""
+
+    tb_id: Number
+    tbg_size: Annotated[int, Field(ge=1, le=64)]
+
+    @model_validator(mode="after")
+    def _one_of_the_parts(self) -> BlockShare:
+        if self.tb_id >= self.tbg_size:
+            raise InputError(
+                f"tb_id is {self.tb_id}: expected less than tbg_size, which is {self.tbg_size}"
+            )
+        return self
+
+
+class PlanOperation(_PlanObject):
     """An operation of a thread block."""
 
     name: Literal[Signal, Semaphore, Copy, Reduction, Multimem, "pipeline"]
@@ -58,71 +92,87 @@ class PlanOperation(_Part):
     channel_ids: list[Number] = []
     src_buff: list[ChunkSpan] = []
     dst_buff: list[ChunkSpan] = []
-    part: Annotated[Number, Field(validation_alias=AliasPath("tbg_info", "tb_id"))] = 0
-    parts: Annotated[
-        int, Field(validation_alias=AliasPath("tbg_info", "tbg_size"), ge=1, le=64)
-    ] = 1
-    """Which of how many equal parts of the chunks it handles."""
+    tbg_info: BlockShare = BlockShare(tb_id=0, tbg_size=1)
     reduce_op: Literal["sum"] = "sum"
     semaphore_ids: list[Number] = []
     barrier_id: Number = 0
-    num_threadblocks: Number = 1
+    num_threadblocks: Annotated[int, Field(ge=1, le=10_000)] = 1
     ops: Annotated[list[PlanOperation], Field(max_length=10_000)] = []
 
     @model_validator(mode="after")
     def _checked(self) -> PlanOperation:
         if self.name in get_args(Multimem):
             raise InputError(f"{self.name}: multimem needs switches that reduce: try nvls")
-        if any(each.name == "pipeline" for each in self.ops):
+        if self.name == "pipeline":
+            self.need("ops")
+        if any(inner.name == "pipeline" for inner in self.ops):
             raise InputError("a pipeline holds no pipeline")
+        if self.name == "barrier":
+            self.need("barrier_id", "num_threadblocks")
         moves = self.name in get_args(Copy) + get_args(Reduction)
         if moves and not (self.src_buff and self.dst_buff):
             raise InputError(f"{self.name} needs src_buff and dst_buff")
-        if self.part >= self.parts:
-            raise InputError(f"tb_id is {self.part}: it is below tbg_size")
         return self
 
 
-class PlanChannels(_Part):
+class PlanChannels(_PlanObject):
     """Channels of a GPU to peers, or those of them that a thread block uses."""
 
-    channel_type: str
+    channel_type: Literal["memory", "port", "switch", "none"]
     connected_to: list[Number] = []
     channel_ids: list[Number] = []
 
 
-class BufferReferences(_Part):
+def _with_peers(channels: PlanChannels) -> PlanChannels:
+    if channels.channel_type in ("memory", "port"):
+        channels.need("connected_to")
+    return channels
+
+
+def _with_numbers(channels: PlanChannels) -> PlanChannels:
+    if channels.channel_type in ("memory", "port"):
+        channels.need("channel_ids")
+    return channels
+
+
+class BufferReferences(_PlanObject):
     """Remote buffers of its GPU that a thread block uses, by their numbers."""
 
     access_channel_type: Literal["memory", "port"]
     remote_buffer_ids: list[Number]
 
 
-class PlanBlock(_Part):
+class PlanBlock(_PlanObject):
     """A thread block."""
 
     id: Number
     ops: Annotated[list[PlanOperation], Field(max_length=10_000)]
-    channels: list[PlanChannels] = []
+    channels: list[Annotated[PlanChannels, AfterValidator(_with_numbers)]] = []
     remote_buffer_refs: list[BufferReferences] = []
 
     def operations(self) -> list[PlanOperation]:
         """The operations, with those of pipelines."""
         return [
             operation
-            for each in self.ops
-            for operation in (each.ops if each.name == "pipeline" else [each])
+            for outer in self.ops
+            for operation in (outer.ops if outer.name == "pipeline" else [outer])
         ]
 
 
-class RemoteBuffer(_Part):
+class RemoteBuffer(_PlanObject):
     """A buffer of another GPU."""
 
     rank: Number
     type: Literal["i", "o", "s"]
 
 
-class PlanGpu(_Part):
+class PlanSemaphore(_PlanObject):
+    """A semaphore of a GPU."""
+
+    init_value: Number
+
+
+class PlanGpu(_PlanObject):
     """The program of a GPU."""
 
     id: Number
@@ -130,16 +180,16 @@ class PlanGpu(_Part):
     output_chunks: Chunk
     scratch_chunks: Chunk
     threadblocks: list[PlanBlock]
-    channels: list[PlanChannels] = []
+    channels: list[Annotated[PlanChannels, AfterValidator(_with_peers)]] = []
     remote_buffers: list[RemoteBuffer] = []
-    semaphores: list[dict[Literal["init_value"], Number]] = []
+    semaphores: list[PlanSemaphore] = []
 
     def chunks(self, buffer: str) -> int:
         """The chunks of the buffer i, o or s."""
         return {"i": self.input_chunks, "o": self.output_chunks, "s": self.scratch_chunks}[buffer]
 
 
-class MscclppPlan(_Part):
+class MscclppPlan(_PlanObject):
     """An MSCCL++ plan."""
 
     name: Text
@@ -151,10 +201,15 @@ class MscclppPlan(_Part):
     @model_validator(mode="after")
     def _in_order(self) -> MscclppPlan:
         for rank, gpu in enumerate(self.gpus):
-            ids = [block.id for block in gpu.threadblocks]
-            if gpu.id != rank or ids != [*range(len(ids))]:
-                raise InputError(f"gpus[{rank}]: ids of GPUs and of thread blocks are in order")
+            _check_number(gpu.id, rank, f"gpus[{rank}]")
+            for number, block in enumerate(gpu.threadblocks):
+                _check_number(block.id, number, f"gpus[{rank}].threadblocks[{number}]")
         return self
+
+
+def _check_number(number: int, expected: int, place: str) -> None:
+    if number != expected:
+        raise InputError(f"{place}.id is {number}: ids are in order, expected {expected}")
 
 
 def read_plan(text: str, file: str) -> MscclppPlan:
@@ -188,13 +243,13 @@ class PlanLanes:
             for block in gpu.threadblocks
         ]
         _check_channels(self.writers)
-        operations = [each for writer in self.writers for each in writer.operations]
-        self.pieces = lcm(*(each.parts for each in operations))
+        operations = [operation for writer in self.writers for operation in writer.operations]
+        self.pieces = lcm(*(operation.tbg_info.tbg_size for operation in operations))
         inputs, outputs, scratch = (max(gpu.chunks(key) for gpu in plan.gpus) for key in "ios")
         self.chunks = max(inputs, outputs)
         self.scratch = self.chunks + (0 if plan.inplace else outputs)
         self.register = self.pieces * (self.scratch + scratch)
-        sizes = (span.size for each in operations for span in each.src_buff)
+        sizes = (span.size for operation in operations for span in operation.src_buff)
         self.widest = self.pieces * max(sizes, default=1)
         self.slots = self.register + max(len(gpu.threadblocks) for gpu in plan.gpus) * self.widest
         if self.slots * self.ranks > LIMIT:
@@ -208,7 +263,8 @@ class PlanLanes:
             several, kind = channels.get(group.channel_type, []), group.channel_type
             for peer in group.connected_to:
                 entry(range(self.ranks), peer, f"gpu {gpu.id} is connected to gpu")
-                several.append((kind, peer, sum(each[:2] == (kind, peer) for each in several)))
+                number = sum(channel[:2] == (kind, peer) for channel in several)
+                several.append((kind, peer, number))
         return channels
 
     def schedule(self) -> Schedule:
@@ -257,6 +313,7 @@ class _LaneWriter:
             rows = lanes.channels[rank].get(several.channel_type, [])
             for number in several.channel_ids if several.channel_type in self.channels else ():
                 self.channels[several.channel_type].append(self._entry(rows, number, "channel"))
+        self.operation_channels = [self._channels_of(step) for step in range(len(self.operations))]
         self.remote: dict[str, list[RemoteBuffer]] = {"memory": [], "port": [], "none": []}
         for references in block.remote_buffer_refs:
             for number in references.remote_buffer_ids:
@@ -269,24 +326,38 @@ class _LaneWriter:
         # Messages to other GPUs since the last wait.
         self.written = 0
         self.waits, self.barriers = Counter[object](), Counter[int]()
-        for step, operation in enumerate(self.operations):
-            for action in self._actions(operation):
+        for step in range(len(self.operations)):
+            with self._placed(step):
+                actions = [*self._actions(step)]
+            for action in actions:
                 yield LanePlace(self.rank, self.number, step), action
 
-    def channels_of(self, operation: PlanOperation) -> list[Channel]:
+    @contextmanager
+    def _placed(self, step: int) -> Iterator[None]:
+        """Say of an InputError in which operation it is."""
+        try:
+            yield
+        except InputError as error:
+            name = self.operations[step].name
+            raise InputError(f"{self.place}, step {step}, {name}: {error}") from None
+
+    def _channels_of(self, step: int) -> list[Channel]:
+        operation = self.operations[step]
         channels = self.channels[operation.channel_type]
-        return [self._entry(channels, number, "channel") for number in operation.channel_ids]
+        with self._placed(step):
+            return [entry(channels, number, "channel") for number in operation.channel_ids]
 
-    def _entry(self, rows: Sequence[Row], number: int, what: str) -> Row:
-        return entry(rows, number, f"{self.place}: {what}")
+    def _entry(self, rows: Sequence[Row], number: int, kind: str) -> Row:
+        return entry(rows, number, f"{self.place}: {kind}")
 
-    def _actions(self, operation: PlanOperation) -> Iterator[LaneMove | EventPost | EventWait]:
+    def _actions(self, step: int) -> Iterator[LaneMove | EventPost | EventWait]:
+        operation, channels = self.operations[step], self.operation_channels[step]
         name = operation.name
         if name in ("wait", "rlxwait"):
-            for kind, peer, number in self.channels_of(operation):
+            for kind, peer, number in channels:
                 yield self._wait((kind, peer, self.rank, number), f"a signal from gpu {peer}")
         elif name in ("signal", "rlxsignal"):
-            yield from self._signal(operation)
+            yield from self._signal(channels)
         elif name == "barrier":
             number = operation.barrier_id
             event = "barrier", self.rank, number, self.barriers[number]
@@ -296,23 +367,23 @@ class _LaneWriter:
                 yield EventWait(event, times, f"barrier {number}")
         elif name == "sem_acquire":
             for number in operation.semaphore_ids:
-                semaphore = self._entry(self.gpu.semaphores, number, "semaphore")
+                semaphore = entry(self.gpu.semaphores, number, "semaphore")
                 wait = self._wait(("semaphore", self.rank, number), f"semaphore {number}")
-                yield wait._replace(times=max(0, wait.times - semaphore["init_value"]))
+                yield wait._replace(times=max(0, wait.times - semaphore.init_value))
         elif name == "sem_release":
             for number in operation.semaphore_ids:
                 yield EventPost(("semaphore", self.rank, number))
         elif operation.dst_buff:
             yield from self._data(operation)
             if name in ("pws", "pwsf"):
-                yield from self._signal(operation)
+                yield from self._signal(channels)
 
     def _wait(self, event: object, reason: str) -> EventWait:
         self.waits[event] += 1
         return EventWait(event, self.waits[event], reason)
 
-    def _signal(self, operation: PlanOperation) -> Iterator[EventPost]:
-        for kind, peer, number in self.channels_of(operation):
+    def _signal(self, channels: Sequence[Channel]) -> Iterator[EventPost]:
+        for kind, peer, number in channels:
             yield EventPost((kind, self.rank, peer, number), arrives=self.written)
 
     def _cells(self, span: ChunkSpan, operation: PlanOperation) -> Cells:
@@ -320,13 +391,16 @@ class _LaneWriter:
         rank, buffer = self.rank, str(span.type)
         if span.buffer_id is not None:
             remote = self.remote[operation.channel_type]
-            far = self._entry(remote, span.buffer_id, "remote buffer")
+            far = entry(remote, span.buffer_id, "remote buffer")
             rank, buffer = far.rank, far.type
         chunks = self.lanes.plan.gpus[rank].chunks(buffer)
         if span.index + span.size > chunks:
-            raise InputError(f"{self.place}: the buffer {buffer} of gpu {rank} has {chunks} chunks")
-        size = span.size * self.lanes.pieces // operation.parts
-        return rank, self.lanes.first(rank, buffer, span.index) + operation.part * size, size
+            last = span.index + span.size - 1
+            raise InputError(f"chunk {last} of buffer {buffer} of gpu {rank}: there are {chunks}")
+        share = operation.tbg_info
+        size = span.size * self.lanes.pieces // share.tbg_size
+        first = self.lanes.first(rank, buffer, span.index) + share.tb_id * size
+        return Cells(rank, first, size)
 
     def _data(self, operation: PlanOperation) -> Iterator[LaneMove | EventPost | EventWait]:
         name, packets = operation.name, operation.name.endswith("pkt")
@@ -352,9 +426,9 @@ class _LaneWriter:
             yield from self._packets(source)
         total = targets[0]
         if total != first:
-            if total[0] != self.rank or total in rest:
+            if total.rank != self.rank or total in rest:
                 place = self.lanes.register + self.number * self.lanes.widest
-                total = self.rank, place, first[2]
+                total = Cells(self.rank, place, first.size)
             yield from self._move(first, total)
         for source in rest:
             yield from self._move(source, total, reduces=True)
@@ -363,28 +437,28 @@ class _LaneWriter:
                 yield from self._move(total, target, packets=packets and place > 0)
 
     def _packets(self, cells: Cells) -> Iterator[EventWait]:
-        rank, first, size = cells
-        for slot in range(first, first + size):
-            yield EventWait(("packet", rank, slot), 1, f"a packet in slot {slot}")
+        for slot in range(cells.first, cells.first + cells.size):
+            yield EventWait(("packet", cells.rank, slot), 1, f"a packet in slot {slot}")
 
     def _move(
         self, source: Cells, target: Cells, *, reduces: bool = False, packets: bool = False
     ) -> Iterator[LaneMove | EventPost]:
-        if source[2] != target[2]:
-            raise InputError(f"{self.place}: {source[2]} chunks move to {target[2]}")
-        posted = target[0] != self.rank
-        ends = source[0], target[0], source[1], target[1], source[2]
+        if source.size != target.size:
+            sizes = (f"{cells.size / self.lanes.pieces:g}" for cells in (source, target))
+            raise InputError(f"{' chunks move to '.join(sizes)}: expected as many")
+        posted = target.rank != self.rank
+        ends = source.rank, target.rank, source.first, target.first, source.size
         yield LaneMove(*ends, reduces=reduces, posted=posted)
         self.written = self.written + 1 if posted else self.written
         if packets:
-            for slot in range(target[1], target[1] + target[2]):
-                yield EventPost(("packet", target[0], slot), arrives=int(posted))
+            for slot in range(target.first, target.first + target.size):
+                yield EventPost(("packet", target.rank, slot), arrives=int(posted))
 
 
-def entry(rows: Sequence[Row], number: int, what: str) -> Row:
+def entry(rows: Sequence[Row], number: int, kind: str) -> Row:
     """The row of this number. Raises InputError if there is none."""
     if number >= len(rows):
-        raise InputError(f"{what} {number}: there are {len(rows)}")
+        raise InputError(f"{kind} {number}: there are {len(rows)}, numbered from 0")
     return rows[number]
 
 
@@ -392,8 +466,9 @@ def _check_channels(writers: Sequence[_LaneWriter]) -> None:
     """One thread block waits on a channel: else it is open who takes a signal."""
     waiting: dict[object, str] = {}
     for writer in writers:
-        for operation in writer.operations:
-            for channel in writer.channels_of(operation) if "wait" in operation.name else ():
+        for step, operation in enumerate(writer.operations):
+            for channel in writer.operation_channels[step] if "wait" in operation.name else ():
                 owner = waiting.setdefault((writer.rank, channel), writer.place)
                 if owner != writer.place:
-                    raise InputError(f"{writer.place}: {owner} waits on the same channel")
+                    place = f"{writer.place}, step {step}, {operation.name}"
+                    raise InputError(f"{place}: {owner} waits on the same channel")

@@ -102,6 +102,71 @@ def _set(*path: str | int) -> Callable[[object], str]:
 OP = "gpus", 0, "threadblocks", 0, "ops", 0
 
 
+MEET = {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
+LINES = "gpus", 0, "threadblocks", 0, "channels", 0
+FIRST = "a.json: gpus[0].threadblocks[0]"
+
+
+@each_case(
+    ("path", "value", "line"),
+    [
+        (
+            (*OP, "src_buff", 0),
+            {"index": 0, "size": 1},
+            f"{FIRST}.ops[0].src_buff[0]: type is missing: expected 'i', 'o' or 's', or a "
+            "buffer_id",
+        ),
+        (
+            OP,
+            {**MEET, "num_threadblocks": 0},
+            f"{FIRST}.ops[0].num_threadblocks: 0: input should be greater than or equal to 1",
+        ),
+        (OP, {"name": "barrier", "barrier_id": 0}, f"{FIRST}.ops[0]: num_threadblocks is missing"),
+        (OP, {"name": "barrier", "num_threadblocks": 2}, f"{FIRST}.ops[0]: barrier_id is missing"),
+        ((*OP, "tbg_info"), {"tb_id": 0}, f"{FIRST}.ops[0].tbg_info.tbg_size: is missing"),
+        ((*OP, "tbg_info"), {"tbg_size": 2}, f"{FIRST}.ops[0].tbg_info.tb_id: is missing"),
+        (
+            (*OP, "tbg_info"),
+            {"tb_id": 2, "tbg_size": 2},
+            f"{FIRST}.ops[0].tbg_info: tb_id is 2: expected less than tbg_size, which is 2",
+        ),
+        (
+            ("gpus", 0, "channels", 0),
+            {"channel_type": "memory"},
+            "a.json: gpus[0].channels[0]: connected_to is missing",
+        ),
+        (
+            ("gpus", 0, "channels", 0, "channel_type"),
+            "memry",
+            "a.json: gpus[0].channels[0].channel_type: 'memry': input should be 'memory', 'port', "
+            "'switch' or 'none'",
+        ),
+        (LINES, {"channel_type": "memory"}, f"{FIRST}.channels[0]: channel_ids is missing"),
+        (
+            (*LINES, "channel_type"),
+            "memry",
+            f"{FIRST}.channels[0].channel_type: 'memry': input should be 'memory', 'port', "
+            "'switch' or 'none'",
+        ),
+        (OP, {"name": "pipeline"}, f"{FIRST}.ops[0]: ops is missing"),
+        (
+            ("gpus", 0, "semaphores", 0),
+            {},
+            "a.json: gpus[0].semaphores[0].init_value: is missing",
+        ),
+        (
+            ("gpus", 0, "threadblocks", 0, "id"),
+            3,
+            f"{FIRST}.id is 3: ids are in order, expected 0",
+        ),
+    ],
+)
+def test_no_default_takes_the_place_of_a_missing_key(
+    path: tuple[str | int, ...], value: object, line: str
+) -> None:
+    assert refusal(lowered, _set(*path)(value)) == line
+
+
 @each_case(
     ("text", "words"),
     [
@@ -113,18 +178,27 @@ OP = "gpus", 0, "threadblocks", 0, "ops", 0
         ("{\0}", "is not text"),
         (_set("gpus")([]), "a.json: gpus: is empty"),
         (_set("gpus")(3), "a.json: gpus: 3 is not a list"),
-        (_set("gpus", 1, "id")(0), "a.json: gpus[1]: ids of GPUs and of thread blocks are"),
+        (_set("gpus", 1, "id")(0), "a.json: gpus[1].id is 0: ids are in order, expected 1"),
         (_set("inplace")("no"), "a.json: inplace: 'no' is not true or false"),
         (_set("collective")("sum"), "no collective 'sum'"),
         (_set("protocol")("x"), "a.json: protocol: 'x': input should be"),
         (_set(*OP, "name")("jump"), "threadblocks[0].ops[0].name: 'jump'"),
         (_set(*OP, "name")("glres"), "multimem needs switches that reduce"),
         (_set(*OP, "src_buff")([]), "put needs src_buff and dst_buff"),
-        (_set(*OP, "src_buff", 0, "size")(9), "the buffer i of gpu 0 has 2 chunks"),
-        (_set(*OP, "src_buff", 0, "size")(1), "1 chunks move to 2"),
-        (_set(*OP, "dst_buff", 0, "buffer_id")(7), "remote buffer 7: there are 3"),
+        (
+            _set(*OP, "src_buff", 0, "size")(9),
+            "step 0, put: chunk 8 of buffer i of gpu 0: there are 2",
+        ),
+        (
+            _set(*OP, "src_buff", 0, "size")(1),
+            "gpu 0, thread block 0, step 0, put: 1 chunks move to 2",
+        ),
+        (_set(*OP, "dst_buff", 0, "buffer_id")(7), "step 0, put: remote buffer 7: there are 3"),
         (_set(*OP, "dst_buff", 0, "index")(True), "index: true is not a whole number"),
-        (_set(*OP[:-1], 1, "channel_ids")([4]), "thread block 0: channel 4: there are 1"),
+        (
+            _set(*OP[:-1], 1, "channel_ids")([4]),
+            "thread block 0, step 1, signal: channel 4: there are 1",
+        ),
         (_set(*OP, "channel_type")("switch"), "input should be 'memory', 'port' or 'none'"),
         (_set(*OP, "tbg_info")({"tb_id": 0, "tbg_size": 99}), "less than or equal to 64"),
         (_set(*OP, "reduce_op")("max"), "input should be 'sum'"),
@@ -134,7 +208,7 @@ OP = "gpus", 0, "threadblocks", 0, "ops", 0
         (_set("gpus", 0, "threadblocks", 0, "ops", 1)("x"), "ops[1]: 'x' is not a mapping"),
         (
             _set(*OP)({"name": "sem_acquire", "semaphore_ids": [3]}),
-            "semaphore 3: there are 1",
+            "gpu 0, thread block 0, step 0, sem_acquire: semaphore 3: there are 1",
         ),
     ],
 )
