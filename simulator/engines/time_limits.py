@@ -11,6 +11,7 @@ import numpy as np
 
 from simulator.kernels.records import FlowRoutes
 from simulator.schedules.routed import Routed, flow_routes
+from simulator.schedules.schedule import COMPUTE, Schedule
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -20,7 +21,8 @@ LARGEST_TOLERANCE = 0.1
 
 
 def check_times(routed: Routed) -> None:
-    """Raise InputError if all operations may take more than `LONGEST_RUN` seconds.
+    """Raise InputError if all operations may take more than `LONGEST_RUN` seconds. It names the
+    longest.
 
     No run takes longer than its operations one after the other, store-and-forward. So below the
     limit no time overflows.
@@ -39,11 +41,26 @@ def check_times(routed: Routed) -> None:
         merging = moved.sum() * np.concatenate(([0.0], routed.reduction, routed.copy)).max()
         messages = np.bincount(routed.route, minlength=routes)
         seconds = fixed @ messages + a_byte @ moved + merging + schedule.seconds.sum()
-    if not seconds <= LONGEST_RUN:
-        raise InputError(
-            f"all {len(schedule)} operations, one after the other, may take {seconds:.3g} s: "
-            f"expected at most {LONGEST_RUN:g} s, check sizes, bandwidths and latencies"
+        if seconds <= LONGEST_RUN:
+            return
+        merge = np.where(
+            schedule.reduces == 1, routed.reduction[routed.peer], routed.copy[routed.peer]
         )
+        alone = fixed[routed.route] + schedule.nbytes * (a_byte[routed.route] + merge)
+        alone += schedule.seconds
+    longest = int(np.nan_to_num(alone, nan=np.inf, posinf=np.inf).argmax())
+    raise InputError(
+        f"all {len(schedule)} operations, one after the other, may take {seconds:.3g} s, and the "
+        f"longest, {_in_words(schedule, longest)}, {alone[longest]:.3g} s: expected at most "
+        f"{LONGEST_RUN:g} s, check sizes, bandwidths and latencies"
+    )
+
+
+def _in_words(schedule: Schedule, operation: int) -> str:
+    rank, peer = schedule.rank[operation], schedule.peer[operation]
+    if schedule.kind[operation] == COMPUTE:
+        return f"a computation of rank {rank}"
+    return f"{schedule.nbytes[operation]:g} B from rank {rank} to {peer}"
 
 
 def grid_step(routed: Routed, tolerance: float) -> float:

@@ -51,14 +51,34 @@ def reduction(nbytes: float) -> Schedule:
     return builder.build()
 
 
-CASES: dict[str, tuple[Schedule, Topology]] = {
-    "a link without end": (messages(1e300, 1.0), ring(2, bandwidth=1e-9)),
-    "many latencies": (messages(*[0.0] * 9), ring(2, bandwidth=1.0, latency=2e299)),
-    "gaps": (messages(0.0), ring(2, bandwidth=1.0, gap=1e307)),
-    "a smallest bandwidth": (messages(1e-300, 1e-300), ring(2, bandwidth=5e-324)),
-    "computations": (computations(1.0, 1e308, 1e308), ring(2, bandwidth=1.0)),
-    "a late message": (late_message(), ring(2, bandwidth=1.0)),
-    "merging": (reduction(1e10), slow_merging()),
+CASES: dict[str, tuple[Schedule, Topology, str]] = {
+    "a link without end": (
+        messages(1e300, 1.0),
+        ring(2, bandwidth=1e-9),
+        "the longest, 1e+300 B from rank 0 to 1, inf s",
+    ),
+    "many latencies": (
+        messages(*[0.0] * 9),
+        ring(2, bandwidth=1.0, latency=2e299),
+        "the longest, 0 B from rank 0 to 1, 2e+299 s",
+    ),
+    "gaps": (messages(0.0), ring(2, bandwidth=1.0, gap=1e307), "0 B from rank 0 to 1, 1e+307 s"),
+    "a smallest bandwidth": (
+        messages(1e-300, 1e-300),
+        ring(2, bandwidth=5e-324),
+        "1e-300 B from rank 0 to 1, inf s",
+    ),
+    "computations": (
+        computations(1.0, 1e307, 1e308),
+        ring(2, bandwidth=1.0),
+        "the longest, a computation of rank 0, 1e+308 s",
+    ),
+    "a late message": (
+        late_message(),
+        ring(2, bandwidth=1.0),
+        "the longest, a computation of rank 0, 1e+307 s",
+    ),
+    "merging": (reduction(1e10), slow_merging(), "1e+10 B from rank 0 to 1, inf s"),
 }
 
 
@@ -68,8 +88,10 @@ CASES: dict[str, tuple[Schedule, Topology]] = {
 def test_both_engines_refuse_times_that_a_float_does_not_hold(
     case: str, engine: Engine, sharing: Sharing
 ) -> None:
-    message = refusal(simulate, *CASES[case], engine, sharing=sharing)
+    schedule, topology, longest = CASES[case]
+    message = refusal(simulate, schedule, topology, engine, sharing=sharing)
     assert message.startswith("all ")
+    assert longest in message
     assert message.endswith("at most 1e+300 s, check sizes, bandwidths and latencies")
 
 
