@@ -80,6 +80,10 @@ def test_up_to_an_end_the_causes_add_up_to_the_idle_time_before_it(
         assert shares.total[rank] == pytest.approx(
             min(end, timeline.makespan) - before if busy else 0.0, abs=1e-9
         )
+        done = timeline.finish[taking_part(timeline, rank)].max(initial=0.0)
+        drain = max(0.0, min(end, timeline.makespan) - done) if busy else 0.0
+        assert shares.seconds[rank, DRAIN] == pytest.approx(drain, abs=1e-9)
+    assert (shares.seconds >= 0).all()
 
 
 @given(cases)
