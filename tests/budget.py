@@ -39,7 +39,7 @@ def nodes(source: str) -> Iterator[ast.AST]:
 def package_of(path: str) -> str:
     """The package of a file: the first two folders.
 
-    >>> package_of("simulator/parallel/pipelines/orders.py"), package_of("simctl/__init__.py")
+    >>> package_of("simulator/parallel/pipelines/paper_orders.py"), package_of("simctl/__init__.py")
     ('simulator/parallel', 'simctl')
     """
     return "/".join(Path(path).parts[:-1][:2])

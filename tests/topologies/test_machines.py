@@ -174,6 +174,15 @@ def test_one_step_of_nccls_over_each_kind_takes_what_its_links_take_together() -
     assert machine.latency[list(machine.route(0, 8))].sum() == pytest.approx(2.7 * US)
 
 
+def test_the_bandwidth_of_a_kind_is_that_of_its_source() -> None:
+    """In GB/s, or in Gbit/s of the wire."""
+    for name, kind in LINKS.items():
+        rate = re.search(r"([\d.]+) G(B/s|bit/s)", kind.source)
+        assert rate, name
+        bits = 8 if rate[2] == "bit/s" else 1
+        assert float(rate[1]) * 1e9 / bits == pytest.approx(kind.link.bandwidth), name
+
+
 def test_there_is_no_other_kind_of_link() -> None:
     with pytest.raises(
         InputError, match="'nvlink6' is no kind of link: there are nvlink1, nvlink2"

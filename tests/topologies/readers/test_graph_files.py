@@ -1,6 +1,8 @@
 """Our own files and GraphML: what is written is read back to the bit, and every mistake is one line
 with its place."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import get_args
@@ -327,3 +329,14 @@ def test_a_file_that_is_too_large_to_be_read_is_not_written(
         refusal(FORMATS[form][0], pair())
         == "pair with 1 links is a file of more than 16 MiB, which none reads"
     )
+
+
+def test_readers_load_what_a_graph_or_a_matrix_needs_when_they_read_one() -> None:
+    code = (
+        "import sys, topologies.readers.files; print(*sorted({'yaml', 'pydantic', 'networkx', "
+        "'scipy', 'defusedxml'} & {*sys.modules}))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert printed.stdout.split() == ["pydantic", "yaml"]
