@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from experiments import output
 from topologies.errors import InputError
 from topologies.topology import Floats
-
-if TYPE_CHECKING:
-    from experiments.profiles.profile_document import Error
 
 RESULTS = "experiments.calibration.results"
 """The package of the results of `python -m experiments.studies calibration`."""
@@ -93,14 +89,3 @@ def standing(known: KnownErrors, errors: Floats, inside: float | None) -> Iterat
             f"your share inside is {inside:.0%}: theirs is {share:.0%} in the median, "
             f"{known.inside.min():.0%} at least"
         )
-
-
-def error_table(errors: Mapping[str, Error]) -> str:
-    """Errors on what the fit has not seen and the share of points inside their 80% intervals, a row
-    a protocol."""
-    rows = [["unseen", "points", "model", "with discrepancy", "inside 80%", "one α, β a curve"]]
-    for name, error in errors.items():
-        shares = ((error.model, 1), (error.discrepancy, 1), (error.inside, 0), (error.baseline, 1))
-        cells = ("-" if value is None else f"{value:.{digits}%}" for value, digits in shares)
-        rows.append([name, str(error.points), *cells])
-    return output.align(rows)
