@@ -76,20 +76,21 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
         from experiments.algorithm_files import msccl_lowering, msccl_program
 
         msccl = msccl_program.read_program(decoded(content, name), name)
-        with _place_of(name):
+        with place_of(name):
             read = msccl_lowering.algorithm_of(msccl, _count(option, "loops"))
         return {option: _placed(read, name)}
     if suffix == ".json":
-        from experiments.algorithm_files import mscclpp
+        from experiments.algorithm_files import mscclpp, mscclpp_plan
 
-        with _place_of(name):
-            algorithm = mscclpp.algorithm_of(mscclpp.read_plan(decoded(content, name), "plan"))
+        with place_of(name):
+            plan = mscclpp_plan.read_plan(decoded(content, name), "plan")
+            algorithm = mscclpp.algorithm_of(plan)
         return {"": _placed(algorithm, name)}
     if suffix == ".goal":
         from experiments.algorithm_files import goal
 
         program = goal.read_goal(decoded(content, name), name)
-        with _place_of(name):
+        with place_of(name):
             return {option: goal.algorithm_of(program, name, option)}
     raise InputError(f"{path}: an algorithm's file ends in {', '.join(SUFFIXES)}")
 
@@ -104,15 +105,15 @@ def _count(option: str, key: str) -> int:
 
 def _placed(algorithm: Algorithm, name: str) -> Algorithm:
     def schedule(ranks: int, nbytes: float) -> Schedule:
-        with _place_of(name):
+        with place_of(name):
             return algorithm.schedule(ranks, nbytes)
 
     return replace(algorithm, schedule=schedule)
 
 
 @contextmanager
-def _place_of(name: str) -> Iterator[None]:
-    """Put the name of a file before what is wrong with it."""
+def place_of(name: str) -> Iterator[None]:
+    """Put a place, like the name of a file, before what is wrong there."""
     try:
         yield
     except InputError as error:

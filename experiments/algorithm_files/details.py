@@ -9,7 +9,7 @@ from experiments.algorithm_files import contents_of
 from experiments.algorithm_files.goal import GoalProgram, read_goal
 from experiments.algorithm_files.msccl_lowering import FIFO, Lowering
 from experiments.algorithm_files.msccl_program import MscclProgram, read_program, write_program
-from experiments.algorithm_files.mscclpp import read_plan
+from experiments.algorithm_files.mscclpp_plan import read_plan
 from topologies.units import format_bytes
 
 

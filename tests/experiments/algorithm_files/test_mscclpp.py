@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from experiments.algorithm_files import read_algorithm
-from experiments.algorithm_files.mscclpp import algorithm_of, read_plan
+from experiments.algorithm_files.mscclpp import algorithm_of
+from experiments.algorithm_files.mscclpp_plan import read_plan
 from experiments.simulations.case import Case
 from grouped_cases import each_case
 from mscclpp_plans import SHAPES, SIGNAL, WAIT, Json, op, plan, span
