@@ -18,9 +18,9 @@ from experiments.animation.film import (
     RULE,
     Act,
     Canvas,
-    Figure,
     Film,
     Look,
+    RunningFigure,
     Stripe,
     TimedShape,
     changing,
@@ -189,8 +189,8 @@ def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -
         titles.append(title([schedule.phases[k] for k in phases.tolist()]))
         data = schedule.remote & (schedule.source >= 0)
         kinds = data[step], schedule.remote[step], schedule.kind[step] == TRANSFER
-        told: list[int] = next((step[kind].tolist() for kind in kinds if kind.any()), [])
-        sentences.append(speaker.step(told))
+        transfers: list[int] = next((step[kind].tolist() for kind in kinds if kind.any()), [])
+        sentences.append(speaker.step(transfers))
         more = [f"and {len(step) - LISTED} more"] * (len(step) > LISTED)
         details.append([*map(speaker.operation, step[:LISTED].tolist()), *more])
     filled = _filled(run)
@@ -310,7 +310,7 @@ def _messages(
         yield message
 
 
-def _figures(subject: Subject, clock: Clock, seconds: Floats, wrong: str) -> list[Figure]:
+def _figures(subject: Subject, clock: Clock, seconds: Floats, wrong: str) -> list[RunningFigure]:
     schedule, memory, marks = subject.schedule, subject.memory, clock.marks
     # Simulated time passes while messages move.
     reached = np.stack((marks[:-1], marks[:-1] + clock.part * np.diff(marks)), axis=1).ravel()
@@ -328,10 +328,10 @@ def _figures(subject: Subject, clock: Clock, seconds: Floats, wrong: str) -> lis
     last = np.searchsorted(memory.times, time * (1 + 1e-9), side="right") - 1
     redundant = memory.redundant[np.maximum(last, 0)]
     return [
-        Figure("time", "seconds", moments, time, subject.timeline.makespan),
-        Figure("bytes moved", "bytes", moments, sent, total),
-        Figure("busbw so far", "rate", moments, rate),
-        Figure("redundant", "bytes", moments, redundant, jumps=True),
+        RunningFigure("time", "seconds", moments, time, subject.timeline.makespan),
+        RunningFigure("bytes moved", "bytes", moments, sent, total),
+        RunningFigure("busbw so far", "rate", moments, rate),
+        RunningFigure("redundant", "bytes", moments, redundant, jumps=True),
     ]
 
 

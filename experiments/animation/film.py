@@ -91,7 +91,7 @@ class Canvas(NamedTuple):
     """Whether lengths across follow the width of the page, and only these."""
 
 
-class Figure(NamedTuple):
+class RunningFigure(NamedTuple):
     """A figure that changes."""
 
     name: str
@@ -133,7 +133,7 @@ class Act:
     """What happens in each step."""
     shapes: Sequence[TimedShape]
     """The lowest first; shapes on their way lie on all others."""
-    figures: Sequence[Figure]
+    figures: Sequence[RunningFigure]
     end: float
     wrong: str = ""
     """Why the act stops before its last mark."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.animation.film import Figure, Film, Key, rows_of
+from experiments.animation.film import Film, Key, RunningFigure, rows_of
 from experiments.animation.step_film import (
     SAMPLES,
     Change,
@@ -172,7 +172,7 @@ def _transfers(times: PipelineTimes, transfer: float) -> list[Flight]:
     return [Flight(*row) for row in rows_of(*columns)]
 
 
-def _pipeline_figures(times: PipelineTimes) -> list[Figure]:
+def _pipeline_figures(times: PipelineTimes) -> list[RunningFigure]:
     pipeline, moments = times.pipeline, np.linspace(0.0, times.step, SAMPLES)
     work = np.clip(moments[:, None] - times.start, 0.0, times.finish - times.start).sum(axis=1)
     idle = np.maximum(1 - work[1:] / (pipeline.devices * moments[1:]), 0.0)
@@ -190,9 +190,11 @@ def _pipeline_figures(times: PipelineTimes) -> list[Figure]:
     most = activations.cumsum(axis=0).max(axis=1) * pipeline.devices / len(chunks)
     held, fullest = np.append(0.0, moment[order]), "activations of the fullest device"
     return [
-        Figure("micro-batches done", "count", np.append(0.0, np.sort(last)), done, jumps=True),
-        Figure("idle so far", "share", moments, np.append(0.0, idle)),
-        Figure(fullest, "count", held, most, jumps=True),
+        RunningFigure(
+            "micro-batches done", "count", np.append(0.0, np.sort(last)), done, jumps=True
+        ),
+        RunningFigure("idle so far", "share", moments, np.append(0.0, idle)),
+        RunningFigure(fullest, "count", held, most, jumps=True),
     ]
 
 
@@ -226,7 +228,7 @@ def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> Film:
     order = remote[np.argsort(timeline.finish[remote])]
     arrived = np.append(0.0, timeline.finish[order])
     nbytes = np.append(0.0, np.cumsum(timeline.schedule.nbytes[order]))
-    moved = Figure("bytes moved", "bytes", arrived, nbytes, jumps=True)
+    moved = RunningFigure("bytes moved", "bytes", arrived, nbytes, jumps=True)
     overlap = overlap_figures(boxes, plan.workers, timeline.makespan)
     return step_film(step, [moved, *overlap], facts)
 

@@ -17,10 +17,10 @@ from experiments.animation.film import (
     PANEL,
     Act,
     Canvas,
-    Figure,
     Film,
     Key,
     Look,
+    RunningFigure,
     TimedShape,
     changing,
     moving,
@@ -103,7 +103,7 @@ class Step:
     """The last one is at the end of the step."""
 
 
-def step_film(step: Step, figures: Sequence[Figure], facts: Sequence[str]) -> Film:
+def step_film(step: Step, figures: Sequence[RunningFigure], facts: Sequence[str]) -> Film:
     """The film of a step."""
     events, end = step.events, step.events[-1].time
     count = max(change.item for change in step.changes) + 1
@@ -114,7 +114,7 @@ def step_film(step: Step, figures: Sequence[Figure], facts: Sequence[str]) -> Fi
         ["before the first event", *(event.title for event in events)],
         ["", *(event.sentence for event in events)],
         list(_shapes(step, count)),
-        [Figure("time", "seconds", ends, ends, end), *figures],
+        [RunningFigure("time", "seconds", ends, ends, end), *figures],
         end,
     )
     used = {change.state for change in step.changes} | {task.key for task in step.tasks}
@@ -213,7 +213,7 @@ def messages(spans: StepSpans, item: Ints) -> list[Flight]:
     return [Flight(*each) for each in rows_of(*(column[drawn] for column in every))]
 
 
-def overlap_figures(boxes: Columns, rows: int, end: float) -> list[Figure]:
+def overlap_figures(boxes: Columns, rows: int, end: float) -> list[RunningFigure]:
     """Communication behind computation and beside it, as means of rows."""
     moments = np.linspace(0.0, end, SAMPLES)
 
@@ -228,6 +228,6 @@ def overlap_figures(boxes: Columns, rows: int, end: float) -> list[Figure]:
     computing, sending, either = map(covered, (computes, ~computes, boxes.row >= 0))
     hidden = np.maximum(computing + sending - either, 0.0)
     return [
-        Figure("hidden communication", "seconds", moments, hidden),
-        Figure("exposed communication", "seconds", moments, either - computing),
+        RunningFigure("hidden communication", "seconds", moments, hidden),
+        RunningFigure("exposed communication", "seconds", moments, either - computing),
     ]

@@ -49,12 +49,12 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
     )
     if population is None:
         return model
-    usual = np.array([one.inner - one.rest for one in model.parameters])
+    usual = np.array([parameter.inner - parameter.rest for parameter in model.parameters])
     start = population.mean(model.parameters, shared_names(model), usual)
     if topology is not None:
         of_links = dict(_of_links(model, topology))
-        known = [of_links.get(one.name, np.nan) for one in model.parameters]
-        start = np.where(np.isnan(known), start, known)
+        values = [of_links.get(parameter.name, np.nan) for parameter in model.parameters]
+        start = np.where(np.isnan(values), start, values)
     return model.starting(start, model.weight)
 
 
@@ -192,7 +192,9 @@ def calibrate(
         progress(done, steps)
         results.append(held_out(whole, protocol, rules))
     progress(steps, steps)
-    return Calibration(whole, rules, [one for one in results if not np.isnan(one.model).all()])
+    return Calibration(
+        whole, rules, [errors for errors in results if not np.isnan(errors.model).all()]
+    )
 
 
 def separated(

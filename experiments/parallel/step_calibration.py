@@ -246,31 +246,31 @@ def calibrate(paths: Sequence[PathSeconds], measured: Sequence[float]) -> Factor
     # A step takes as long as its longest path, and the time of a path is linear in both factors.
     # So the likeliest factors by the paths that are known say where to simulate next, which adds
     # the path that is critical there, until no path is new.
-    known = [np.zeros((0, 3)) for _ in paths]
+    critical_paths = [np.zeros((0, 3)) for _ in paths]
     for start in STARTS:
-        _learn(paths, known, Factors(launch=start))
+        _learn(paths, critical_paths, Factors(launch=start))
     for _ in range(30):  # as paths are finite, an end; a handful of rounds is usual
-        factors = _likeliest(known, np.log(measured))
-        if not _learn(paths, known, factors):
+        factors = _likeliest(critical_paths, np.log(measured))
+        if not _learn(paths, critical_paths, factors):
             break
     return factors
 
 
-def _learn(paths: Sequence[PathSeconds], known: list[Floats], factors: Factors) -> bool:
+def _learn(paths: Sequence[PathSeconds], critical_paths: list[Floats], factors: Factors) -> bool:
     """Add the critical path of each step to its known ones, seconds for factors of 1, shape (paths,
     3). Returns whether a step takes another time than the longest path that was known."""
     point, learnt = np.array([*factors, 1.0]), False
     for number, path in enumerate(paths):
-        critical, seconds = path(factors), known[number] @ point
+        critical, seconds = path(factors), critical_paths[number] @ point
         step = critical.sum()
         learnt |= bool(abs(seconds.max(initial=0.0) - step) > PRECISE * step)
         # Where factors change the order of operations, an old path may take longer than the step.
-        rest = known[number][seconds <= (1 + PRECISE) * step]
-        known[number] = np.append(rest, [critical / point], axis=0)
+        rest = critical_paths[number][seconds <= (1 + PRECISE) * step]
+        critical_paths[number] = np.append(rest, [critical / point], axis=0)
     return learnt
 
 
-def _likeliest(known: Sequence[Floats], measured: Floats) -> Factors:
+def _likeliest(critical_paths: Sequence[Floats], measured: Floats) -> Factors:
     """The likeliest factors by known paths of each step and the logarithms of measured seconds."""
     from scipy.optimize import least_squares
 
@@ -278,7 +278,7 @@ def _likeliest(known: Sequence[Floats], measured: Floats) -> Factors:
         """How unlikely logarithms of factors are, in standard deviations: of each factor, then of
         each step."""
         point = np.append(np.exp(logs), 1.0)
-        missed = np.log([(paths @ point).max() for paths in known]) - measured
+        missed = np.log([(paths @ point).max() for paths in critical_paths]) - measured
         # Before a row is seen: tables know a device to 15%, launches depend on CPU and framework.
         # A step differs by 15% from a model with the right factors: some jobs run short of memory
         # or share a machine, which no model of compute knows.

@@ -39,18 +39,18 @@ def ring(
     [3072.0, 3072.0, 3072.0, 3072.0]
     """
     part, channel, way = parts_of(channels, segments, ways)
-    ring = chunked(ranks, nbytes, shifts, len(part))
-    rank, step = ring.each(), np.arange(ranks - 1)[:, None, None]
+    builder = chunked(ranks, nbytes, shifts, len(part))
+    rank, step = builder.each(), np.arange(ranks - 1)[:, None, None]
     peer = (rank + way) % ranks
     if scatters:
-        ring.phase("reduce-scatter")
+        builder.phase("reduce-scatter")
         chunk = (rank - way * (step + 1)) % ranks
-        ring.reduce(rank, peer, slot=chunk * len(part) + part, channel=channel, steps=2)
+        builder.reduce(rank, peer, slot=chunk * len(part) + part, channel=channel, steps=2)
     if gathers:
-        ring.phase("all-gather")
+        builder.phase("all-gather")
         chunk = (rank - way * step) % ranks
-        ring.copy(rank, peer, slot=chunk * len(part) + part, channel=channel, steps=2)
-    return ring.build()
+        builder.copy(rank, peer, slot=chunk * len(part) + part, channel=channel, steps=2)
+    return builder.build()
 
 
 ring_all_reduce = ring

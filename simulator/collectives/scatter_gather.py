@@ -185,8 +185,8 @@ def dissemination_barrier(ranks: int, nbytes: float) -> Schedule:
     heard: Ints = np.zeros((ranks, 0), dtype=np.int32)
     for level in range(log2_ceil(ranks)):
         barrier.phase(f"round {level}")
-        told = barrier.signal(rank, (rank + (1 << level)) % ranks, after=heard)
-        heard = np.column_stack((heard, told[(rank - (1 << level)) % ranks]))
+        signals = barrier.signal(rank, (rank + (1 << level)) % ranks, after=heard)
+        heard = np.column_stack((heard, signals[(rank - (1 << level)) % ranks]))
     return barrier.build()
 
 

@@ -162,8 +162,8 @@ def two_stages(
     node, place = np.divmod(np.argsort(order)[rank], size)
     away = (axis.ravel()[1:, None] for axis in np.mgrid[:count, :size])
     n, j = (
-        (own + far) % extent
-        for own, far, extent in zip((node, place), away, nodes.shape, strict=True)
+        (coordinate + far) % extent
+        for coordinate, far, extent in zip((node, place), away, nodes.shape, strict=True)
     )
 
     def slots(part: int, node: Ranks, place: Ranks) -> Ranks:

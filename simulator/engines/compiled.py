@@ -78,7 +78,7 @@ class Windows(NamedTuple):
     """When it is free again."""
 
 
-HELD = -2
+EARLIER = -2
 """What a node waited for that waited for an earlier part."""
 
 
@@ -113,7 +113,7 @@ def run_part(
     times.ready[:], lanes.free[:] = ready, free[:serials]
     media.free[:] = free[serials : serials + count]
     for turns in (media, lanes):
-        turns.holder[turns.free > 0] = HELD
+        turns.holder[turns.free > 0] = EARLIER
     loop = kernel(first_come.simulate, len(schedule))
     runs = Runs.empty(0 if loop is first_come.simulate else RUNS)
     if parts is None or not routed.grid or _entered(parts, ready):
@@ -122,7 +122,7 @@ def run_part(
     done = loop(work, schedule.successors, times, media, lanes, runs, steps, False)
     if done != len(schedule):
         raise RuntimeError(f"{len(schedule) - done} operations never became ready")
-    waiting = np.flatnonzero(times.cause == HELD) if free.any() else np.zeros(0, dtype=np.int64)
+    waiting = np.flatnonzero(times.cause == EARLIER) if free.any() else np.zeros(0, dtype=np.int64)
     place = _places_of(routed, waiting)
     first, last, left = (
         np.concatenate((getattr(lanes, name), getattr(media, name)))

@@ -54,8 +54,8 @@ def footprint(plan: Plan, timeline: Timeline) -> MemoryTrace:
 def kept(plan: Plan) -> float:
     """Bytes that the fullest worker holds behind its forward, known without a simulation: all but
     messages on their way."""
-    held = plan.holdings.ranks.max() + plan.schedule.nbytes_total
-    return float(held + plan.model.activations)
+    resident = plan.holdings.ranks.max() + plan.schedule.nbytes_total
+    return float(resident + plan.model.activations)
 
 
 def _activations(plan: Plan, timeline: Timeline) -> Changes:

@@ -251,7 +251,7 @@ class Nvlinks:
     """Why each kind of link was taken."""
     dangling: int = 0
     """Links to GPUs that are not in the file."""
-    own: dict[str, _Pair] = field(default_factory=dict)
+    self_links: dict[str, _Pair] = field(default_factory=dict)
     """Links of GPUs to themselves."""
     turned: list[str] = field(default_factory=list)
     """Notes on links of GPUs to themselves that were taken for other links."""
@@ -335,16 +335,16 @@ def _join_links(builder: TopologyBuilder, parts: NcclParts, links: Nvlinks) -> N
 def _turn_loops(links: Nvlinks) -> None:
     """Take links of a GPU to itself for the way back to the GPU whose links to it have none, if
     there is just one."""
-    for name, self_links in links.own.items():
+    for name, loops in links.self_links.items():
         lonely = [
             gpu
             for (gpu, target) in links.pairs
             if target == name and (name, gpu) not in links.pairs
         ]
-        alike = [gpu for gpu in lonely if links.pairs[gpu, name].count == self_links.count]
-        text = f"{name} has {self_links.count} links to itself"
+        alike = [gpu for gpu in lonely if links.pairs[gpu, name].count == loops.count]
+        text = f"{name} has {loops.count} links to itself"
         if len(alike) == 1:
-            links.pairs[name, alike[0]] = self_links
+            links.pairs[name, alike[0]] = loops
             links.turned.append(f"{text}: taken for those to {alike[0]}, which has as many to it")
         else:
             links.turned.append(f"{text}: left out")
@@ -358,7 +358,7 @@ def _add_link(
     if target is None:
         links.dangling += count
     elif target is part:
-        links.own.setdefault(part.name, _Pair(element, kind)).count += count
+        links.self_links.setdefault(part.name, _Pair(element, kind)).count += count
     elif isinstance(target, NcclDevice):
         links.pairs.setdefault((part.name, target.name), _Pair(element, kind)).count += count
     else:

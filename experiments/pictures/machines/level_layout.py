@@ -125,9 +125,9 @@ class Sketch:
         they hold."""
         walked = self._walk([k for k, place in enumerate(self.place) if place >= 0], body)
         cpus = {k for k, row in walked.items() if self.kinds[k] == "cpu" and row}
-        held = ((k, under) for k in cpus for under in self.near[k] if under not in cpus)
-        under = [walked[low] for k, low in held if walked.get(low, np.inf) < walked[k]]
-        return walked | dict.fromkeys(cpus, max(under, default=0) + 0.5)
+        pairs = ((k, low) for k in cpus for low in self.near[k] if low not in cpus)
+        rows = [walked[low] for k, low in pairs if walked.get(low, np.inf) < walked[k]]
+        return walked | dict.fromkeys(cpus, max(rows, default=0) + 0.5)
 
     def _walk(self, start: list[int], allowed: Collection[int]) -> dict[int, int]:
         away, queue = dict.fromkeys(start, 0), list(start)

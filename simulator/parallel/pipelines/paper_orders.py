@@ -240,7 +240,8 @@ class _Device:
     """Actions of each kind so far."""
     start: float = inf
     free: float = 0.0
-    held: float = 0.0
+    activations: float = 0.0
+    """Those in its memory, of a micro-batch each."""
     last: int = INPUTS
     """The kind of its last action, but for the weights."""
 
@@ -252,7 +253,7 @@ class _Device:
     def choose(self, time: float) -> tuple[int | None, float]:
         """The kind of the action that is best at this time; None to wait until the second value."""
         waiting = self.done[FORWARD] - self.done[INPUTS]
-        room = self.held + 1 <= self.memory and waiting < self.most
+        room = self.activations + 1 <= self.memory and waiting < self.most
         forward, backward = self.arrival(FORWARD) if room else inf, self.arrival(INPUTS)
         following = min(forward, backward)
         if following <= time:
@@ -294,7 +295,7 @@ def _search(
         rows.append((kind, stage, device.done[kind], len(rows)))
         device.last = device.last if kind == WEIGHTS else kind
         device.done[kind] += 1
-        device.held += (1.0, 0.0, kept - 1.0, -kept)[kind]
+        device.activations += (1.0, 0.0, kept - 1.0, -kept)[kind]
         device.start, device.free = min(device.start, time), time + seconds[kind]
         if kind == FORWARD and stage == len(devices) - 1:
             wake(stage, device.free, INPUTS)

@@ -9,9 +9,9 @@ from experiments.animation.film import (
     INK,
     Act,
     Canvas,
-    Figure,
     Film,
     Look,
+    RunningFigure,
     changing,
     moving,
 )
@@ -34,7 +34,9 @@ def bouncing() -> Film:
     """A ball that moves to the right in a second, and a lamp that goes on at half time."""
     boxes = np.array([(0.0, 0.0, 1.0, 1.0), (4.0, 0.0, 1.0, 1.0), (2.0, 2.0, 1.0, 1.0)])
     lamp = changing(2, [(-np.inf, Look(edge=INK)), (0.5, Look(fill=INK)), (0.5, Look(fill=ACCENT))])
-    figures = [Figure("height", "count", np.array([0.0, 1.0]), np.array([2.0, 4.0]), jumps=True)]
+    figures = [
+        RunningFigure("height", "count", np.array([0.0, 1.0]), np.array([2.0, 4.0]), jumps=True)
+    ]
     shapes = [*lamp, moving(BALL, (0, 1), 0.0, 1.0)]
     act = Act("time", [0.0, 1.0], ["before", "bounce"], ["", "It moves."], shapes, figures, 1.0)
     return Film([act], [Canvas(5.0, 3.0, boxes, unit=40.0)], [], "A ball.")
@@ -61,8 +63,8 @@ def test_a_shape_is_drawn_on_its_way() -> None:
 
 def test_figures_grow_or_jump() -> None:
     moments, values = np.array([0.0, 1.0]), np.array([2.0, 4.0])
-    assert Figure("height", "count", moments, values).at(0.5) == 3.0
-    assert Figure("height", "count", moments, values, jumps=True).at(0.5) == 2.0
+    assert RunningFigure("height", "count", moments, values).at(0.5) == 3.0
+    assert RunningFigure("height", "count", moments, values, jumps=True).at(0.5) == 2.0
 
 
 def test_a_page_and_pictures_show_any_film() -> None:
