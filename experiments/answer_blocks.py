@@ -79,7 +79,7 @@ class Table:
 
     @property
     def note(self) -> str:
-        """What stands below the table of a page."""
+        """The text below the table of a page."""
         return "\n".join([*self.remarks, *(f"{term}: {TERMS[term]}." for term in self.terms)])
 
 

@@ -80,7 +80,7 @@ class NodeKind:
     source: str
     """A note on figures of no link kind."""
     summary: str
-    """What it is, as a sentence."""
+    """A sentence that describes the machine."""
 
     def node(self, *, nics: int | None = None) -> Topology:
         """A node with so many NICs, by default as many as the machine has.

@@ -78,7 +78,7 @@ def _over_time(memory: MemoryTrace, ranks: int) -> object:
 
 
 def words_of(run: TrainingRun) -> dict[str, Any]:
-    """What the terminal says of a run that its report has not, by the name that a story knows."""
+    """Facts of a run that only the terminal shows, by the names that its story uses."""
     epochs, changes = run.job.epochs, dict[str, Any]()
     traced = ", at most" * run.plan.is_outline
     if run.memory is None:

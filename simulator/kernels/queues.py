@@ -72,7 +72,7 @@ class Gaps(NamedTuple):
 
 
 def idle(history: History, gaps: Gaps, end: float) -> tuple[GapParts, Ints]:
-    """What fills the gaps, up to `end`: back from predecessor to predecessor.
+    """The causes of the gaps, up to `end`: back from predecessor to predecessor.
 
     Returns the parts of the gaps, and for each gap the operation without predecessors at which the
     walk stopped before the gap began, or -1.

@@ -31,14 +31,14 @@ class TaskRows(NamedTuple):
     it."""
     lane: int
     call: Call | None
-    """What they call."""
+    """The call that they make."""
     begin: int
     """The first task."""
     place: Ints
     seconds: Floats
     """Of a call: seconds to enter it."""
     after: Ints
-    """What each waits for, a row a task; -1 is none."""
+    """The tasks before each, a row a task; -1 is none."""
     schedule: Schedule | None
     """The collective that they enter. Other calls are messages: from the first to the second."""
     memory: Memory

@@ -55,7 +55,7 @@ class Picture(NamedTuple):
     title: str
     draw: Callable[[], Figure]
     note: str = ""
-    """What stands below it."""
+    """The text below it."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ class Result:
     """An answer and how it was made."""
 
     kind: str
-    """What tells it, one of `STORIES`."""
+    """The key of its story in `STORIES`."""
     report: Any
-    """What `--format json` prints."""
+    """The output of `--format json`."""
     records: Sequence[Record] = ()
-    """What `--format csv` prints."""
+    """The rows of `--format csv`."""
     parameters: Mapping[str, Value] = field(default_factory=dict)
     """The options as the user writes them."""
     machine: Blueprint | None = None
@@ -77,11 +77,11 @@ class Result:
     remarks: Sequence[str] = ()
     """Sentences on what the answer does not contain."""
     words: Mapping[str, Any] = field(default_factory=dict)
-    """What only the command knows that made the answer: it is not stored."""
+    """Facts that only the command knows that made the answer: they are not stored."""
     stored_origin: Mapping[str, Any] | None = None
     """That of a file."""
     spans: Spans | None = None
-    """Who did what when."""
+    """The intervals of a timeline."""
     use: MachineUse | None = None
     """The links of the machine and their use."""
     memory: MemoryCurves | None = None
@@ -107,7 +107,7 @@ class Result:
 
     @property
     def interval(self) -> str:
-        """What an interval is, in a line."""
+        """The meaning of an interval, in a line."""
         return f"interval: of {f'{self.level} of runs' if self.level else 'a run'}."
 
     @property

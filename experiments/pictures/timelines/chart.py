@@ -74,9 +74,9 @@ class Chart:
     band: npt.NDArray[np.int64]
     """The band of its lane on which each is drawn."""
     remarks: list[str]
-    """What is not drawn as it is."""
+    """Sentences on boxes that are not drawn as they are."""
     seconds: float
-    """What the time axis shows."""
+    """The length of the time axis."""
 
     @property
     def thinnest(self) -> float:

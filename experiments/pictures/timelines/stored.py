@@ -16,9 +16,9 @@ from topologies.topology import Floats, Ints
 MOST = 1_000_000
 """Entries of a list, at most."""
 UNSTORED = ("workers", "places", "step_names", "labels")
-"""What files of spans do not have."""
+"""Fields of spans that files do not have."""
 PATH = {"row": "row", "lane": "lane", "start": "start", "end": "end", "part": "kind"}
-"""What files have of the critical path, and the columns that hold it."""
+"""Keys of the critical path in files, and the columns for them."""
 
 
 def to_document(record: Any) -> dict[str, object]:
