@@ -29,7 +29,7 @@ from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.pages.reports.result import Picture, Result
 from experiments.streaming import Say, StreamedTable
-from experiments.templates import Columns
+from experiments.templates import Column, Columns
 from experiments.terms import footnote
 from experiments.text_lines import narrowed, wrapped
 from topologies.errors import InputError
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
 NAMED = 8
 """Reasons that are named why points have no row, and numbers of ranks of each."""
+STEPS = 9999
+"""The most steps that a column has place for before it gets wider."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +263,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
 
         is_wide, columns = self.format == "wide", self._columns
         table = StreamedTable(columns, self._widths(columns), say, self.machine.description)
-        return lambda row: table(row if is_wide else shown(row))
+        return lambda row: table({**shown(row), **({"verdict": row["verdict"]} if is_wide else {})})
 
     @cached_property
     def _columns(self) -> Columns:
@@ -282,7 +284,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         binary = in_binary(self.grid.sizes)
         sure = profile and profile.uncertainty
         level = f"{sure.level:.0%} of runs" if sure else ""
-        known = columns | {"size": lambda row: format_bytes(row["size_B"], binary)}
+        known = {name: _in_unit(column, binary) for name, column in columns.items()}
         return {level if name == "interval" else name: known[name] for name in shown}
 
     def _widths(self, columns: Columns) -> dict[str, int]:
@@ -296,10 +298,12 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
             "p": [str(max(grid.ranks))],
             "size": [format_bytes(size, in_binary(grid.sizes)) for size in grid.sizes],
             "verdict": ["not claimed"],
+            "bound": [f"cut of {max(grid.ranks) // 2} of {max(grid.ranks)} ranks"],
+            "steps": [str(STEPS)],
             **{name: ["999.9ms - 999.9ms"] for name in columns if name.endswith("of runs")},
             "protocol": [each.name for each in grid.profile.protocols] if grid.profile else [],
             **{heading: ["999.9ms"] for heading in ("time", "formula", "expected", "off by")},
-            **{heading: ["999.9GB/s"] for heading in ("busbw", "algbw", "bytes sent")},
+            **{heading: ["999.9GB/s"] for heading in ("busbw", "algbw")},
         }
         return {heading: max(map(len, [heading, *texts.get(heading, [])])) for heading in columns}
 
@@ -341,6 +345,18 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         )
         about = self.facts, self.machine, self.calibration
         return Result("sweep", records, records, *about, pictures)
+
+
+def _in_unit(column: Column, binary: bool) -> Column:
+    """The column, if of bytes, in a unit of the same family as the sizes."""
+    if not (isinstance(column, str) and column.endswith("_B")):
+        return column
+    field = column
+
+    def text(row: Record) -> str:
+        return "-" if row[field] is None else format_bytes(row[field], binary)
+
+    return text
 
 
 def _verdict(rows: Sequence[SweepRow], missing: Sequence[MissingPoint]) -> int:

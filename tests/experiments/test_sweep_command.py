@@ -258,6 +258,28 @@ def test_a_wide_table_has_all_columns(simctl: Simctl) -> None:
     assert {"algbw", "steps", "bytes sent", "redundant by formula"} < {*names}
 
 
+@pytest.mark.parametrize("how", ["table", "wide"])
+def test_a_formula_that_is_not_claimed_has_no_difference(how: str, simctl: Simctl) -> None:
+    line = ("sweep", "--p", "16", "--topology", "hgx_h100:nodes=2", "--format")
+    heading, row = table(simctl(*line, how).stdout)
+    names = re.split(r" {2,}", heading)
+    cells = dict(zip(names, re.split(r" {2,}", row), strict=True))
+    assert names[-1] == "verdict"
+    reason = "not claimed: routes differ" if how == "wide" else "not claimed"
+    assert (cells["difference"], cells["verdict"]) == ("-", reason)
+    assert json.loads(simctl(*line, "json").stdout)[0]["difference"] > 6
+
+
+def test_the_columns_of_a_wide_table_do_not_shift(simctl: Simctl) -> None:
+    """All bytes are in units of one family."""
+    line = ("sweep", "--algo", "ring,tree", "--p", "2..64", "--topology", "star", "--format")
+    heading, *rows = table(simctl(*line, "wide").stdout)
+    place = heading.index("verdict")
+    assert {row[place - 2 : place] for row in rows} == {"  "}
+    assert all(row[place:].startswith(("ok", "not claimed")) for row in rows)
+    assert not re.search(r"\d[kMG]B ", "\n".join(rows))
+
+
 def test_bounds_that_are_left_out_are_named(
     simctl: Simctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:

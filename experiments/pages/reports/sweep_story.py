@@ -31,8 +31,7 @@ COLUMNS = {
 RARE = ("busbw", "formula", "of bound", "difference")
 """Columns that a terminal leaves out, in this order, where long names need their place."""
 WIDE = {
-    **COLUMNS,
-    "unsure": "unsure",
+    **{name: column for name, column in COLUMNS.items() if name != "verdict"},
     "bound": "bound",
     "algbw": "algbw_Bps",
     "steps": "steps",
@@ -42,8 +41,10 @@ WIDE = {
     "peak by formula": "peak_formula_B",
     "redundant": "redundant_B",
     "redundant by formula": "redundant_formula_B",
+    "unsure": "unsure",
+    "verdict": "verdict",
 }
-"""All columns."""
+"""All columns; last those of long words."""
 
 
 def story(result: Result) -> Story:
