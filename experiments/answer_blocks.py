@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import isfinite
 from typing import Any, NamedTuple
@@ -16,6 +16,8 @@ from experiments.text_lines import WIDEST, narrowed
 Record = Mapping[str, Any]
 MOST_ROWS = 2000
 """Rows of a table; of more, the first are shown."""
+REST = "--format json has all"
+"""Where a terminal says that the rest is."""
 
 
 class Heading(NamedTuple):
@@ -60,6 +62,10 @@ class Table:
     """Headings that a terminal leaves out, in this order, where lines are too long."""
     first: int = MOST_ROWS
     """Rows that a terminal shows."""
+    rest: Mapping[str, str] = field(default_factory=dict)
+    """Cells of a row for all others, by heading."""
+    about: Mapping[str, str] = field(default_factory=dict)
+    """Lines below the table where it shows a column, by heading."""
     page_only: bool = False
     kind: str = "table"
 
@@ -80,7 +86,8 @@ class Table:
     @property
     def note(self) -> str:
         """The text below the table of a page."""
-        return "\n".join([*self.remarks, *(f"{term}: {TERMS[term]}." for term in self.terms)])
+        about = _about(self, [heading.text for heading in self.headings])
+        return "\n".join([*self.remarks, *about, *_explained(self.terms)])
 
 
 @dataclass(frozen=True)
@@ -90,8 +97,15 @@ class Facts:
     title: str
     lines: Lines
     """Name, value and what there is to say about it."""
+    terms: Sequence[str] = ()
+    """The words of the facts that `TERMS` explains."""
     page_only: bool = False
     kind: str = "facts"
+
+    @property
+    def note(self) -> str:
+        """What stands below the facts of a page."""
+        return "\n".join(_explained(self.terms))
 
     @property
     def values(self) -> dict[str, str]:
@@ -169,7 +183,7 @@ def shares(title: str, seconds: Mapping[str, float], total: float, note: str = "
         {"part": name, "time_s": value, "share": value / (total or 1.0)}
         for name, value in present.items()
     ]
-    columns = {"part": "part", "time": "time_s", "share": "share"}
+    columns = {"part": "part", "time": "time_s", "share": "{share:.1%}"}
     return table(title, records, columns, ["critical path"], note)
 
 
@@ -187,8 +201,8 @@ def titled(title: str, rows: Sequence[Sequence[str]]) -> str:
 def to_text(title: str, blocks: Sequence[Block]) -> str:
     """The blocks as the terminal prints them, and below them their terms."""
     shown = [block for block in blocks if not block.page_only]
-    tables = [block for block in shown if isinstance(block, Table)]
-    terms = dict.fromkeys(term for each in tables for term in each.terms)
+    explained = [block for block in shown if not isinstance(block, Remarks)]
+    terms = dict.fromkeys(term for each in explained for term in each.terms)
     parts = [title, *map(_text, shown), footnote(terms) if terms else ""]
     return "\n\n".join(filter(None, parts))
 
@@ -201,15 +215,20 @@ def _text(block: Block) -> str:
         lines = [*_aligned(block), *block.remarks]
     else:
         more = len(block.lines) - block.first
-        lines = [*block.lines[: block.first], *[f"{more} more"] * (more > 0)]
+        lines = [*block.lines[: block.first], *[f"{more} more: {REST}"] * (more > 0)]
     indented = [f"  {line}" for text in lines for line in text.splitlines()]
     return "\n".join([*filter(None, [block.title]), *indented])
 
 
 def _aligned(shown: Table) -> list[str]:
     """The cells of a table. Where lines are too long, `rare` columns are left out."""
+    more = len(shown.rows) - shown.first
     columns = {
-        heading.text: [heading.text, *(row[place].text for row in shown.rows[: shown.first])]
+        heading.text: [
+            heading.text,
+            *(row[place].text for row in shown.rows[: shown.first]),
+            *[shown.rest.get(heading.text, "")] * bool(more > 0 and shown.rest),
+        ]
         for place, heading in enumerate(shown.headings)
     }
     if not columns:
@@ -218,11 +237,19 @@ def _aligned(shown: Table) -> list[str]:
     widths = {heading: max(map(len, texts)) for heading, texts in columns.items()}
     kept = narrowed(widths, shown.rare, widest)
     lines = [align([*zip(*(columns[heading] for heading in kept), strict=True)], widest)]
-    if (more := len(shown.rows) - shown.first) > 0:
-        lines.append(f"{more} more rows")
+    if more > 0 and not shown.rest:
+        lines.append(f"{more} more rows: {REST}")
     if missing := [heading for heading in columns if heading not in kept]:
         lines.append(f"more columns with --format csv or --report: {', '.join(missing)}")
-    return lines
+    return [*lines, *_about(shown, kept)]
+
+
+def _about(shown: Table, headings: Iterable[str]) -> list[str]:
+    return [*dict.fromkeys(shown.about[name] for name in headings if name in shown.about)]
+
+
+def _explained(terms: Iterable[str]) -> list[str]:
+    return [f"{term}: {TERMS[term]}." for term in terms]
 
 
 def listed(names: Iterable[str], most: int = 4) -> str:

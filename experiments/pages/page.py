@@ -199,6 +199,7 @@ def _block(block: Block) -> Iterator[str]:
         yield "\n".join(
             f"- {escaped(name)}: {escaped(value)}" for name, value in block.values.items()
         )
+        yield from (escaped(line) for line in block.note.splitlines())
     elif isinstance(block, Remarks):
         yield f"## {escaped(block.title)}"
         yield "\n".join(f"- {escaped(line)}" for line in block.lines)

@@ -45,6 +45,8 @@ BUBBLES = {
 """What a worker waits for, in words."""
 TERMS = ("bubble", "exposed", "hidden", "contention", "slower peer", "drain")
 """The words of tables of bubbles."""
+WAITING = ("transfer", "contention", "slower peer", "drain", "idle", "input")
+"""The columns of what workers wait for."""
 FIGURES = {
     "peak memory": ("{peak_B:B}", "{limit}the fullest rank{traced}"),
     "step": ("{step_s}", "{spread}"),
@@ -200,8 +202,8 @@ def _bubbles(report: Mapping[str, Any], step: float, steps: int) -> Block:
     for row in rows:
         for key in ("mean", "most"):
             row |= {f"{key}_s": row[key] / steps, f"{key}_share": row[key] / whole}
-    columns = {"cause": "cause", "mean": "mean_s", "of the step": "mean_share"}
-    columns |= {f"worst: rank {worst['rank']}": "most_s", "its share": "most_share"}
+    columns = {"cause": "cause", "mean": "mean_s", "of the step": "{mean_share:.1%}"}
+    columns |= {f"worst: rank {worst['rank']}": "most_s", "its share": "{most_share:.1%}"}
     terms = [term for term in TERMS if term not in ("exposed", "hidden")]
     return table("Bubbles: why devices wait, of a step", rows, columns, terms)
 
@@ -265,9 +267,8 @@ def several(result: Result) -> Story:
         f"Adding workers {scaling(alike)}." if len({row["ranks"] for row in rows}) > 1 else "",
     ]
     shown, columns = shown_runs(rows, swept, names)
-    blocks: list[Block] = [
-        table("All runs", shown, columns, TERMS, "Waiting is a share of the step.", rare=RARE)
-    ]
+    about = dict.fromkeys(WAITING, "Waiting is a share of the step.")
+    blocks: list[Block] = [table("All runs", shown, columns, TERMS, rare=RARE, about=about)]
     if len(names) > 1:
         blocks.append(Remarks("Compared", comparison_text(rows, swept, names).split("\n")))
     if text := scaling_text(rows, swept, names):
