@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.answer_blocks import Block, Facts, Record, Remarks, Story, listed, shares, table
+from experiments.answer_blocks import REST, Block, Facts, Record, Remarks, Story, shares, table
 from experiments.output import counted
 from experiments.pages.reports.result import Result
 from experiments.templates import Columns, Lines, fill, share, times
-from experiments.terms import inexact
+from experiments.terms import TERMS, inexact
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
 CAUSES = {
@@ -32,6 +32,10 @@ HELP = {
     "compute": "computing twice as fast",
 }
 """What halves each part of the critical path."""
+SHOWN = 8
+"""Waits that a terminal shows, the longest."""
+NAMED = 6
+"""Ranks that are named of those behind which a rank waits."""
 PATH = "Where the time goes (the critical path)"
 CALLS = {
     **{name: name for name in ("call", "ranks", "algorithm", "stream")},
@@ -80,19 +84,19 @@ def one(result: Result) -> Story:
         "busy": "busy",
         "bytes": lambda medium: format_bytes(medium["bytes_B"], binary),
     }
-    blocks: list[Block] = [Facts("The answer in figures", _figures(row, result))]
+    simulated, word = report["ranks_simulated"], str(row.get("verdict")).partition(":")[0]
+    terms = [term for term in ("redundant", word) if term in TERMS]
+    figures = _figures(row, result, simulated)
+    blocks: list[Block] = [Facts("The answer in figures", figures, terms)]
     if report["chosen"]:
         blocks.append(Remarks("Chosen for this machine", report["chosen"]))
     blocks += [
         shares(PATH, {CAUSES.get(part, part): value for part, value in parts.items()}, time),
-        *contention(report["contention"]),
+        *contention(report["contention"], folded=simulated < row["ranks"]),
         table("Busiest links and ports", report["busiest"], busy),
         table("What would help", worth, columns, note=note),
     ]
     left = [f"Bounds left out: {row['bounds_left_out']}."] * bool(row.get("bounds_left_out"))
-    if (simulated := report["ranks_simulated"]) < row["ranks"]:
-        share_of = f"{counted(simulated, 'rank')} of {row['ranks']} simulated"
-        left.append(f"{share_of}: the others do the same.")
     title = f"{case} on {where}: {format_seconds(time)}"
     return Story(title, summary, blocks, [*left, *_grid(report, time)])
 
@@ -123,7 +127,7 @@ def _help(worth: Mapping[str, float], time: float) -> str:
     return f"What would help most is {HELP.get(best, best)}: it saves about {saved}."
 
 
-def _figures(row: Record, result: Result) -> Lines:
+def _figures(row: Record, result: Result, simulated: int) -> Lines:
     binary = in_binary([row["size_B"]])
 
     def beside(name: str, field: str, about: str = "") -> list[str]:
@@ -144,9 +148,13 @@ def _figures(row: Record, result: Result) -> Lines:
         beside("bytes moved", "volume"),
         ["steps", str(row["steps"]), "" if steps is None else f"formula {steps}"],
         beside("peak memory", "peak", "a rank"),
-        beside("redundant", "redundant", "duplicate data over all ranks"),
-        ["verdict", str(row.get("verdict")), ""],
+        beside("redundant", "redundant", "all ranks"),
     ]
+    if simulated < row["ranks"]:
+        lines.append(
+            ["simulated", f"{simulated} of {row['ranks']} ranks", "all others do the same"]
+        )
+    lines.append(["verdict", str(row.get("verdict")), ""])
     protocol = row.get("protocol")
     return [*lines, *([["protocol", protocol, "the fastest of the profile's"]] if protocol else [])]
 
@@ -178,16 +186,37 @@ def _expected(row: Record, result: Result) -> Lines:
     return [["expected", format_seconds(expected), "; ".join(about)]]
 
 
-def contention(waits: Sequence[Mapping[str, Any]], steps: float = 1) -> list[Block]:
-    """Who waits on the critical path for a link while it carries messages of others."""
+def contention(
+    waits: Sequence[Mapping[str, Any]], steps: float = 1, *, folded: bool = False
+) -> list[Block]:
+    """Who waits on the critical path for a link while it carries messages of others, in seconds a
+    step. Where some ranks stand for all, so does the link: the schedule is `folded`."""
+    like = " and all like it" if folded else ""
     rows = [
-        {**wait, "who": listed(map(str, wait["behind"]), most=6)}
+        {**wait, "where": f"{wait['where']}{like}", "who": _names([*wait["behind"]])}
         | {"seconds_s": wait["seconds"] / steps}
         for wait in waits
     ]
+    left = rows[SHOWN:]
+    rest = {"link": f"{len(left)} more: {REST}"}
+    rest["time"] = format_seconds(sum(row["seconds_s"] for row in left))
     columns = {"link": "where", "who waits": "waits", "behind": "who", "time": "seconds_s"}
     title = "Contention: waiting behind messages of other ranks"
-    return [table(title, rows, columns, ["critical path"], first=8)] if rows else []
+    shown = table(title, rows, columns, ["critical path"], first=SHOWN, rest=rest)
+    return [shown] if rows else []
+
+
+def _names(behind: Sequence[str]) -> str:
+    """The ranks behind which a rank waits.
+
+    >>> _names(["rank 3", "rank 1", "server"])
+    'ranks 3, 1, server'
+    """
+    ranks = [name.removeprefix("rank ") for name in behind if name.startswith("rank ")]
+    others = [name for name in behind if not name.startswith("rank ")]
+    more = [f"{len(ranks) - NAMED} more"] * (len(ranks) > NAMED)
+    words = f"rank{'s' * (len(ranks) > 1)} {', '.join([*ranks[:NAMED], *more])}"
+    return ", ".join([*[words] * bool(ranks), *others])
 
 
 def _grid(report: Mapping[str, Any], time: float) -> list[str]:
