@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptions):
     """Simulate one collective and explain where its time goes.
 
-    The report has the critical path, the busiest links, and what each parameter is worth. With
-    --groups several collectives run at once, and each is compared with its time alone.
+    The report has the critical path, the busiest links, and what would help. With --groups several
+    collectives run at once, and each is compared with its time alone.
     """
 
     EXAMPLES: ClassVar = ("run ring --p 8 --size 1GiB --timeline ring.png",)
