@@ -49,7 +49,7 @@ def test_advice_without_a_library_names_the_option(simctl: Simctl, ranks: str) -
 def test_one_size_is_explained(simctl: Simctl) -> None:
     line = (*STAR[:5], "--explain", "64KiB")
     done = simctl(*line)
-    assert "all_reduce of 4 ranks on star, 64KiB" in done.stdout
+    assert "Algorithms compared: all_reduce, 4 ranks, 64KiB on star" in done.stdout
     assert "where the time goes" in done.stdout
     rows = json.loads(simctl(*line, "--format", "json").stdout)
     assert rows[0]["over_best"] == 1.0

@@ -43,7 +43,7 @@ def test_amounts_are_spread_over_time(rows: list[tuple[int, float, float, float]
         for part in range(8):
             low, high = max(since, edges[part]), min(until, edges[part + 1])
             if high > low and until > since:
-                expected[place, part] += size * (high - low) / (until - since)
+                expected[place, part] += size * ((high - low) / (until - since))
             elif until == since and part == min(int(since / 0.5), 7):
                 expected[place, part] += size
     assert result == pytest.approx(expected, abs=1e-6)
