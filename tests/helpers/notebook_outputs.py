@@ -27,6 +27,8 @@ METADATA = {
 }
 """The metadata of every notebook, whichever kernel wrote it."""
 NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
+PROGRESS = re.compile(r"^\s*\w[\w ]*: \d+ of \d+.*$\n?", re.MULTILINE)
+"""How far a call is: written on stderr, on slow machines alone."""
 SETTINGS = "figure.dpi: 80\n"
 """The settings of matplotlib in which figures are stored."""
 
@@ -56,7 +58,8 @@ def stored(notebook: Any) -> list[Shown]:
 
 def text_of(output: Any) -> str:
     if output.output_type == "stream":
-        return str(output.text)
+        text = str(output.text)
+        return PROGRESS.sub("", text) if output.name == "stderr" else text
     data = output.data
     return "" if is_picture(data) else "".join(data.get("text/html", data.get("text/plain")))
 
