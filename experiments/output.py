@@ -203,9 +203,9 @@ def check_different(files: Mapping[str, Path | None]) -> None:
     for option, path in files.items():
         if path is None:
             continue
-        other = named.setdefault(path.resolve(), option)
-        if other != option:
-            raise InputError(f"--{other} and --{option} are both {str(path)!r}: name two files")
+        earlier = named.setdefault(path.resolve(), option)
+        if earlier != option:
+            raise InputError(f"--{earlier} and --{option} are both {str(path)!r}: name two files")
 
 
 def check_folder(path: Path, names: Collection[str], endings: tuple[str, ...]) -> None:

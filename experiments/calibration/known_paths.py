@@ -104,9 +104,9 @@ class KnownPaths:
                     self.of[key] = Paths(find(name), topology, curve.ranks, tuple(self.figures))
         algorithms, ranks, per_node = zip(*self.of, strict=True)
         nodes = [-(-count // width) for _, count, width in self.of]
-        found = [find(name) for name in algorithms]
-        reduce = [reduces(algorithm.collective.name) for algorithm in found]
-        listed = [algorithm.listed_name for algorithm in found]
+        candidates = [find(name) for name in algorithms]
+        reduce = [reduces(algorithm.collective.name) for algorithm in candidates]
+        listed = [algorithm.listed_name for algorithm in candidates]
         self.jobs: Jobs = jobs(listed, ranks, nodes, per_node, reduce)
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         versions = {curve.library for curve in points.curves}

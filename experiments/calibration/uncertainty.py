@@ -55,9 +55,9 @@ def _messages(fit: Fit, ran: Active) -> Floats:
     profile, paths = fit.model.profiles(fit.inner[None]), list(fit.model.paths.of.values())
     seconds = ran.seconds(fit.model, profile)
     before, crossed = (column / seconds for column in ran.on_links(fit.model, profile))
-    found = zip(ran.job, ran.size, before[:, 0].tolist(), crossed[:, 0].tolist(), strict=True)
+    crossings = zip(ran.job, ran.size, before[:, 0].tolist(), crossed[:, 0].tolist(), strict=True)
     rows = []
-    for job, size, *of_time in found:
+    for job, size, *of_time in crossings:
         sizes, counts = paths[job].messages
         rows.append(shares(sizes * size, counts, *of_time))
     return np.stack(rows)

@@ -208,8 +208,8 @@ class TrainedModule:
         the first of them.
         """
         hooks, module, kept = Hooks(self.clock), self.module, Counter[int]()
-        held = [*module.parameters(), *module.buffers(), *tensors(self.inputs)]
-        storages = {tensor.untyped_storage().data_ptr() for tensor in held}
+        arrays = [*module.parameters(), *module.buffers(), *tensors(self.inputs)]
+        storages = {tensor.untyped_storage().data_ptr() for tensor in arrays}
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:
             if tensor.layout is torch.strided:

@@ -101,10 +101,10 @@ class PlanJob(Setting):
                 split = split_step(plain, plain.graph.place_of)
                 plain = chained(split, Conditions(), self.steps)
 
-        def seconds_of(other: Step) -> float:
+        def seconds_of(changed: Step) -> float:
             if whole is not step:
-                other = chained(split_step(other, places), self.conditions, self.steps)
-            return length_of(other) / self.steps
+                changed = chained(split_step(changed, places), self.conditions, self.steps)
+            return length_of(changed) / self.steps
 
         return PlanRun(
             self.training,

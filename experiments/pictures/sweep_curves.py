@@ -101,18 +101,18 @@ def _curves(rows: Sequence[SweepRow], by_size: bool) -> tuple[list[_Curve], list
     """
     table: dict[str, dict[float, list[SweepRow]]] = {}
     for row in rows:
-        other = row.ranks if by_size else row.size_B
-        table.setdefault(row.curve or row.algorithm, {}).setdefault(other, []).append(row)
-    others = sorted({other for curves in table.values() for other in curves})
+        fixed = row.ranks if by_size else row.size_B
+        table.setdefault(row.curve or row.algorithm, {}).setdefault(fixed, []).append(row)
+    others = sorted({fixed for curves in table.values() for fixed in curves})
     kept = _spread(others, max(2, style.MOST_CURVES // len(table)))
     fast = sorted(table, key=lambda name: _slowness(table[name]))[: style.MOST_CURVES // len(kept)]
     names = [name for name in table if name in fast]
     several, curves = len(others) > 1, list[_Curve]()
     for number, name in enumerate(names):
-        for place, other in enumerate(kept):
-            if points := table[name].get(other):
+        for place, fixed in enumerate(kept):
+            if points := table[name].get(fixed):
                 share = 0.55 * (1 - place / (len(kept) - 1)) if len(kept) > 1 else 0.0
-                other_text = f"p = {other}" if by_size else format_bytes(other)
+                other_text = f"p = {fixed}" if by_size else format_bytes(fixed)
                 curves.append(
                     _Curve(
                         name,

@@ -285,7 +285,9 @@ class Question:
             why += f"; {default.algorithm.name}: {_why(usual)}"
         sent = schedule.nbytes[schedule.remote]
         seconds, interval = self.seconds(best, nbytes), self.interval(best, nbytes)
-        own = [each for each in self.ranked(nbytes, usable=False)[:1] if each[0] * GAIN < seconds]
+        faster = [
+            each for each in self.ranked(nbytes, usable=False)[:1] if each[0] * GAIN < seconds
+        ]
         return Advice(
             size_B=nbytes,
             algorithm=best.algorithm.name,
@@ -301,8 +303,8 @@ class Question:
             gain=self.seconds(default, nbytes) / seconds if seconds > 0 else 1.0,
             why=why,
             rival=None if interval is None else self._rival(best, nbytes),
-            own_software=own[0][1].algorithm.name if own else "" if self.runs else None,
-            own_software_time_s=own[0][0] if own else None,
+            own_software=faster[0][1].algorithm.name if faster else "" if self.runs else None,
+            own_software_time_s=faster[0][0] if faster else None,
             **_ends(interval),
         )
 

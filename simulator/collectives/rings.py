@@ -152,10 +152,10 @@ def fit(
     segments: int = 1,
 ) -> Fitted:
     """The rings that :func:`topologies.ring_search.find_rings` finds."""
-    found = rings_of(topology, ranks)
-    schedule = write(ranks, nbytes, found.orders, shifts, box=found.box, segments=segments)
-    cost = neighbors.rings(formula(segments=segments), found.bandwidth, len(found.orders))
-    return Fitted(schedule, topology, cost, ring_words(found.orders))
+    layout = rings_of(topology, ranks)
+    schedule = write(ranks, nbytes, layout.orders, shifts, box=layout.box, segments=segments)
+    cost = neighbors.rings(formula(segments=segments), layout.bandwidth, len(layout.orders))
+    return Fitted(schedule, topology, cost, ring_words(layout.orders))
 
 
 def ring_words(orders: Orders) -> tuple[str, ...]:

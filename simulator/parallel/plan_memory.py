@@ -121,10 +121,10 @@ def memory(
     before = np.cumsum(changes.sum(axis=1), axis=0) - changes.sum(axis=1)
     moving = before + np.minimum(changes, 0.0).sum(axis=1) + most[kind, stage]
     moving[pipeline.second] += (most[FORWARD] - keeps[:, 0])[stage[pipeline.second - 1]]
-    held = fixed[pipeline.device] + moving
+    amounts = fixed[pipeline.device] + moving
     # These parts come and go in a step.
-    held[:, -1] = (fragmentation - 1) * held[:, ACTIVATIONS : REDUCING + 1].sum(axis=1)
-    return StepMemory(pipeline, held)
+    amounts[:, -1] = (fragmentation - 1) * amounts[:, ACTIVATIONS : REDUCING + 1].sum(axis=1)
+    return StepMemory(pipeline, amounts)
 
 
 def _kept(blocks: Sequence[Block]) -> Floats:

@@ -178,9 +178,9 @@ def _named(name: str) -> Model:
 
 def _model(library: Library) -> Model:
     """Small jobs that show every parameter of a library."""
-    one = np.array([2.0**20])
+    size = np.array([2.0**20])
     curves = [
-        FitCurve(f"{collective} {nodes}", collective, names, nodes * PER_NODE, nodes, one, one)
+        FitCurve(f"{collective} {nodes}", collective, names, nodes * PER_NODE, nodes, size, size)
         for collective in library.chooses
         for chosen in [library.algorithms(collective)]
         for names in (chosen, *((name,) for name in chosen if library.deviates))

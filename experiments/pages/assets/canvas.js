@@ -66,7 +66,9 @@ function pointing({ canvas }, ask, leave) {
   };
   canvas.addEventListener("pointermove", point);
   canvas.addEventListener("pointerdown", point);
-  canvas.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") leave(); });
+  canvas.addEventListener("pointerleave", (event) => {
+    if (event.pointerType === "mouse") leave();
+  });
 }
 
 /** The remarks of a scene below its drawing. */

@@ -113,9 +113,10 @@ function filmPicture(root, data) {
       const moves = goal[k] >= 0 && moment < arrival[k] && !isLine(data.looks[look[k]]);
       (moves ? moving : resting).push(k);
     }
-    const brush = brushOf(area.theme), looks = [act.name, canvas.width, canvas.height, area.theme.dark, resting].join();
+    const brush = brushOf(area.theme), extent = [canvas.width, canvas.height];
+    const looks = [act.name, extent, area.theme.dark, resting].join();
     if (looks !== drawn) {
-      [still.width, still.height] = [canvas.width, canvas.height];
+      [still.width, still.height] = extent;
       under.setTransform(context.getTransform());
       under.translate(layout.stretches ? layout.margin : (width - layout.width * across) / 2, 0);
       for (const k of resting) shape(under, brush, act.shapes, k, moment);

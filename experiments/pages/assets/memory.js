@@ -19,7 +19,9 @@ const GAP = 34, BOTTOM = 22;
   memoryPointer(curves, area, words);
   const list = element(root, "ul", "key");
   keyEntry(list, "the chosen rank", (pen, { ink }) => bar2d(pen, ink, 1, 6, 2));
-  keyEntry(list, "mean of all ranks", (pen, { accent }) => { for (const x of [0, 9, 18]) bar2d(pen, accent, 1, 6, 2, x, 5); });
+  keyEntry(list, "mean of all ranks", (pen, { accent }) => {
+    for (const x of [0, 9, 18]) bar2d(pen, accent, 1, 6, 2, x, 5);
+  });
   keyEntry(list, "least to most of all ranks", (pen, { accent }) => bar2d(pen, accent, 0.3));
   keyEntry(list, "redundant: duplicate data", (pen) => bar2d(pen, "#c2570c", 0.6));
   remarks(root, data);

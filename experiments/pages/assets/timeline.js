@@ -214,7 +214,10 @@ function legend(root, model) {
   const entry = (text, colour, stripes = -1, ground = "") => keyEntry(list, text, (pen) => {
     pen.fillStyle = ground || colour;
     pen.fillRect(0, 0, 22, 14);
-    if (stripes >= 0) { pen.fillStyle = hatch(pen, colour, "", stripes); pen.fillRect(0, 0, 22, 14); }
+    if (stripes >= 0) {
+      pen.fillStyle = hatch(pen, colour, "", stripes);
+      pen.fillRect(0, 0, 22, 14);
+    }
   });
   for (const kind of data.kinds) if (kind !== "idle") entry(kind, data.colours[kind]);
   for (const cause of data.causes) entry(`idle: ${cause}`, data.cause_colours[cause], data.cause_stripes[cause], `${data.cause_colours[cause]}40`);

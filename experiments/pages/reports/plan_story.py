@@ -204,13 +204,13 @@ def _memory(row: Record, memory: Mapping[str, Any]) -> Block:
 
 def _devices_memory(devices: Sequence[Record]) -> Block:
     parts = dict.fromkeys([*MEMORY, *(name for each in devices for name in each)])
-    held = [
+    memory_lines = [
         {"device": place, **{f"{name}_bytes": value for name, value in each.items()}}
         for place, each in enumerate(devices)
     ]
     columns = {"device": "device", **{NAMES.get(name, name): f"{name}_bytes" for name in parts}}
     note = "What a GPU of each device holds at its fullest moment."
-    return table("Memory", held, columns, note=note, page_only=True)
+    return table("Memory", memory_lines, columns, note=note, page_only=True)
 
 
 def _fits(row: Record) -> str:

@@ -178,12 +178,12 @@ def explained(result: Result) -> Story:
         fill("{algorithm} takes {time_s}: {path}.", best),
         f"The slowest is {worst['algorithm']}: {times(worst['over_best'])} times that.",
     ]
-    own = [row for row in rows if row.get("own_software")]
-    runs = [row for row in rows if row not in own]
+    only_ours = [row for row in rows if row.get("own_software")]
+    runs = [row for row in rows if row not in only_ours]
     note = "of best: the time as a multiple of that of the fastest."
     terms = ["expected", "perhaps as fast"] * bool(_sure(rows))
     note += f"\n{result.interval}" * bool(terms)
     columns, rare = {**EXPLAINED, "unsure": "unsure"}, ["unsure"]
     blocks: list[Block] = [table("All algorithms", runs, columns, terms, note, rare=rare)]
-    blocks += [table(OWN, own, columns, rare=rare)] if own else []
+    blocks += [table(OWN, only_ours, columns, rare=rare)] if only_ours else []
     return Story(f"Algorithms compared: {case} on {where}", summary, blocks)

@@ -203,11 +203,11 @@ def test_strange_names_and_times_are_drawn(open_page: Open, tmp_path: Path) -> N
 
 def test_links_and_memory_are_told_over_time(open_page: Open, tmp_path: Path) -> None:
     timeline = simulate(find("ring").build(4, 4e6), star(4, bandwidth=1e9))
-    held = memory.trace(timeline.schedule, timeline)
+    traced = memory.trace(timeline.schedule, timeline)
     names = ["rank 0", "<b>rank 1</b>", "rank 2", "rank 3"]
     scenes = [
         machine_scene(use_of(timeline)),
-        memory_scene(curves_of(held, names, timeline.makespan)),
+        memory_scene(curves_of(traced, names, timeline.makespan)),
     ]
     file = tmp_path / "page.html"
     file.write_text(to_html(Page("A run", [], scenes)), encoding="utf-8")

@@ -301,10 +301,10 @@ def test_steps_behind_each_other_compare_with_as_many_without_conditions(simctl:
     less than three times one."""
     plan = ("tp=2,pp=4,schedule=zb_h1,micro=1,batch=16", "--topology", "hgx_h100", "--p", "8")
     command = ("plan", "--model", "llama3_8b:layers=4", *plan, "--format", "json")
-    one = json.loads(simctl(*command).stdout)["summary"]["step_s"]
+    step_s = json.loads(simctl(*command).stdout)["summary"]["step_s"]
     done = json.loads(simctl(*command, "--steps", "3").stdout)
     assert done["summary"]["relative_speed"] == pytest.approx(1.0, rel=1e-9)
-    assert done["summary"]["step_s"] < one
+    assert done["summary"]["step_s"] < step_s
     assert done["waits"] == []
 
 

@@ -154,8 +154,8 @@ def test_the_printed_plans_have_the_intervals_of_their_steps(
     assert printed.returncode == 0, printed.stderr
     assert "90% of steps" in printed.stdout.splitlines()[5]
     assert "| step | expected | 90% of steps |" in page.read_text()
-    found = json.loads(simctl(*command, "--format", "json").stdout)["plans"]
-    sure = [row for row in found if row["level"] is not None]
+    searched = json.loads(simctl(*command, "--format", "json").stdout)["plans"]
+    sure = [row for row in searched if row["level"] is not None]
     assert {row["level"] for row in sure} == {0.9}
     assert len(sure) == sum("  dp=" in line for line in printed.stdout.splitlines())
     for row in (sure[0], sure[-1]):

@@ -212,9 +212,9 @@ def test_ddp_has_buckets_of_its_own_beside_the_backward() -> None:
     assert (plan.overlap, plan.bucket) == (True, 25 * 2**20)
     assert str(plan) == "dp=8,tp=1,pp=1,micro=1,overlap=yes,bucket=25MiB,ddp=yes"
     assert parse_plan(str(plan)) == plan
-    other = parse_plan("dp=8,ddp=view,overlap=no,bucket=8MiB")
-    assert (other.overlap, other.bucket) == (False, 8 * 2**20)
-    assert parse_plan(str(other)) == other
+    view = parse_plan("dp=8,ddp=view,overlap=no,bucket=8MiB")
+    assert (view.overlap, view.bucket) == (False, 8 * 2**20)
+    assert parse_plan(str(view)) == view
     assert parse_plan(str(replace(plan, bucket=Plan.bucket))).bucket == Plan.bucket
     assert parse_plan("dp=8,zero=1,ddp=no") == parse_plan("dp=8,zero=1")
 

@@ -164,8 +164,8 @@ def check(timeline: Timeline, holdings: Changes | None = None, live: Changes | N
         for rank in range(ranks):
             times, nbytes = usage.of(rank)
             step = int(np.searchsorted(times, time, side="right"))
-            held = nbytes[step - 1] if step else 0.0
-            assert held == pytest.approx(resident[rank], abs=rounding)
+            received = nbytes[step - 1] if step else 0.0
+            assert received == pytest.approx(resident[rank], abs=rounding)
         peaks = np.maximum(peaks, resident)
     assert usage.peaks == pytest.approx(peaks, rel=1e-9, abs=1e-9)
     assert usage.peak == pytest.approx(max(peaks))
