@@ -268,7 +268,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     @cached_property
     def _columns(self) -> Columns:
         """The columns that the terminal has place for."""
-        from experiments.pages.reports.sweep_story import COLUMNS, RARE, WIDE
+        from experiments.simulations.sweep_rows import COLUMNS, RARE, WIDE
 
         profile, is_wide = self.grid.profile, self.format == "wide"
         absent = [] if self.grid.rules.fair_tolerance else ["off by"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.output import Record
+from experiments.profiles.interval_levels import RUNS
 from experiments.simulations.case import Case
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound, left_out
@@ -22,6 +23,38 @@ if TYPE_CHECKING:
 TOLERANCE = 1e-9
 """The greatest relative difference between simulation and formula where the formula's assumptions
 hold."""
+COLUMNS = {
+    "algorithm": "algorithm",
+    "p": "ranks",
+    "size": "size_B",
+    **RUNS,
+    "time": "time_s",
+    "off by": "grid_error_s",
+    "formula": "formula_s",
+    "difference": "difference",
+    "of bound": "{over_bound:.3f}",
+    "busbw": "busbw_Bps",
+    "protocol": "protocol",
+    "verdict": "verdict",
+}
+"""The columns that answer the question."""
+RARE = ("busbw", "formula", "of bound", "difference")
+"""Columns that a terminal leaves out, in this order, where long names need their place."""
+WIDE = {
+    **{name: column for name, column in COLUMNS.items() if name != "verdict"},
+    "bound": "bound",
+    "algbw": "algbw_Bps",
+    "steps": "steps",
+    "bytes sent": "volume_B",
+    "by formula": "volume_formula_B",
+    "peak memory": "peak_B",
+    "peak by formula": "peak_formula_B",
+    "redundant": "redundant_B",
+    "redundant by formula": "redundant_formula_B",
+    "unsure": "unsure",
+    "verdict": "verdict",
+}
+"""All columns; last those of long words."""
 
 
 class PointVerdict(NamedTuple):

@@ -8,43 +8,10 @@ from itertools import groupby
 from experiments.answer_blocks import Block, Record, Remarks, Story, listed, span, table
 from experiments.output import counted
 from experiments.pages.reports.result import Result
-from experiments.profiles.interval_levels import RUNS
+from experiments.simulations.sweep_rows import WIDE
 from experiments.templates import fill, times
 from experiments.terms import TERMS
 from topologies.units import format_bytes, format_seconds
-
-COLUMNS = {
-    "algorithm": "algorithm",
-    "p": "ranks",
-    "size": "size_B",
-    **RUNS,
-    "time": "time_s",
-    "off by": "grid_error_s",
-    "formula": "formula_s",
-    "difference": "difference",
-    "of bound": "{over_bound:.3f}",
-    "busbw": "busbw_Bps",
-    "protocol": "protocol",
-    "verdict": "verdict",
-}
-"""The columns that answer the question."""
-RARE = ("busbw", "formula", "of bound", "difference")
-"""Columns that a terminal leaves out, in this order, where long names need their place."""
-WIDE = {
-    **{name: column for name, column in COLUMNS.items() if name != "verdict"},
-    "bound": "bound",
-    "algbw": "algbw_Bps",
-    "steps": "steps",
-    "bytes sent": "volume_B",
-    "by formula": "volume_formula_B",
-    "peak memory": "peak_B",
-    "peak by formula": "peak_formula_B",
-    "redundant": "redundant_B",
-    "redundant by formula": "redundant_formula_B",
-    "unsure": "unsure",
-    "verdict": "verdict",
-}
-"""All columns; last those of long words."""
 
 
 def story(result: Result) -> Story:
