@@ -163,7 +163,7 @@ def parse_course(
         "parameters": {**setting.parameters, **ranks, **changed},
     }
     return PlanJob(
-        **vars(setting) | settled,
+        **vars(setting) | settled | {"training": setting.training.under(plan)},
         plan=plan,
         transfers=detail is DetailName.transfers,
         conditions=conditions,
@@ -185,7 +185,8 @@ def parse_search(
     parameters = {**setting.parameters, "plan": options.plan, "p": str(gpus)}
     if options.batch is not None:
         parameters["batch"] = options.batch
-    shared = {**vars(setting), "parameters": parameters}
+    training = setting.training.under(replace(Plan(), **values))
+    shared = {**vars(setting), "training": training, "parameters": parameters}
     return SearchRequest(**shared, gpus=gpus, values=values)
 
 

@@ -24,7 +24,7 @@ class Accelerator(NamedTuple):
     bandwidth: float
     """Bytes/s of its memory."""
     peak: Mapping[str, float]
-    """FLOP/s in each dtype that it has instructions for."""
+    """FLOP/s in each dtype and format that it has instructions for."""
     alike: str
     """The GPU of :mod:`experiments.models.device_times` whose shares its products reach."""
     multiprocessors: int = 0
@@ -43,7 +43,7 @@ class Precision(NamedTuple):
     """The dtypes in which a model is trained."""
 
     math: tuple[str, ...]
-    """The dtypes of multiplications; the device takes the first that it has."""
+    """The dtypes of multiplications of layers; the device takes the first that it has."""
     width: float
     """Bytes of an activation."""
     parameters: str
@@ -61,21 +61,26 @@ def _accelerator(row: Mapping[str, str]) -> Accelerator:
     )
 
 
+NARROW = {"fp8": 1.0, "fp8_block": 1 + 4 / 128, "mxfp8": 1 + 1 / 32, "nvfp4": 0.5 + 1 / 16}
+"""Formats of multiplications below 16 bits, with the bytes of an element and its share of a scale:
+fp8 with a scale a tensor; with one of 4 bytes for 128 elements (DeepSeek-V3, arXiv 2412.19437);
+with one of a byte for 32 (OCP Microscaling formats); fp4 with one of a byte for 16 (NVFP4)."""
 PRECISIONS: dict[str, Precision] = {
     "fp32": Precision(("fp32",), 4, "fp32", "fp32"),
     "tf32": Precision(("tf32",), 4, "fp32", "fp32"),
     "amp": Precision(("bf16", "fp16"), 2, "fp32", "fp32"),
     "bf16": Precision(("bf16",), 2, "bf16", "bf16"),
-    "fp8": Precision(("fp8",), 2, "bf16", "bf16"),
+    **{name: Precision((name,), 2, "bf16", "bf16") for name in NARROW},
 }
-"""The values of the option `dtype`. amp multiplies in 16 bits and keeps parameters and gradients in
-fp32. fp8 multiplies in 8 bits and keeps everything else in bf16."""
+"""The values of the option `dtype` of a model, and of the key `precision` of a plan. amp multiplies
+in 16 bits and keeps parameters and gradients in fp32. Those of :data:`NARROW` multiply so in
+layers, and keep everything else in bf16."""
 
 SHARES: dict[str, dict[str, float]] = {
     # Large products reach 89% in fp32 on a V100 and 74% in 16 bits and TF32 on an A100
     # (transformers-benchmarks) to 87% (stas00/ml-engineering, MAMF); those of layers are smaller.
     # In fp8 large ones reach 71% on an H100 (MAMF), and scaling costs some.
-    "matmul": {"fp32": 0.8, "tf32": 0.6, "fp16": 0.6, "bf16": 0.6, "fp8": 0.5},
+    "matmul": {"fp32": 0.8, "tf32": 0.6, "fp16": 0.6, "bf16": 0.6} | dict.fromkeys(NARROW, 0.5),
     # In fp32 what 3x3 ones leave of ResNet-50's steps on P100 and V100. The others are from whole
     # steps of ResNet-50 less their memory-bound parts, rounded (NVIDIA DeepLearningExamples): V100
     # and A100, mixed precision, 1200 and 2470 images/s; A100, TF32, 938: layouts are converted.

@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.models.accelerators import accelerator, bandwidth, multiplies, rate
+from experiments.models.accelerators import NARROW, accelerator, bandwidth, multiplies, rate
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -55,7 +55,8 @@ class DeviceTimes:
     device: str
     """A name of :data:`experiments.models.accelerators.ACCELERATORS`."""
     dtype: str = "bf16"
-    """What the model is trained in: amp, bf16, fp8 ..."""
+    """What the model is trained in, a name of
+    :data:`experiments.models.accelerators.PRECISIONS`."""
     scale: float = 1.0
     """What all times on the device are multiplied by: 1, or what calibration found."""
     launch: float = LAUNCH
@@ -95,7 +96,7 @@ class DeviceTimes:
         """A fused attention."""
         device = accelerator(self.device)
         shares = FUSED[kind]["a100" if device.alike == "a100" else "h100"]
-        peak = device.peak["bf16" if self.math == "fp8" else self.math]
+        peak = device.peak["bf16" if self.math in NARROW else self.math]
         return self.scale * flops / (peak * shares[0 if forward else 1])
 
 
@@ -117,11 +118,11 @@ def product_share(device: str, dtype: str, rows: float, outputs: float, inner: f
 
 @lru_cache(maxsize=8)
 def measured_products(device: str, dtype: str) -> tuple[Floats, Floats, Floats]:
-    """The products of `device` in fp8 where it has them, otherwise in 16 bits: the logarithms of
-    their rows, those of their outputs and inner elements, and their shares, shape (rows, outputs,
-    inner)."""
+    """The products of `device` below 16 bits if `dtype` is and it has them, otherwise in 16 bits:
+    the logarithms of their rows, those of their outputs and inner elements, and their shares, shape
+    (rows, outputs, inner)."""
     name = accelerator(device).alike
-    kind = "fp8" if dtype == "fp8" and name != "a100" else "bf16"
+    kind = "fp8" if dtype in NARROW and name != "a100" else "bf16"
     text = (Path(__file__).with_name("products") / f"{name}_{kind}.csv").read_text()
     heading, _, lines = text.partition("\n")
     sides = np.fromstring(heading.split(",", 2)[2], sep=",")

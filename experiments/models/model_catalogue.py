@@ -119,7 +119,7 @@ class Entry:
             "batch": ("samples a device", 1, 65536, batch),
             "image": ("side of an image in pixels", 32, 4096, self.size),
             "device": (f"one of {', '.join(ACCELERATORS)}", 0, 0, device),
-            "dtype": ("fp32, tf32, amp, bf16 or fp8 where device and model can", 0, 0, dtype),
+            "dtype": (f"{', '.join(PRECISIONS)} where device and model can", 0, 0, dtype),
         }
         if isinstance(self.model, TransformerShape):
             longest = (0 if self.stretched else self.model.positions) or LONGEST

@@ -44,6 +44,12 @@ class Training:
     """Tokens of a sequence."""
     times: DeviceTimes
 
+    def under(self, plan: Plan) -> Training:
+        """The model in the precision of a plan that names one. Raises InputError, with those that
+        the device has, if it lacks this one."""
+        dtype = plan.precision or self.times.dtype
+        return replace(self, times=replace(self.times, dtype=dtype))
+
     @property
     def flops_per_token(self) -> float:
         """FLOPs of the model for a token: forward and backward, without what is computed again."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
+from experiments.models.accelerators import PRECISIONS
 from experiments.models.model_shapes import BlockCut, Degree
 from experiments.option_text import PARSERS, Parser, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
@@ -49,6 +50,8 @@ class Plan(BlockCut):
     """Pipeline parallel: devices of a pipeline."""
     batch: Degree = 0
     """Sequences of a step. By default 4 micro-batches for each device of a pipeline."""
+    precision: Annotated[str, partial(_parse_choice, [*PRECISIONS])] = ""
+    """What the layers multiply in, a name of PRECISIONS. By default the dtype of the model."""
     zero: Annotated[int, partial(_parse_choice, range(4))] = 0
     """What data-parallel ranks share: 1 the optimizer, 2 gradients too, 3 parameters too (FSDP);
     0: nothing."""

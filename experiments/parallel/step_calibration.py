@@ -214,7 +214,7 @@ def plan_critical_path(
 
     def written(factors: Factors) -> Step:
         training = Training(entry.name, entry.shape, entry.size, factors.of(times))
-        return write(work_of(training, plan, collectives))
+        return write(work_of(training.under(plan), plan, collectives))
 
     usual = cache(written) if keeps else written
 

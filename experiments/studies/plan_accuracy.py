@@ -195,7 +195,7 @@ def _times(machine: str, degrees: Degrees) -> GroupTimes:
 def simulate(model: str, plan: str, machine: str, times: DeviceTimes) -> StepMeasures:
     """The measures of a step."""
     entry, parsed = find_transformer(model), parse_plan(plan)
-    training = Training(entry.name, entry.shape, entry.size, times)
+    training = Training(entry.name, entry.shape, entry.size, times).under(parsed)
     return measure(write(work_of(training, parsed, _times(machine, parsed.degrees))))
 
 

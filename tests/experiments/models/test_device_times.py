@@ -7,6 +7,7 @@ import pytest
 from experiments.models.accelerators import (
     ACCELERATORS,
     MEMORY,
+    NARROW,
     PRECISIONS,
     SHARES,
     accelerator,
@@ -49,14 +50,14 @@ def test_the_bandwidth_of_the_cpu_is_that_of_its_channels() -> None:
 @each_case("name", ACCELERATORS)
 def test_narrower_numbers_are_no_slower(name: str) -> None:
     peak = ACCELERATORS[name].peak
-    peaks = [peak[dtype] for dtype in ("fp32", "tf32", "bf16", "fp8") if dtype in peak]
+    peaks = [peak[dtype] for dtype in ("fp32", "tf32", "bf16", "fp8", "nvfp4") if dtype in peak]
     assert peaks == sorted(peaks)
     assert peak.get("fp16", peak.get("bf16")) == peak.get("bf16", peak.get("fp16"))
 
 
 @each_case("name", ACCELERATORS)
 def test_every_peak_has_a_dtype(name: str) -> None:
-    assert set(ACCELERATORS[name].peak) <= set(WIDTHS)
+    assert set(ACCELERATORS[name].peak) <= {*WIDTHS, *NARROW}
 
 
 def test_every_share_is_one() -> None:
@@ -102,7 +103,13 @@ def test_what_is_multiplied_in(device: str, dtype: str, math: str) -> None:
             "h100",
             "fp16",
             "matmul",
-            "h100 cannot train it in 'fp16': it takes fp32, tf32, amp, bf16, fp8",
+            "h100 cannot train it in 'fp16': it takes fp32, tf32, amp, bf16, fp8, fp8_block",
+        ),
+        (
+            "h100",
+            "nvfp4",
+            "matmul",
+            "h100 cannot train it in 'nvfp4': it takes fp32, tf32, amp, bf16, fp8, fp8_block",
         ),
         (
             "H1000",
@@ -121,7 +128,7 @@ def test_what_is_refused(device: str, dtype: str, kind: str, message: str) -> No
 
 def test_precisions_are_of_dtypes_that_there_are() -> None:
     for precision in PRECISIONS.values():
-        assert {precision.parameters, precision.gradients, *precision.math} <= set(WIDTHS)
+        assert {precision.parameters, precision.gradients, *precision.math} <= {*WIDTHS, *NARROW}
 
 
 @each_case("device", ACCELERATORS)

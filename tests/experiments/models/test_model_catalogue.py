@@ -144,7 +144,7 @@ def test_options_are_obeyed() -> None:
         ),
         (
             "gpt2:dtype=int8",
-            "gpt2: h100 cannot train it in 'int8': it takes fp32, tf32, amp, bf16, fp8",
+            "gpt2: h100 cannot train it in 'int8': it takes fp32, tf32, amp, bf16, fp8, fp8_block",
         ),
         ("llama_7b:device=v100", "llama_7b: v100 cannot train it in 'bf16': it takes fp32, amp"),
         (

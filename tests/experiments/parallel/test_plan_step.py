@@ -47,6 +47,16 @@ def test_stages_share_the_layers(layers: int, plan: str, sizes: list[int]) -> No
     assert stages[-1][-1].name == "head"
 
 
+def test_the_precision_of_a_plan_is_the_dtype_of_its_model() -> None:
+    model = training(SMALL, device="h100")
+    plan = parse_plan("precision=fp8")
+    assert model.under(plan).times == DeviceTimes("h100", "fp8")
+    assert model.under(Plan()) == model
+    takes = "h100 cannot train it in 'mxfp8': it takes fp32, tf32, amp, bf16, fp8, fp8_block"
+    with pytest.raises(InputError, match=takes):
+        model.under(parse_plan("precision=mxfp8"))
+
+
 def test_layers_that_stages_do_not_divide_are_refused() -> None:
     with pytest.raises(InputError, match="has 6 layers, which 5 stages do not divide: take pp=3"):
         stages_of(training(SMALL), parse_plan("pp=5"))
