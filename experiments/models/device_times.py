@@ -22,6 +22,7 @@ from typing import Literal
 import numpy as np
 
 from experiments.models.accelerators import NARROW, accelerator, bandwidth, multiplies, rate
+from experiments.models.quantization import quantization_time
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -84,6 +85,13 @@ class DeviceTimes:
     def memory(self, nbytes: float) -> float:
         """A kernel that reads and writes `nbytes` bytes; 0 if it moves none."""
         return self.traffic(nbytes) + self.scale * KERNEL if nbytes else 0.0
+
+    def quantize(self, rows: float, columns: float, *, dynamic: bool = True) -> float:
+        """A cast of a matrix in 16 bits to 8 bits. A dynamic one reads all of it first for its
+        scale; with delayed scaling the scale is there."""
+        if not rows * columns:
+            return 0.0
+        return self.scale * quantization_time(self.device, rows, columns, dynamic=dynamic)
 
     def convolution(self, flops: float, nbytes: float, *, square: bool) -> float:
         """A convolution that moves `nbytes` bytes; `square`: 3x3 with a stride of 1. It takes the
