@@ -12,6 +12,7 @@ from math import gcd
 from typing import Annotated, Any, Literal, NamedTuple
 
 from experiments.models.device_times import Attention
+from experiments.models.recomputation import parse_text
 from experiments.option_text import parse_at_least
 from simulator.parallel.degrees import divisor
 from topologies.errors import InputError
@@ -19,7 +20,6 @@ from topologies.units import parse_number
 
 RMS_DECODER: Mapping[str, Any] = {"gated": True, "norm": "rms", "biases": False, "rotary": True}
 """A decoder like Llama: RMS norms, gated MLPs, rotary positions."""
-Recompute = Literal["none", "selective", "full"]
 Degree = Annotated[int, parse_at_least(1)]
 GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
 """Bytes of an element of a gradient, and those that move when gradients of micro-batches are
@@ -278,9 +278,10 @@ class BlockCut:
     sp: bool = False
     """Sequence parallel: whether norms and dropout are cut too (Korthikanti et al., arXiv
     2205.05198)."""
-    recompute: Recompute = "none"
-    """What is computed again before the backward: nothing, the scores of attention (selective), or
-    the whole block (full)."""
+    recompute: Annotated[str, parse_text] = "none"
+    """What is computed again before the backward: nothing, the scores of attention (selective), the
+    block (full), all but every other product (op), or modules, like layernorm+moe_act. full:12: in
+    the first 12 layers of each stage; full/2: in every second one."""
     stops: bool = False
     """Whether computing a block again stops at the last operation whose inputs are needed, as
     PyTorch's checkpoint does that is not reentrant."""

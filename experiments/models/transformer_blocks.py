@@ -13,14 +13,12 @@ scatters heads (Ulysses). Tokens reach their experts by an all-to-all and return
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
 from experiments.models import kernels as passes
-from experiments.models.device_times import DeviceTimes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
-from experiments.models.model_shapes import BlockCut, Experts, TransformerShape
+from experiments.models.model_shapes import Experts, TransformerShape
 from simulator.parallel.blocks import Block
 
 WIDE = 4.0
@@ -91,30 +89,42 @@ class Writer(Kernels):
         *before, after = shape.attention_matrices
         inner = shape.heads * shape.value_size / tp
         wide = sum(matrix.outputs for matrix in before if matrix.inputs == shape.width)
-        later = [matrix for matrix in before if matrix.inputs != shape.width]
-        moved = rows * (shape.heads * shape.key_size + 2 * self._keys) / tp * self.width
         first = self.product(
             rows,
             wide / (1 if shape.latent else tp),
             shape.width,
             kept=self.cut_nbytes,
-            later=self.cut_nbytes + self._queries_and_keys,
+            later=self.cut_nbytes + self.queries_and_keys,
         )
         values = rows * inner * self.width
         return [
             *self.entry(),
             first,
-            *(self.product(rows, matrix.outputs / tp, matrix.inputs) for matrix in later),
-            # Queries, keys and values are cut apart, transposed, and rotated.
-            self.memory((4 if shape.rotary else 2) * moved, (4 if shape.rotary else 2) * moved),
-            *self._context(moved),
+            *self.expansion(),
+            *self._context(),
             self.product(rows, after.outputs, inner, kept=values, later=values),
             *self.exit(),
             *self.residual(),
         ]
 
+    def expansion(self) -> list[Event]:
+        """The products after the narrow vectors of latent attention. Then queries, keys and values
+        are cut apart, transposed, and rotated."""
+        shape, tp, rows = self.shape, self.cut.tp, self.tokens
+        later = [each for each in shape.attention_matrices[:-1] if each.inputs != shape.width]
+        moved = (4 if shape.rotary else 2) * self._moved
+        products = [self.product(rows, matrix.outputs / tp, matrix.inputs) for matrix in later]
+        return [*products, self.memory(moved, moved)]
+
     @property
-    def _queries_and_keys(self) -> float:
+    def _moved(self) -> float:
+        """Bytes of queries, and of keys and values of all heads that have them."""
+        queries = self.shape.heads * self.shape.key_size
+        return self.tokens * (queries + 2 * self._keys) / self.cut.tp * self.width
+
+    @property
+    def queries_and_keys(self) -> float:
+        """Bytes of the queries, keys and values of a rank."""
         shape = self.shape
         queries = shape.heads * shape.key_size
         keys = shape.kv_heads * (shape.key_size + shape.value_size)
@@ -125,7 +135,7 @@ class Writer(Kernels):
         shape = self.shape
         return (shape.heads if shape.latent else shape.kv_heads) * shape.key_size
 
-    def _context(self, moved: float) -> list[Event]:
+    def _context(self) -> list[Event]:
         core, cp = self.core(), self.cut.cp
         if cp == 1:
             return [core]
@@ -140,7 +150,7 @@ class Writer(Kernels):
             return [first, core, Gate("cp", "", "all_gather", cp * keys)]
         heads = self.shape.heads * self.shape.value_size / self.cut.tp
         return [
-            Gate("cp", "all_to_all", "all_to_all", moved),
+            Gate("cp", "all_to_all", "all_to_all", self._moved),
             core,
             Gate("cp", "all_to_all", "all_to_all", self.tokens * heads * self.width),
         ]
@@ -152,7 +162,7 @@ class Writer(Kernels):
         rows, columns = self.seq / cut.cp, float(self.seq)
         causal = 2 if shape.kind == "decoder" else 1
         flops = 2 * heads * rows * columns * (shape.key_size + shape.value_size)
-        kept = self._queries_and_keys + self.scores
+        kept = self.queries_and_keys + self.scores
         if cut.attention != "unfused":
             seconds = times.attention(cut.attention, flops / causal, forward=True)
             back = times.attention(cut.attention, 2.5 * flops / causal, forward=False)
@@ -199,11 +209,7 @@ class Writer(Kernels):
         shape, cut = self.shape, self.cut
         tokens = self.tokens / cut.tp
         sent = tokens * experts.top * shape.width * self.width
-        # Tokens at the experts of the busiest rank, once for each expert that they pass.
-        even = self.tokens * experts.top
-        arriving = even * cut.imbalance
-        if cut.capacity:
-            arriving = float(ceil(even / experts.number * cut.capacity) * experts.number)
+        even, arriving = self.tokens * experts.top, self._arriving(experts)
         copies = arriving * shape.width * self.width
         to_experts, back = list[Event](), list[Event]()
         if cut.ep > 1:
@@ -217,19 +223,35 @@ class Writer(Kernels):
             to_experts.append(Gate("tp", "all_gather", "reduce_scatter", copies))
             back.insert(0, Gate("tp", "reduce_scatter", "all_gather", copies))
         router = self.cut_nbytes
-        local = experts.number // cut.ep
         events = [
             self.product(tokens, experts.number, shape.width, kept=router, later=router),
             self.memory(2 * sent, 2 * sent),
             *to_experts,
-            *self.mlp(experts.hidden, arriving, local, kept=copies),
+            *self.expert_mlps(experts),
             *back,
             self.memory(2 * sent, 2 * sent),
         ]
         if not experts.shared:
             return events
-        shared = self.mlp(experts.shared, self.tokens, kept=0.0)
-        return [*events, *self.entry(), *shared, *self.exit()]
+        return [*events, *self.shared(experts)]
+
+    def _arriving(self, experts: Experts) -> float:
+        """Tokens at the experts of the busiest rank, once for each expert that they pass."""
+        even, cut = self.tokens * experts.top, self.cut
+        if cut.capacity:
+            return float(ceil(even / experts.number * cut.capacity) * experts.number)
+        return even * cut.imbalance
+
+    def expert_mlps(self, experts: Experts) -> list[Event]:
+        """The experts of a rank."""
+        arriving, local = self._arriving(experts), experts.number // self.cut.ep
+        kept = arriving * self.shape.width * self.width
+        return self.mlp(experts.hidden, arriving, local, kept=kept)
+
+    def shared(self, experts: Experts) -> list[Event]:
+        """The shared experts, which every token passes."""
+        mlp = self.mlp(experts.shared, self.tokens, kept=0.0)
+        return [*self.entry(), *mlp, *self.exit()]
 
     def embedding(self) -> list[Event]:
         """The tables of tokens and positions, or the matrix of an image's patches. Its output is
@@ -239,23 +261,6 @@ class Writer(Kernels):
         if shape.patch:
             events.insert(0, self.product(self.tokens, shape.width, shape.patch))
         return events + self.exit()
-
-    def whole(self, experts: Experts | None) -> Block:
-        """A block of attention and MLP, or experts."""
-        shape, cut = self.shape, self.cut
-        whole = self.norm() + self.attention() + self.norm() + self.inner(experts)
-        parameters, of_experts = shape.attention / cut.tp + 2 * shape.width, 0.0
-        if experts:
-            parameters += experts.number * shape.width + shape.mlp(experts.shared) / cut.tp
-            of_experts = experts.number * shape.mlp(experts.hidden) / cut.ep / cut.tp
-        else:
-            parameters += shape.mlp(shape.hidden) / cut.tp
-        again: list[Event] = []
-        if cut.recompute == "full":
-            again = whole[: len(whole) - (2 if cut.tp == 1 else 3)] if cut.stops else whole
-        elif cut.recompute == "selective":
-            again = [self.core()]
-        return self.block("experts" if experts else "layer", whole, parameters, of_experts, again)
 
     def head(self) -> list[Event]:
         """The logits and the loss."""
@@ -279,15 +284,9 @@ class Writer(Kernels):
         events: list[Event],
         parameters: float,
         of_experts: float = 0.0,
-        again: Sequence[Event] = (),
     ) -> Block:
-        """The block with these events. What is computed again is held while the backward runs."""
+        """The block with these events."""
         kernels = passes.computations(events)
-        kept, working = sum(kernel.kept for kernel in kernels), 0.0
-        if again and self.cut.recompute == "full":
-            kept, working = self.cut_nbytes, kept
-        elif again:
-            kept, working = kept - self.scores, self.scores
         launch, overlap = self.times.launch, self.cut.overlap_tp
         return Block(
             name,
@@ -295,39 +294,9 @@ class Writer(Kernels):
             inputs=passes.backward(events, launch, both=False),
             weights=passes.weights(events, launch),
             backward=passes.backward(events, launch, overlap=overlap),
-            again=passes.forward(again, launch),
             parameters=parameters,
             expert_parameters=of_experts,
-            kept=kept,
+            kept=sum(kernel.kept for kernel in kernels),
             kept_for_weights=sum(kernel.later for kernel in kernels),
-            working=working,
             output=self.cut_nbytes,
         )
-
-
-def blocks(
-    shape: TransformerShape,
-    seq: int,
-    cut: BlockCut,
-    times: DeviceTimes,
-    name: str = "the model",
-    *,
-    routed: bool = False,
-) -> list[Block]:
-    """The blocks of a transformer in the order in which they run, for sequences of `seq` tokens:
-    embedding, layers, head. Layers that are alike are the same object. If `routed`, a router says
-    what each rank sends to each.
-
-    Raises InputError, with what would be right, if the shape cannot be cut so.
-    """
-    cut.check(shape, seq, name)
-    writer = Writer(times, cut, shape, seq, routed)
-    dense, sparse = shape.blocks - shape.expert_blocks, shape.expert_blocks
-    layers = [writer.whole(None)] * dense if dense else []
-    layers += [writer.whole(shape.experts)] * sparse if sparse else []
-    last = writer.norm() + writer.head()
-    return [
-        writer.block("embedding", writer.embedding(), shape.embedding / cut.tp),
-        *layers,
-        writer.block("head", last, shape.head_parameters / cut.tp + shape.width),
-    ]

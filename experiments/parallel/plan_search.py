@@ -11,8 +11,8 @@ from math import inf
 from typing import Any, NamedTuple
 
 from experiments.models.accelerators import accelerator
+from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import BlockCut
-from experiments.models.transformer_blocks import blocks
 from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import (
@@ -305,12 +305,17 @@ class PlanBounds:
     def stages(self, plan: Plan) -> Stages:
         """The blocks of each stage."""
         training = self.training
-        cut = plan.accumulated, *(getattr(plan, each.name) for each in fields(BlockCut))
-        if cut not in self._blocks:
-            self._blocks[cut] = blocks(
-                training.shape, training.seq, plan, training.times, training.name
-            )
-        return share_out(self._blocks[cut], plan, plan.pp * plan.v, training.name)
+
+        def written(recompute: str) -> list[Block]:
+            under = replace(plan, recompute=recompute)
+            cut = plan.accumulated, *(getattr(under, each.name) for each in fields(BlockCut))
+            if cut not in self._blocks:
+                self._blocks[cut] = blocks(
+                    training.shape, training.seq, under, training.times, training.name
+                )
+            return self._blocks[cut]
+
+        return share_out(written, plan, plan.pp * plan.v, training.name)
 
     def seconds(self, plan: Plan) -> float:
         """Seconds that the step of a plan does not go below."""

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
-from typing import Any, get_args
+from typing import Any
 
 from experiments.models.accelerators import accelerator
-from experiments.models.model_shapes import Recompute
+from experiments.models.recomputation import WHOLE
 from experiments.parallel.plan_step import Training, memory_of, stage_sizes, work_of
 from experiments.parallel.plan_text import Plan, parse_values
 from experiments.text_lines import bytes_cell
@@ -78,7 +78,7 @@ class Space:
                 if dp * cp % ep == 0:
                     yield {"dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
 
-    def _choices(self, plan: Plan) -> Iterator[tuple[int, int, int, Recompute]]:
+    def _choices(self, plan: Plan) -> Iterator[tuple[int, int, int, str]]:
         """Micro-batch, stages of a device, stage of ZeRO and recomputation."""
         layers = self.training.shape.blocks
         divisible = [
@@ -91,7 +91,7 @@ class Space:
             self._values("micro", [2**power for power in range(most.bit_length())]),
             self._values("v", divisible or [1]),
             self._values("zero", [0, 1, 2, 3] if plan.pp == 1 else [0, 1]),
-            self._values("recompute", get_args(Recompute)),
+            self._values("recompute", WHOLE[:3]),
         )
 
     def _refused(self, plan: Plan) -> str:

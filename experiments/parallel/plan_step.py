@@ -9,8 +9,10 @@ from itertools import accumulate
 
 from experiments.models.accelerators import PRECISIONS, accelerator
 from experiments.models.device_times import DeviceTimes
+from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import GRADIENTS, TransformerShape
-from experiments.models.transformer_blocks import Writer, blocks
+from experiments.models.recomputation import parse_recomputation
+from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import with_tensors
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.plan_text import Plan
@@ -68,22 +70,30 @@ def stages_of(training: Training, plan: Plan, routing: Routing | None = None) ->
     """The blocks of each stage of the pipeline. Raises InputError if the layers cannot be shared
     out evenly."""
     cut = plan if routing is None else replace(plan, imbalance=routing.imbalance)
-    layers = blocks(
-        training.shape,
-        training.seq,
-        cut,
-        training.times,
-        training.name,
-        routed=routing is not None and not routing.even,
-    )
-    if plan.ddp != "no":
-        layers = with_tensors(layers, Writer(training.times, plan, training.shape, training.seq))
-    return share_out(layers, plan, plan.stages, training.name)
+
+    def written(recompute: str) -> list[Block]:
+        layers = blocks(
+            training.shape,
+            training.seq,
+            replace(cut, recompute=recompute),
+            training.times,
+            training.name,
+            routed=routing is not None and not routing.even,
+        )
+        if plan.ddp == "no":
+            return layers
+        return with_tensors(layers, Writer(training.times, plan, training.shape, training.seq))
+
+    return share_out(written, plan, plan.stages, training.name)
 
 
-def share_out(layers: Sequence[Block], plan: Plan, stages: int, name: str) -> Stages:
-    """The blocks of each stage of a model called `name`, from all of its blocks: the embedding in
-    front of the first layer, the head behind the last one."""
+def share_out(
+    written: Callable[[str], Sequence[Block]], plan: Plan, stages: int, name: str
+) -> Stages:
+    """The blocks of each stage of a model called `name`, from all of its blocks as they are
+    `written` with what they compute again: the embedding in front of the first layer, the head
+    behind the last one."""
+    layers = written(plan.recompute)
     count = len(layers) - 2
     sizes = stage_sizes(count, plan, stages)
     if sizes is None:
@@ -95,6 +105,11 @@ def share_out(layers: Sequence[Block], plan: Plan, stages: int, name: str) -> St
             f"{name} has {count} layers, which {stages} stages do not divide: take {right} or "
             f"uneven=yes"
         )
+    again = parse_recomputation(plan.recompute)
+    chosen = [True, *(each for size in sizes for each in again.layers(size)), True]
+    if not all(chosen):
+        plain = written("none")
+        layers = [layers[k] if full else plain[k] for k, full in enumerate(chosen)]
     sizes[0] += 1
     sizes[-1] += 1
     ends = accumulate(sizes)

@@ -7,8 +7,9 @@ import pytest
 
 from experiments.models.accelerators import PRECISIONS
 from experiments.models.device_times import DeviceTimes
+from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import BlockCut, TransformerShape
-from experiments.models.transformer_blocks import Writer, blocks
+from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from flop_times import FlopTimes
 from grouped_cases import each_case

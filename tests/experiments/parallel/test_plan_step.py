@@ -57,6 +57,24 @@ def test_the_precision_of_a_plan_is_the_dtype_of_its_model() -> None:
         model.under(parse_plan("precision=mxfp8"))
 
 
+@each_case(
+    ("partial", "whole"),
+    [("full:0", "none"), ("op:6", "op"), ("full/1", "full"), ("mlp/9", "none")],
+)
+def test_recomputation_of_all_or_no_layers_is_that_of_the_word(partial: str, whole: str) -> None:
+    model = training(SMALL)
+    plans = [parse_plan(f"pp=2,recompute={text}") for text in (partial, whole)]
+    assert stages_of(model, plans[0]) == stages_of(model, plans[1])
+
+
+def test_layers_of_a_stage_that_are_alike_are_the_same_block() -> None:
+    first, last = stages_of(training(SMALL), parse_plan("pp=2,recompute=full:2"))
+    assert [bool(block.again) for block in first] == [False, True, True, False]
+    assert [bool(block.again) for block in last] == [True, True, False, False]
+    assert first[1] is first[2] is last[0] is last[1]
+    assert first[3] is last[2]
+
+
 def test_layers_that_stages_do_not_divide_are_refused() -> None:
     with pytest.raises(InputError, match="has 6 layers, which 5 stages do not divide: take pp=3"):
         stages_of(training(SMALL), parse_plan("pp=5"))
@@ -203,7 +221,7 @@ def test_the_order_of_the_pipeline_follows_from_v() -> None:
         ("imbalance=0.5", "plan: imbalance=0.5: 1 for even experts, or more"),
         ("tp=two", "plan: tp=two: 'two' is not a whole number"),
         ("zero=4", "plan: zero=4: 0, 1, 2 or 3"),
-        ("recompute=some", "plan: recompute=some: 'some': none, selective or full"),
+        ("recompute=some", "plan: recompute=some: none, selective, full, op, or modules joined"),
         ("zero=3,reshard=1", "plan: reshard=1: yes, no, or a number of 2 or more"),
         ("zero=2,reshard=no", "plan: reshard goes with zero=3: it is 2"),
         ("zero=1,shard=8", "plan: shard goes with zero=2: it is 1"),
