@@ -14,7 +14,7 @@ from experiments.models.recomputation import parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from simulator.parallel.blocks import Block
 
-Again = tuple[Sequence[Event], float]
+Again = tuple[list[Event], float]
 """Events that run again before the backward, and the bytes that they give, which are not kept."""
 
 
@@ -53,14 +53,14 @@ def _layer(writer: Writer, experts: Experts | None) -> Block:
     parameters, of_experts = shape.attention / cut.tp + 2 * shape.width, 0.0
     if experts:
         parameters += experts.number * shape.width + shape.mlp(experts.shared) / cut.tp
-        of_experts = experts.number * shape.mlp(experts.hidden) / cut.ep / cut.tp
+        of_experts = experts.number * shape.mlp(experts.hidden) / cut.ep / cut.expert_ranks
     else:
         parameters += shape.mlp(shape.hidden) / cut.tp
     name = "experts" if experts else "layer"
     block, words = writer.block(name, whole, parameters, of_experts), _words(cut, experts, shape)
     if not words:
         return block
-    kept, held = block.kept, block.kept
+    kept, held, again = block.kept, block.kept, list[Event]()
     if words == ("full",):
         again = whole[: len(whole) - (2 if cut.tp == 1 else 3)] if cut.stops else whole
         kept = writer.cut_nbytes
@@ -127,7 +127,8 @@ def _every_second_product(writer: Writer, experts: Experts | None, whole: Sequen
     hidden = experts.shared if experts else shape.hidden
     matrices = [*shape.attention_matrices, *(shape.mlp_matrices(hidden) if hidden else ())]
     core = writer.core()
-    again = [event for event in passes.computations(whole) if not event.weights and event != core]
+    again = [*writer.entry() * 2]
+    again += [each for each in passes.computations(whole) if not each.weights and each != core]
     kept = writer.cut_nbytes + rows * shape.heads * shape.value_size / tp * writer.width
     for place, matrix in enumerate(matrices):
         narrow = matrix.name in ("output", "down")
@@ -139,4 +140,4 @@ def _every_second_product(writer: Writer, experts: Experts | None, whole: Sequen
     if experts:
         into, *_ = writer.expert_mlps(experts)
         again.append(into)
-    return [*writer.entry() * 2, *again], kept
+    return again, kept

@@ -275,6 +275,8 @@ class BlockCut:
     """Context parallel: ranks that share each sequence."""
     ep: Degree = 1
     """Expert parallel: ranks that share the experts."""
+    etp: Degree = 0
+    """Tensor parallel of experts: ranks that share each expert. By default tp."""
     sp: bool = False
     """Sequence parallel: whether norms and dropout are cut too (Korthikanti et al., arXiv
     2205.05198)."""
@@ -305,6 +307,11 @@ class BlockCut:
     """The dtype in which tokens travel to experts. Results and gradients travel in bf16."""
     dropout: bool = False
     """Whether dropout follows attention and MLP."""
+
+    @property
+    def expert_ranks(self) -> int:
+        """The ranks that share each expert."""
+        return self.etp or self.tp
 
     @property
     def accumulated(self) -> float:
@@ -339,7 +346,8 @@ class BlockCut:
                 f"ulysses scatters {heads} heads of keys over cp={self.cp} ranks: take "
                 f"cp={gcd(heads, self.cp)} or context=ring"
             )
-        if self.ep > 1 and not experts:
-            raise InputError(f"{name} has no experts for ep={self.ep}: take ep=1")
+        if max(self.ep, self.etp) > 1 and not experts:
+            key = "ep" if self.ep > 1 else "etp"
+            raise InputError(f"{name} has no experts for {key}={getattr(self, key)}: take {key}=1")
         if experts and self.tp > 1 and not self.sp:
             raise InputError(f"{name} has experts: with tp={self.tp} take sp=yes")

@@ -189,13 +189,13 @@ class Writer(Kernels):
         """The MLP of a block, or experts, and the sum."""
         if experts:
             return self.mixture(experts) + self.residual()
-        mlp = self.mlp(self.shape.hidden, self.tokens, kept=self.cut_nbytes)
+        mlp = self.mlp(self.shape.hidden / self.cut.tp, self.tokens, kept=self.cut_nbytes)
         return self.entry() + mlp + self.exit() + self.residual()
 
-    def mlp(self, hidden: int, rows: float, number: int = 1, *, kept: float) -> list[Event]:
-        """An MLP with `hidden` elements of a token inside, or `number` experts that share `rows`
+    def mlp(self, inside: float, rows: float, number: int = 1, *, kept: float) -> list[Event]:
+        """An MLP with `inside` elements of a token inside, or `number` experts that share `rows`
         tokens. It keeps `kept` bytes of its input."""
-        ups, width, inside = 2 if self.shape.gated else 1, self.shape.width, hidden / self.cut.tp
+        ups, width = 2 if self.shape.gated else 1, self.shape.width
         share, nbytes = rows / number, rows * inside * self.width
         above = ups * nbytes
         return [
@@ -209,7 +209,7 @@ class Writer(Kernels):
         shape, cut = self.shape, self.cut
         tokens = self.tokens / cut.tp
         sent = tokens * experts.top * shape.width * self.width
-        even, arriving = self.tokens * experts.top, self._arriving(experts)
+        even, arriving = self._even(experts), self._arriving(experts)
         copies = arriving * shape.width * self.width
         to_experts, back = list[Event](), list[Event]()
         if cut.ep > 1:
@@ -219,9 +219,10 @@ class Writer(Kernels):
             small = (1 + 4 / 128) / self.width if cut.dispatch == "fp8" else 1.0
             to_experts += [Gate("ep", names[0], "", each * small), Gate("ep", "", names[1], each)]
             back.append(Gate("ep", names[1], names[0], each))
-        if cut.tp > 1:
-            to_experts.append(Gate("tp", "all_gather", "reduce_scatter", copies))
-            back.insert(0, Gate("tp", "reduce_scatter", "all_gather", copies))
+        if self.cut.expert_ranks > 1:
+            group = "tp" if self.cut.expert_ranks == cut.tp else "etp"
+            to_experts.append(Gate(group, "all_gather", "reduce_scatter", copies))
+            back.insert(0, Gate(group, "reduce_scatter", "all_gather", copies))
         router = self.cut_nbytes
         events = [
             self.product(tokens, experts.number, shape.width, kept=router, later=router),
@@ -235,9 +236,14 @@ class Writer(Kernels):
             return events
         return [*events, *self.shared(experts)]
 
+    def _even(self, experts: Experts) -> float:
+        """Tokens at the experts of a rank with even routing, once for each expert that they
+        pass."""
+        return self.tokens * (self.cut.expert_ranks / self.cut.tp) * experts.top
+
     def _arriving(self, experts: Experts) -> float:
         """Tokens at the experts of the busiest rank, once for each expert that they pass."""
-        even, cut = self.tokens * experts.top, self.cut
+        even, cut = self._even(experts), self.cut
         if cut.capacity:
             return float(ceil(even / experts.number * cut.capacity) * experts.number)
         return even * cut.imbalance
@@ -246,11 +252,11 @@ class Writer(Kernels):
         """The experts of a rank."""
         arriving, local = self._arriving(experts), experts.number // self.cut.ep
         kept = arriving * self.shape.width * self.width
-        return self.mlp(experts.hidden, arriving, local, kept=kept)
+        return self.mlp(experts.hidden / self.cut.expert_ranks, arriving, local, kept=kept)
 
     def shared(self, experts: Experts) -> list[Event]:
         """The shared experts, which every token passes."""
-        mlp = self.mlp(experts.shared, self.tokens, kept=0.0)
+        mlp = self.mlp(experts.shared / self.cut.tp, self.tokens, kept=0.0)
         return [*self.entry(), *mlp, *self.exit()]
 
     def embedding(self) -> list[Event]:

@@ -102,7 +102,7 @@ def routing_of(shape: TransformerShape, plan: Plan, seq: int, topology: Topology
         raise InputError(f"router={plan.router}: the model has no experts: leave router out")
     if experts.number % plan.ep:
         plan.check(shape, seq, "the model")
-    tokens = plan.micro * seq / plan.cp
+    tokens = plan.micro * seq / plan.cp * (plan.expert_ranks / plan.tp)
     # A router draws so many scores of tokens for experts; more where a rank has fewer than 512
     # tokens.
     drawn = max(min(TOKENS, tokens), min(tokens, 2**22 // (plan.ep * experts.number)))

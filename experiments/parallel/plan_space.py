@@ -73,9 +73,10 @@ class Space:
             dp, rest = divmod(self.gpus, tp * pp * cp)
             if rest or dp not in self._values("dp", [dp]):
                 continue
-            usual = _divisors(dp * cp) if self.training.shape.experts else [1]
+            shared, rest = divmod(dp * cp * tp, self.wanted.get("etp", tp))
+            usual = _divisors(shared) if self.training.shape.experts else [1]
             for ep in self._values("ep", usual):
-                if dp * cp % ep == 0:
+                if rest == shared % ep == 0:
                     yield {"dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
 
     def _choices(self, plan: Plan) -> Iterator[tuple[int, int, int, str]]:

@@ -100,7 +100,7 @@ class Plan(BlockCut):
 
     @property
     def degrees(self) -> Degrees:
-        return Degrees(self.dp, self.tp, self.pp, self.cp, self.ep, self.order)
+        return Degrees(self.dp, self.tp, self.pp, self.cp, self.ep, self.order, self.etp)
 
     @property
     def sequences(self) -> int:
@@ -143,7 +143,7 @@ class Plan(BlockCut):
         parts = [str(self.degrees)]
         # Those with other defaults under DDP are always written there.
         written = ("micro",) if self.ddp == "no" else ("micro", *_DDP)
-        for key in KEYS[5:]:
+        for key in KEYS[6:]:
             value = getattr(self, key)
             if value == getattr(Plan, key) and key not in written:
                 continue
@@ -158,7 +158,7 @@ def _keys() -> list[str]:
     cut before `overlap`."""
     own, cut = [*Plan.__annotations__], [each.name for each in fields(BlockCut)]
     place = own.index("overlap")
-    degrees = "dp", "tp", "pp", "cp", "ep", "micro"
+    degrees = "dp", "tp", "pp", "cp", "ep", "etp", "micro"
     return [*dict.fromkeys((*degrees, *own[:place], *cut, *own[place:]))]
 
 

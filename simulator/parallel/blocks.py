@@ -12,7 +12,7 @@ class BlockPart(NamedTuple):
 
     seconds: float = 0.0
     group: str = ""
-    """The kind of group that communicates: "tp", "cp" or "ep". Empty: there is no collective."""
+    """The kind of group that communicates: "tp", "cp", "ep" or "etp". Empty: none does."""
     collective: str = ""
     """The collective: all_reduce, all_gather, reduce_scatter, all_to_all or shift.
 

@@ -3,7 +3,7 @@ make."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -21,11 +21,13 @@ KINDS = {
     "data": ("cp", "dp"),
     "ep": ("cp", "dp"),
     "experts": ("cp", "dp"),
+    "etp": ("tp",),
 }
 """The axes along which the ranks of a group differ, by the kind of group.
 
 The ranks of a "data" group hold the same parameters of dense layers, those of an "experts" group
-the same experts.
+the same experts. With an `etp` other than `tp`, the ranks of a device of the pipeline are laid out
+anew for experts: "etp" innermost, then "ep", then "experts".
 
 A group of any kind may be cut in runs of ranks: "data/8" are runs of 8 ranks of each "data" group,
 and in a "data%8" group are the ranks that have the same place in their run.
@@ -54,24 +56,45 @@ class Degrees:
     order: str = ORDER
     """The parallelisms from the innermost to the outermost: ranks that follow each other differ in
     the first one."""
+    etp: int = 0
+    """Tensor parallel of experts: the ranks that share each expert. 0: as many as `tp`."""
 
     def __post_init__(self) -> None:
-        for field in fields(self)[:5]:
-            degree = getattr(self, field.name)
-            if not isinstance(degree, int) or degree < 1:
-                raise InputError(f"{field.name} is {degree}: a whole number of 1 or more")
+        for key in ("dp", "tp", "pp", "cp", "ep", "etp"):
+            degree = getattr(self, key)
+            if not isinstance(degree, int) or degree < (key != "etp"):
+                raise InputError(f"{key} is {degree}: a whole number of 1 or more")
         if sorted(self.order.split("-")) != sorted(AXES):
             raise InputError(f"order {self.order[:40]!r}: each of {', '.join(AXES)}, like {ORDER}")
-        if self.dp * self.cp % self.ep:
-            size = self.dp * self.cp
+        size = self.dp * self.cp
+        if not self._laid_anew and size % self.ep:
             raise InputError(
                 f"ep is {self.ep}: it divides dp x cp = {size}, like {divisor(size, self.ep)}"
             )
+        if size * self.tp % (self.ep * self.expert_ranks):
+            raise InputError(
+                f"ep x etp is {self.ep} x {self.etp}: it divides dp x cp x tp = {size * self.tp}, "
+                f"like etp=1 and ep={divisor(size * self.tp, self.ep)}"
+            )
 
     def __str__(self) -> str:
-        return ",".join(f"{axis}={getattr(self, axis)}" for axis in ("dp", "tp", "pp")) + "".join(
-            f",{axis}={getattr(self, axis)}" for axis in ("cp", "ep") if getattr(self, axis) > 1
+        return (
+            ",".join(f"{axis}={getattr(self, axis)}" for axis in ("dp", "tp", "pp"))
+            + "".join(
+                f",{axis}={getattr(self, axis)}" for axis in ("cp", "ep") if getattr(self, axis) > 1
+            )
+            + (f",etp={self.etp}" if self.etp else "")
         )
+
+    @property
+    def expert_ranks(self) -> int:
+        """The ranks that share each expert."""
+        return self.etp or self.tp
+
+    @property
+    def _laid_anew(self) -> bool:
+        """Whether the ranks of a device of the pipeline are laid out anew for experts."""
+        return self.expert_ranks != self.tp
 
     @property
     def ranks(self) -> int:
@@ -98,10 +121,12 @@ class Degrees:
         if " to " in kind:
             return len(set(self._pair(kind)))
         name, cut, number = _cut(kind)
-        whole = self.ep
-        if name != "ep":
+        if name == "experts":
+            whole = self.dp * self.cp * self.tp // (self.ep * self.expert_ranks)
+        elif name in ("ep", "etp"):
+            whole = self.ep if name == "ep" else self.expert_ranks
+        else:
             whole = prod(getattr(self, axis) for axis in KINDS[name])
-            whole //= self.ep if name == "experts" else 1
         if cut and (not 1 <= number <= whole or whole % number):
             raise InputError(
                 f"runs of {number} ranks: {name} groups have {whole}, so take "
@@ -118,9 +143,14 @@ class Degrees:
         outward = self.order.split("-")[::-1]
         ranks = np.arange(self.ranks, dtype=np.int32)
         grid = ranks.reshape([getattr(self, axis) for axis in outward])
+        anew = self._laid_anew and name in ("ep", "etp", "experts")
+        axes = AXES[:3] if anew else KINDS[name]
         # The axes of a group come last.
-        rows = grid.transpose(sorted(range(len(outward)), key=lambda k: outward[k] in KINDS[name]))
-        if name == "experts":
+        rows = grid.transpose(sorted(range(len(outward)), key=lambda k: outward[k] in axes))
+        if anew:
+            rows = rows.reshape(-1, self.size("experts"), self.ep, self.expert_ranks)
+            rows = np.moveaxis(rows, ("experts", "ep", "etp").index(name) + 1, -1)
+        elif name == "experts":
             rows = rows.reshape(-1, self.size(name), self.ep).swapaxes(1, 2)
         if cut:
             rows = rows.reshape(-1, self.size(name) // number, number)

@@ -135,7 +135,7 @@ class Pass:
                 continue
             call = Call(part.group, part.collective, part.nbytes)
             if moved := self.times.seconds(*call[:3]):
-                lane = STREAMS.index(part.group)
+                lane = TP if part.group == "etp" else STREAMS.index(part.group)
                 waits = before if part.overlaps or not computed else computed
                 number = self.row(PassTask(lane, moved, kind, waits, layer, launched, call))
                 self.tails = (*(computed if part.overlaps else ()), number)

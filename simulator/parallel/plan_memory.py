@@ -212,8 +212,9 @@ def _fixed(work: Work, state: State, communicator: float) -> Floats:
             row[GATHERED] = whole * sharding.parameter / sharding.reshard
     fixed = np.zeros((pipeline.devices, len(PARTS)))
     np.add.at(fixed, pipeline.place, of_stage)
-    kinds = ("tp", "cp", "pp", "ep", *work.groups)
-    groups = sum(work.times.degrees.size(kind) > 1 for kind in kinds) + bool(sharding.shard)
+    degrees, kinds = work.times.degrees, ("tp", "cp", "pp", "ep", *work.groups)
+    groups = sum(degrees.size(kind) > 1 for kind in kinds) + bool(sharding.shard)
+    groups += degrees.expert_ranks not in (1, degrees.tp)
     fixed[:, PARTS.index("buffers")] = groups * communicator
     return fixed
 

@@ -170,6 +170,23 @@ def test_experts_send_four_times_what_their_tokens_are() -> None:
     assert sent(block.backward, "ep", 64) == pytest.approx(2 * each)
 
 
+@each_case("cut", [{"tp": 4, "sp": True, "ep": 8}, {"tp": 2, "sp": True, "ep": 16, "cp": 2}])
+def test_experts_are_cut_as_the_rest_unless_the_plan_says_otherwise(cut: dict[str, Any]) -> None:
+    same = layer("deepseek_v3", **cut, etp=cut["tp"])
+    assert same == layer("deepseek_v3", **cut)
+
+
+def test_experts_that_are_not_cut_gather_no_tokens() -> None:
+    """Each rank of tensor parallel sends its share of the tokens, and no expert is shared."""
+    cut, whole = (layer("qwen3_235b_a22b", tp=4, sp=True, ep=8, etp=etp) for etp in (4, 1))
+    assert sent(whole.forward, "ep", 8) == sent(cut.forward, "ep", 8)
+    # What is left is that of attention.
+    assert sent(whole.forward, "tp", 4) == pytest.approx(2 * 3 / 4 * 4096 * 4096 * 2)
+    assert "etp" not in {part.group for part in whole.forward}
+    assert whole.expert_parameters == 4 * cut.expert_parameters
+    assert seconds(whole.forward) == pytest.approx(seconds(cut.forward), rel=0.2)
+
+
 @pytest.mark.parametrize("routed", [False, True])
 def test_payloads_of_128_tokens_are_those_of_deepep(routed: bool) -> None:
     """77 us at 98 GB/s for a dispatch in FP8, and 114 us at 127 GB/s for a combine in BF16

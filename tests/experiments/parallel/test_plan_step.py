@@ -221,6 +221,8 @@ def test_the_order_of_the_pipeline_follows_from_v() -> None:
         ("imbalance=0.5", "plan: imbalance=0.5: 1 for even experts, or more"),
         ("tp=two", "plan: tp=two: 'two' is not a whole number"),
         ("zero=4", "plan: zero=4: 0, 1, 2 or 3"),
+        ("tp=4,ep=32,etp=4", "ep is 32: it divides dp x cp = 16, like 16"),
+        ("tp=4,ep=6,etp=1", "ep x etp is 6 x 1: it divides dp x cp x tp = 64, like etp=1 and ep=4"),
         ("recompute=some", "plan: recompute=some: none, selective, full, op, or modules joined"),
         ("zero=3,reshard=1", "plan: reshard=1: yes, no, or a number of 2 or more"),
         ("zero=2,reshard=no", "plan: reshard goes with zero=3: it is 2"),
