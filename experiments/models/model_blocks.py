@@ -73,7 +73,7 @@ def _layer(writer: Writer, experts: Experts | None) -> Block:
         # The backward of a module holds what that module gives.
         kept, held = kept - sum(nbytes for _, nbytes in parts), max(nbytes for _, nbytes in parts)
     seconds = passes.forward(again, writer.times.launch)
-    return replace(block, again=seconds, kept=kept, working=held)
+    return replace(block, again=seconds, kept=kept, working=block.working + held)
 
 
 def _words(cut: BlockCut, experts: Experts | None, shape: TransformerShape) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from experiments.models.recomputation import parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import with_tensors
 from experiments.parallel.expert_routing import Routing, routing_of
-from experiments.parallel.plan_text import Plan
+from experiments.parallel.plan_text import Plan, layer_numbers
 from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import Pass
@@ -101,10 +101,17 @@ def share_out(
             (pp for pp in range(plan.pp, 0, -1) if count * plan.pp % (pp * stages) == 0), None
         )
         right = f"pp={pp}" if pp else "another pp"
-        raise InputError(
-            f"{name} has {count} layers, which {stages} stages do not divide: take {right} or "
-            f"uneven=yes"
-        )
+        wrong = f"{name} has {count} layers, which {stages} stages do not divide"
+        if plan.layers:
+            size, more = divmod(count, stages)
+            right = "+".join(
+                f"{n}x{each}" for n, each in ((more, size + 1), (stages - more, size)) if n
+            )
+            wrong = (
+                f"{name} has {count} layers for {stages} stages: layers={plan.layers} has others"
+            )
+            raise InputError(f"{wrong}: take layers={right}")
+        raise InputError(f"{wrong}: take {right} or uneven=yes")
     again = parse_recomputation(plan.recompute)
     chosen = [True, *(each for size in sizes for each in again.layers(size)), True]
     if not all(chosen):
@@ -140,8 +147,18 @@ def _scattered(stages: Stages, tp: int) -> Stages:
 
 def stage_sizes(layers: int, plan: Plan, stages: int) -> list[int] | None:
     """The layers of each stage; None if they cannot be shared out evenly. If stages do not divide
-    the layers, the embedding and the head count as a layer each."""
-    size, rest = divmod(layers, stages)
+    the layers, the embedding and the head count as a layer each, unless the plan says so."""
+    ends = [plan.layers.count(word) for word in ("embedding", "loss")]
+    if plan.layers and not any(ends):
+        sizes = layer_numbers(plan.layers)
+        right = len(sizes) == stages and sum(sizes) == layers and 0 not in sizes[1:-1]
+        return sizes if right else None
+    size, rest = divmod(layers + sum(ends), stages)
+    if plan.layers:
+        sizes = [size] * stages
+        sizes[0] -= ends[0]
+        sizes[-1] -= ends[1]
+        return None if rest or min(sizes) < 0 else sizes
     if not rest:
         return [size] * stages
     if (layers + 2) % stages == 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -17,6 +18,10 @@ from simulator.training.buckets import DEFAULT
 from topologies.errors import InputError, nearest_name
 from topologies.units import format_bytes, parse_bytes, parse_yes
 
+COUNTED = "embedding", "loss", "embedding+loss"
+"""What counts as a layer when stages share them, as with Megatron-LM's
+`--account-for-embedding-in-pipeline-split` and `--account-for-loss-in-pipeline-split`."""
+
 
 def _parse_reshard(text: str) -> bool | int:
     if not text.isdecimal():
@@ -24,6 +29,23 @@ def _parse_reshard(text: str) -> bool | int:
     if int(text) < 2:
         raise InputError("yes, no, or a number of 2 or more")
     return int(text)
+
+
+def layer_numbers(text: str) -> list[int]:
+    """The layers of each stage.
+
+    >>> layer_numbers("10+2x12+9")
+    [10, 12, 12, 9]
+    """
+    parts = [part.rpartition("x")[::2] for part in text.split("+")]
+    return [int(size) for times, size in parts for _ in range(int(times or 1))]
+
+
+def _parse_layers(text: str) -> str:
+    number = r"(?:[1-9]\d{0,2}x)?\d{1,4}"
+    if text in COUNTED or re.fullmatch(rf"{number}(?:\+{number}){{0,511}}", text, re.ASCII):
+        return text
+    raise InputError(f"{', '.join(COUNTED)}, or the layers of each stage, like 10+6x12+10")
 
 
 def _parse_router(text: str) -> str:
@@ -88,6 +110,9 @@ class Plan(BlockCut):
     """By which share a computation takes longer while its device communicates."""
     uneven: bool = False
     """Whether stages may differ by a layer."""
+    layers: Annotated[str, _parse_layers] = ""
+    """How stages share the layers: the number of each stage, like 10+6x12+10, or what counts as a
+    layer: embedding, loss or embedding+loss. By default evenly."""
     router: Annotated[str, _parse_router] = ""
     """How tokens choose experts, like zipf:1.2: the larger, the more uneven. By default evenly."""
     seed: int = 0

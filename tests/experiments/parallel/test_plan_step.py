@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,6 +38,12 @@ SMALL = "gpt3_1_7b:layers=6,hidden=512,heads=8,seq=256"
         (6, "pp=4", [2, 2, 2, 2]),
         (6, "pp=2,v=3", [2, 1, 1, 1, 1, 2]),
         (8, "pp=3,uneven=yes", [4, 3, 3]),
+        (6, "pp=4,layers=embedding+loss", [2, 2, 2, 2]),
+        (7, "pp=4,layers=embedding", [2, 2, 2, 3]),
+        (7, "pp=4,layers=loss", [3, 2, 2, 2]),
+        (8, "pp=3,layers=1+5+2", [2, 5, 3]),
+        (8, "pp=2,v=2,layers=0+2x4+0", [1, 4, 4, 1]),
+        (8, "layers=embedding+loss", [10]),
     ],
 )
 def test_stages_share_the_layers(layers: int, plan: str, sizes: list[int]) -> None:
@@ -78,6 +85,19 @@ def test_layers_of_a_stage_that_are_alike_are_the_same_block() -> None:
 def test_layers_that_stages_do_not_divide_are_refused() -> None:
     with pytest.raises(InputError, match="has 6 layers, which 5 stages do not divide: take pp=3"):
         stages_of(training(SMALL), parse_plan("pp=5"))
+
+
+@each_case("layers", ["3+3", "2x2+1", "6", "3+0+3", "embedding"])
+def test_other_layers_than_the_model_has_are_refused(layers: str) -> None:
+    message = rf"has 6 layers for 3 stages: layers={re.escape(layers)} has others: take layers=3x2"
+    with pytest.raises(InputError, match=message):
+        stages_of(training(SMALL), parse_plan(f"pp=3,layers={layers}"))
+
+
+@each_case("layers", ["", "head", "embedding+head", "0x3", "3x", "1+", "-1", "9" * 5, "+1" * 600])
+def test_layers_that_are_no_numbers_are_refused(layers: str) -> None:
+    with pytest.raises(InputError, match=r"layers=.*: embedding, loss, embedding\+loss, or the "):
+        parse_plan(f"pp=3,layers={layers}")
 
 
 def test_a_search_takes_the_times_of_the_blocks() -> None:
