@@ -55,6 +55,17 @@ def parse_at_least(least: int) -> Parser:
     return parse
 
 
+def parse_watts(text: str) -> float:
+    """Watts above 0, with or without their unit.
+
+    >>> parse_watts("500W")
+    500.0
+    """
+    if not (watts := parse_number(text.removesuffix("W"))):
+        raise InputError("watts above 0, like 500W")
+    return watts
+
+
 def parse_zipf(text: str) -> float:
     """The exponent of "zipf:EXPONENT". Raises InputError for another text."""
     name, _, exponent = text.partition(":")

@@ -216,7 +216,8 @@ def _setting(
         raise InputError(f"{entry.name}: batch={entry.choices['batch']}: write it in the plan")
     usual = DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
     device = str(entry.choices.get("device", usual))
-    times = DeviceTimes(device, str(entry.choices.get("dtype", "bf16")))
+    power = float(entry.choices.get("power", 0.0))
+    times = DeviceTimes(device, str(entry.choices.get("dtype", "bf16")), power=power)
     setting = Setting(
         training=Training(entry.name, entry.shape, entry.size, times),
         machine=blueprint,

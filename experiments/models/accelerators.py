@@ -27,6 +27,10 @@ class Accelerator(NamedTuple):
     """FLOP/s in each dtype and format that it has instructions for."""
     alike: str
     """The GPU of :mod:`experiments.models.device_times` whose shares its products reach."""
+    power: float
+    """Watts of its board at most."""
+    rated: float
+    """Watts of the board that has its peaks and the shares of them."""
     multiprocessors: int = 0
     """Multiprocessors or compute units that run kernels; 0 for a CPU."""
     tuned: float = 1.0
@@ -56,6 +60,8 @@ def _accelerator(row: Mapping[str, str]) -> Accelerator:
         float(row["bandwidth_GB_s"]) * 1e9,
         {dtype: float(row[dtype]) * 1e12 for dtype in SHARES["matmul"] if row[dtype]},
         row["alike"],
+        float(row["power_W"]),
+        float(row["rated_W"]),
         int(row["multiprocessors"]),
         float(row["tuned"]),
     )
@@ -91,6 +97,11 @@ SHARES: dict[str, dict[str, float]] = {
 }
 """The share of the peak that each kind of multiplication reaches in training, by its dtype. FLOPs
 are those of the definition."""
+
+POWER = 0.6
+"""The exponent with which the rate of multiplications follows the power of the board. Assumed: 0.5
+to 0.75. Dynamic power is as the frequency times the square of the voltage, which both fall, but a
+part of the power is static."""
 
 MEMORY = 0.8
 """The share of the memory bandwidth that element-wise work, norms and the optimizer reach.
@@ -136,6 +147,20 @@ def rate(device: str, dtype: str, kind: str = "matmul") -> float:
     trained in `dtype`. Raises InputError as :func:`multiplies`."""
     math, chosen = multiplies(device, dtype, kind), accelerator(device)
     return chosen.peak[math] * SHARES[kind][math] * chosen.tuned
+
+
+def power_factor(device: str, power: float = 0.0) -> float:
+    """The multiple of their time that multiplications take on a board with `power` watts, or with
+    its usual ones if that is 0. Raises InputError for other watts than the board can have.
+
+    >>> round(power_factor("h100", 500), 2)
+    1.22
+    """
+    chosen = accelerator(device)
+    if power and not chosen.rated / 4 <= power <= chosen.rated:
+        least, most = chosen.rated / 4, chosen.rated
+        raise InputError(f"power={power:g}W: a board of {device} takes {least:g}W to {most:g}W")
+    return (chosen.rated / (power or chosen.power)) ** POWER
 
 
 def bandwidth(device: str) -> float:

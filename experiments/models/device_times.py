@@ -21,7 +21,14 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.models.accelerators import NARROW, accelerator, bandwidth, multiplies, rate
+from experiments.models.accelerators import (
+    NARROW,
+    accelerator,
+    bandwidth,
+    multiplies,
+    power_factor,
+    rate,
+)
 from experiments.models.quantization import quantization_time
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -62,9 +69,12 @@ class DeviceTimes:
     """What all times on the device are multiplied by: 1, or what calibration found."""
     launch: float = LAUNCH
     """What the CPU takes to launch a kernel."""
+    power: float = 0.0
+    """Watts to which the board is limited; 0: its usual ones."""
 
     def __post_init__(self) -> None:
         multiplies(self.device, self.dtype)
+        power_factor(self.device, self.power)
         for name, value in (("scale", self.scale), ("launch", self.launch)):
             if not 0 <= value < float("inf"):
                 raise InputError(f"{name} is {value}: it is 0 or more")
@@ -74,9 +84,15 @@ class DeviceTimes:
         """The dtype of multiplications."""
         return multiplies(self.device, self.dtype)
 
+    @property
+    def limited(self) -> float:
+        """What times are multiplied by that the power of the board limits."""
+        return self.scale * power_factor(self.device, self.power)
+
     def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> float:
         """`number` products of `rows` x `inner` by `inner` x `outputs` elements."""
-        return self.scale * _product(self.device, self.math, rows * number, outputs, inner)
+        seconds = _product(self.device, self.math, rows * number, outputs, inner)
+        return self.limited * seconds
 
     def traffic(self, nbytes: float) -> float:
         """Bytes that pass between the device and its memory."""
@@ -98,14 +114,14 @@ class DeviceTimes:
         longer of the two, as in the roofline model (Williams, Waterman and Patterson, CACM 52(4),
         2009)."""
         reached = rate(self.device, self.dtype, "3x3 convolution" if square else "convolution")
-        return max(self.scale * flops / reached, self.traffic(nbytes))
+        return max(self.limited * flops / reached, self.traffic(nbytes))
 
     def attention(self, kind: Attention, flops: float, *, forward: bool) -> float:
         """A fused attention."""
         device = accelerator(self.device)
         shares = FUSED[kind]["a100" if device.alike == "a100" else "h100"]
         peak = device.peak["bf16" if self.math in NARROW else self.math]
-        return self.scale * flops / (peak * shares[0 if forward else 1])
+        return self.limited * flops / (peak * shares[0 if forward else 1])
 
 
 def product_share(device: str, dtype: str, rows: float, outputs: float, inner: float) -> float:

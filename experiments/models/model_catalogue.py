@@ -27,7 +27,7 @@ from experiments.models.model_shapes import (
 )
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
-from experiments.option_text import Parser, parse_pairs
+from experiments.option_text import Parser, parse_pairs, parse_watts
 from simulator.parallel.degrees import divisor
 from simulator.training.model import Layer, Model
 from topologies.errors import InputError, nearest_name, unknown_option
@@ -70,7 +70,7 @@ class Entry:
     """The training without options; None: in the first dtype and on the first device that hold the
     model."""
     name: str = ""
-    choices: Mapping[str, int | str] = field(default_factory=dict)
+    choices: Mapping[str, float | str] = field(default_factory=dict)
     """The options that the user chose."""
 
     @property
@@ -85,7 +85,7 @@ class Entry:
         """The model with its times. Raises InputError if the device cannot train it."""
         batch, dtype, device = self.defaults
         try:
-            times = DeviceTimes(device, dtype)
+            times = DeviceTimes(device, dtype, power=float(self.choices.get("power", 0.0)))
             cut = BlockCut(micro=batch, grads=PRECISIONS[dtype].gradients)
             if isinstance(self.model, TransformerShape):
                 cut = replace(cut, dropout=self.model.dropout)
@@ -115,11 +115,13 @@ class Entry:
         """What each option is for, its least and largest value, which are 0 for a word, and its
         default."""
         batch, dtype, device = self.defaults
+        watts = float(self.choices.get("power", accelerator(device).power))
         options: dict[str, tuple[str, int, int, object]] = {
             "batch": ("samples a device", 1, 65536, batch),
             "image": ("side of an image in pixels", 32, 4096, self.size),
             "device": (f"one of {', '.join(ACCELERATORS)}", 0, 0, device),
             "dtype": (f"{', '.join(PRECISIONS)} where device and model can", 0, 0, dtype),
+            "power": ("watts of the device's board, like 500W", 0, 0, f"{watts:g}W"),
         }
         if isinstance(self.model, TransformerShape):
             longest = (0 if self.stretched else self.model.positions) or LONGEST
@@ -147,7 +149,7 @@ class Entry:
         parsers: dict[str, Parser] = {
             key: partial(_parse_in, least, most) if most else str
             for key, (_, least, most, _) in self.ranges.items()
-        }
+        } | {"power": parse_watts}
         return parse_pairs(
             text, self.name, parsers, lambda key: unknown_option(self.name, key, self.options)
         )

@@ -71,7 +71,7 @@ class PlanError(NamedTuple):
 
 def kind_of(times: DeviceTimes, zero: int, span: str) -> PlanKind:
     """The kind of a plan."""
-    as_specified = times == DeviceTimes(times.device, times.dtype)
+    as_specified = times == DeviceTimes(times.device, times.dtype, power=times.power)
     compute = "specified" if as_specified else "calibrated"
     return PlanKind(times.device, times.math, "zero=3" if zero == 3 else "zero<3", span, compute)
 

@@ -30,6 +30,12 @@ def _hosted(switches: int, gpus: int, nics: int, pcie: float, socket: float) -> 
 
 
 HGX = _hosted(4, 8, 8, 48.0, 22.0) | {("gpu", "nvswitch", "nvlink", 18 * 20.6, 0.3): 8}
+AMD = _hosted(8, 8, 8, 48.0, 16.0) | {("gpu", "gpu", "xgmi", 48.0, 0.6): 28}
+# The CPUs of HGX B300 have PCIe 5: its GPUs reach them at that rate.
+B300 = _hosted(4, 8, 8, 96.0, 40.0) | {("gpu", "nvswitch", "nvlink", 18 * 40.1, 0.3): 8}
+B300[("gpu", "pcie switch", "pcie", 48.0, 0.5)] = B300.pop(
+    ("gpu", "pcie switch", "pcie", 96.0, 0.5)
+)
 EQUIPMENT: dict[str, Links] = {
     # Between kinds, the kind of link, β in GB/s (NCCL's per NVLink times their number, PCIe x16 of
     # the generation, between sockets by the CPU), α in us: how many full-duplex links.
@@ -38,12 +44,21 @@ EQUIPMENT: dict[str, Links] = {
     | {("gpu", "gpu", "nvlink", 20.0, 0.6): 8, ("gpu", "gpu", "nvlink", 2 * 20.0, 0.6): 8},
     "dgx_a100": _hosted(4, 8, 8, 24.0, 16.0) | {("gpu", "nvswitch", "nvlink", 12 * 20.0, 0.3): 8},
     "hgx_h100": HGX,
+    "hgx_h800": _hosted(4, 8, 8, 48.0, 22.0) | {("gpu", "nvswitch", "nvlink", 8 * 20.6, 0.3): 8},
     "hgx_h200": HGX,
+    "hgx_b300": B300,
     "b200": _hosted(4, 8, 8, 48.0, 40.0) | {("gpu", "nvswitch", "nvlink", 18 * 40.1, 0.3): 8},
-    "mi300x": _hosted(8, 8, 8, 48.0, 16.0) | {("gpu", "gpu", "xgmi", 48.0, 0.6): 28},
+    "mi300x": AMD,
+    "mi325x": AMD,
+    "mi355x": AMD,
     "nvl72": {
         ("cpu", "gpu", "c2c", 450.0, 0.5): 72,
         ("cpu", "nic", "pcie", 48.0, 0.5): 72,
+        ("gpu", "nvswitch", "nvlink", 18 * 40.1, 0.3): 72,
+    },
+    "gb300": {
+        ("cpu", "gpu", "c2c", 450.0, 0.5): 72,
+        ("cpu", "nic", "pcie", 96.0, 0.5): 72,
         ("gpu", "nvswitch", "nvlink", 18 * 40.1, 0.3): 72,
     },
     "leonardo": {
@@ -59,16 +74,18 @@ EQUIPMENT: dict[str, Links] = {
         ("gpu", "gpu", "nvlink", 6 * 20.6, 0.6): 6,
     },
 }
+SWITCHES_REDUCE = "hgx_h100", "hgx_h800", "hgx_h200", "b200", "hgx_b300", "nvl72", "gb300"
 NEAREST = {
     "pcie_box": [[gpu // 4] for gpu in range(8)],
     "dgx1": [[gpu // 2] for gpu in range(8)],
     **{
         name: [[gpu // 2 * 2, gpu // 2 * 2 + 1] for gpu in range(8)]
-        for name in ("dgx_a100", "hgx_h100", "hgx_h200")
+        for name in ("dgx_a100", "hgx_h100", "hgx_h800", "hgx_h200", "b200", "hgx_b300")
     },
-    "b200": [[gpu // 2 * 2, gpu // 2 * 2 + 1] for gpu in range(8)],
-    "mi300x": [[gpu] for gpu in range(8)],
-    "nvl72": [[gpu // 2 * 2, gpu // 2 * 2 + 1] for gpu in range(72)],
+    **{name: [[gpu] for gpu in range(8)] for name in ("mi300x", "mi325x", "mi355x")},
+    **{
+        name: [[gpu // 2 * 2, gpu // 2 * 2 + 1] for gpu in range(72)] for name in ("nvl72", "gb300")
+    },
     "leonardo": [[0, 1, 2, 3]] * 4,
     "mn5_acc": [[gpu] for gpu in range(4)],
     "alps": [[gpu] for gpu in range(4)],
@@ -209,7 +226,7 @@ def test_a_dgx1_is_what_nvidia_smi_says() -> None:
 def test_only_nvswitches_with_nvls_reduce(name: str) -> None:
     machine = MACHINES[name].node()
     names = [machine.device_names[device] for device in np.flatnonzero(machine.in_network).tolist()]
-    assert names == (["nvswitch"] if name in ("hgx_h100", "hgx_h200", "b200", "nvl72") else [])
+    assert names == (["nvswitch"] if name in SWITCHES_REDUCE else [])
 
 
 def test_a_grace_cpu_of_nvl72_has_two_gpus_and_two_nics() -> None:

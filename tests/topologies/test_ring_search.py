@@ -26,7 +26,7 @@ from topologies.variants import placed
 
 NO_SLOWER = 1 - 2e-3
 """A search that is faster by less than 0.1% does not pay."""
-SMALL = [name for name in MACHINES if name != "nvl72"]
+SMALL = [name for name in MACHINES if name not in ("nvl72", "gb300")]
 EXHAUSTIVE = ("nvl72", "hgx_h200", "b200", "dgx_a100", "alps")
 """The largest machine, and those like hgx_h100 and mn5_acc, of other speeds."""
 

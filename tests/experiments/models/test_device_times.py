@@ -126,6 +126,25 @@ def test_what_is_refused(device: str, dtype: str, kind: str, message: str) -> No
     assert str(refusal.value) == message
 
 
+def test_a_board_with_less_power_multiplies_slower_and_moves_bytes_as_fast() -> None:
+    usual, limited = DeviceTimes("h100"), DeviceTimes("h100", power=500)
+    factor = (700 / 500) ** 0.6
+    products = (each.product(4096, 4096, 4096) for each in (limited, usual))
+    assert next(products) == pytest.approx(factor * next(products))
+    flash = (each.attention("flash3", 1e12, forward=True) for each in (limited, usual))
+    assert next(flash) == pytest.approx(factor * next(flash))
+    assert limited.memory(1e9) == usual.memory(1e9)
+    slow = DeviceTimes("h100_hbm2e")
+    assert slow.product(4096, 4096, 4096) == limited.product(4096, 4096, 4096)
+    assert slow.memory(1e9) > usual.memory(1e9)
+
+
+@each_case("power", [100, 701])
+def test_a_power_that_no_board_has_is_refused(power: float) -> None:
+    with pytest.raises(InputError, match=f"power={power}W: a board of h100 takes 175W to 700W"):
+        DeviceTimes("h100", power=power)
+
+
 def test_precisions_are_of_dtypes_that_there_are() -> None:
     for precision in PRECISIONS.values():
         assert {precision.parameters, precision.gradients, *precision.math} <= {*WIDTHS, *NARROW}

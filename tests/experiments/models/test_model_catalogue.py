@@ -146,6 +146,7 @@ def test_options_are_obeyed() -> None:
             "gpt2:dtype=int8",
             "gpt2: h100 cannot train it in 'int8': it takes fp32, tf32, amp, bf16, fp8, fp8_block",
         ),
+        ("gpt2:power=0W", "gpt2: power=0W: watts above 0, like 500W"),
         ("llama_7b:device=v100", "llama_7b: v100 cannot train it in 'bf16': it takes fp32, amp"),
         (
             "resnet50:dtype=fp8",
@@ -160,8 +161,8 @@ def test_a_wrong_value_is_refused_in_one_line(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options"),
     [
-        ("resnet50", "batch image device dtype"),
-        ("gpt2", "batch seq device dtype layers hidden heads kv_heads mlp vocab"),
+        ("resnet50", "batch image device dtype power"),
+        ("gpt2", "batch seq device dtype power layers hidden heads kv_heads mlp vocab"),
     ],
 )
 def test_a_wrong_option_is_answered_with_all(name: str, options: str) -> None:

@@ -176,7 +176,7 @@ def test_no_algorithm_beats_a_bound_on_a_random_machine(name: str, ranks: int, s
     )
 
 
-SMALL = [name for name in MACHINES if name != "nvl72"]
+SMALL = [name for name in MACHINES if name not in ("nvl72", "gb300")]
 
 
 @pytest.mark.parametrize("name", SMALL)
