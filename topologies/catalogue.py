@@ -30,6 +30,11 @@ from topologies.units import (
 )
 from topologies.variants import Placement, placed
 
+RACK, USED = 72, 64
+"""GPUs of a rack of NVLink, and those of it that jobs use whose groups of 16 to 64 ranks stay whole
+(NVIDIA's published runs on GB200)."""
+ALIASES = {"gb200": "nvl72", "hgx_b200": "b200"}
+"""Second names of machines."""
 BANDWIDTH, LATENCY = 50e9, 1e-6
 """β and α of a shape's links, if the user does not say."""
 Kind = Literal["shape", "machine", "file"]
@@ -88,10 +93,10 @@ class Blueprint:
         so many nodes, and the ranks take the first GPUs of each.
 
         Options and placements that the user wrote stay as they are. Nodes of at most four ranks are
-        trays of an nvl72.
+        trays of a rack.
         """
-        if self.name == "nvl72" and ranks <= 4 * nodes:
-            nodes = -(-ranks // 72)
+        if self._is_rack and ranks <= 4 * nodes:
+            nodes = -(-ranks // RACK)
         if (self.kind, self.name) == ("shape", "nodes") and nodes > 0:
             return self.with_options(per_node=-(-ranks // nodes))
         if self.kind == "shape" or self.placement != "node" or nodes < 2 or ranks % nodes:
@@ -103,6 +108,28 @@ class Blueprint:
         places = tuple(node * size + place for node in range(nodes) for place in range(per_node))
         machine = replace(self, placement=places)
         return machine if "nodes" in self.options else machine.with_options(nodes=nodes)
+
+    def for_training(self, ranks: int) -> Blueprint:
+        """The machine for `ranks` ranks that train. Of each of several racks it uses 64 GPUs if the
+        ranks are a multiple of 64, or a multiple of 16 that racks of 72 do not fill: otherwise
+        their ends would cut groups of 16, 32 or 64 ranks.
+
+        >>> find("nvl72").for_training(256).options, find("nvl72").for_training(144).options
+        ({'used': 64}, {})
+
+        `used` and a placement that the user wrote stay as they are.
+        """
+        nodes, usual = self.options.get("nodes"), self.placement == "node"
+        if not self._is_rack or ranks <= RACK or "used" in self.options or not usual:
+            return self
+        if isinstance(nodes, int) and ranks > USED * nodes:
+            return self
+        cut = ranks % USED == 0 or (ranks % 16 == 0 and ranks % RACK != 0)
+        return self.with_options(used=USED) if cut else self
+
+    @property
+    def _is_rack(self) -> bool:
+        return self.kind == "machine" and MACHINES[self.name].gpus == RACK
 
     def build(self, ranks: int, servers: int = 0, server_kind: str | None = None) -> Topology:
         """The topology with `ranks` workers and the servers behind them.
@@ -175,12 +202,14 @@ class Blueprint:
 
     def _nodes(self, **options: object) -> Topology:
         parameters: dict[str, Any] = {**self.options, **options}
-        paths = parameters.pop("paths", None)
+        paths, used = parameters.pop("paths", None), parameters.pop("used", None)
         nodes = parameters.pop("nodes", 1)
         make = partial(self.make, **parameters)
         if not self.force:
             check_machine(f"{nodes} nodes of {self.name}", lambda few: make(nodes=few), nodes)
         topology = make(nodes=nodes)
+        if used is not None:
+            topology = _first_of_nodes(topology, used)
         return topology if paths is None else replace(topology, paths=paths)
 
 
@@ -190,6 +219,7 @@ def find(text: str) -> Blueprint:
     Raises InputError if the name is unknown and is no file.
     """
     name, _, options = text.partition(":")
+    name = ALIASES.get(name, name)
     if name in SHAPES:
         return _blueprint(text, name, "shape", SHAPES[name], options)
     if name in MACHINES:
@@ -242,7 +272,7 @@ def _blueprint(
 def option_names(make: Callable[..., Topology]) -> list[str]:
     """The options of a shape, or of a function that joins nodes, as the user writes them."""
     names = [name for name in signature(make).parameters if name in HELP]
-    return [*names, "paths"] if "nodes" in names else names
+    return [*names, "paths", "used"] if "nodes" in names else names
 
 
 def _sizes(text: str) -> tuple[int, ...]:
@@ -274,6 +304,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
 HELP = {
     "nodes": "how many nodes, like 2 [as many as the ranks need]",
     "nics": "NICs of a node, like 4 [as the machine has]",
+    "used": "GPUs of a node that ranks take, the first ones, like 64 [all]",
     "network": "rails, leaf_spine, fat_tree or dragonfly [as is usual for the machine]",
     "port": "the NICs' network link, like edr, hdr, ndr, roce400, slingshot or ethernet100",
     "oversubscription": "ports of a leaf over its uplinks, like 2 [1]",
@@ -296,6 +327,16 @@ HELP = {
     "global_links": "links of a router to other groups, like 2",
     "cables": "links between two groups, like 4 [1]",
 }
+
+
+def _first_of_nodes(machine: Topology, used: int) -> Topology:
+    """The machine with ranks on the first `used` GPUs of each node."""
+    node = machine.node[machine.placement]
+    number = np.arange(len(node)) - np.searchsorted(node, node)
+    most = int(number.max()) + 1
+    if not 1 <= used <= most:
+        raise InputError(f"used is {used}: a node has {most} GPUs, take 1 to {most}")
+    return replace(machine, placement=machine.placement[number < used])
 
 
 def _with_servers(machine: Topology, ranks: int, servers: int, kind: str | None) -> Topology:

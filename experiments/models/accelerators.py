@@ -160,7 +160,7 @@ def power_factor(device: str, power: float = 0.0) -> float:
     if power and not chosen.rated / 4 <= power <= chosen.rated:
         least, most = chosen.rated / 4, chosen.rated
         raise InputError(f"power={power:g}W: a board of {device} takes {least:g}W to {most:g}W")
-    return (chosen.rated / (power or chosen.power)) ** POWER
+    return float((chosen.rated / (power or chosen.power)) ** POWER)
 
 
 def bandwidth(device: str) -> float:

@@ -49,7 +49,11 @@ class Setting:
         ranks, usual = plan.degrees.ranks, None
         if (key := (ranks, bool(self.slow_links))) not in self.known:
             # A shape has at least two devices, also for a single GPU.
-            machine = self.machine.build(max(ranks, 2 if self.machine.kind == "shape" else 1))
+            blueprint = self.machine.for_training(ranks)
+            if blueprint != self.machine:
+                note = "64 GPUs of each rack are used, as runs with groups of 16 to 64 ranks do"
+                output.note(f"{note}: used=72 fills racks")
+            machine = blueprint.build(max(ranks, 2 if self.machine.kind == "shape" else 1))
             for link, factor in self.slow_links.items():
                 machine = slowed(machine, link, factor)
                 usual = replace(self, slow_links={}).groups(plan)

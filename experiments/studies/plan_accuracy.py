@@ -189,7 +189,7 @@ class Predicted(NamedTuple):
 
 @lru_cache(maxsize=512)
 def _times(machine: str, degrees: Degrees) -> GroupTimes:
-    return GroupTimes(find(machine).build(degrees.ranks), degrees)
+    return GroupTimes(find(machine).for_training(degrees.ranks).build(degrees.ranks), degrees)
 
 
 def simulate(model: str, plan: str, machine: str, times: DeviceTimes) -> StepMeasures:

@@ -16,7 +16,17 @@ SHAPE_KEYS = {
     "fat_tree": [*LINK_KEYS, "k"],
     "dragonfly": [*LINK_KEYS, "hosts", "routers", "global_links", "cables"],
 }
-NETWORK_KEYS = ["nodes", "network", "nics", "port", "oversubscription", "spines", "sharp", "paths"]
+NETWORK_KEYS = [
+    "nodes",
+    "network",
+    "nics",
+    "port",
+    "oversubscription",
+    "spines",
+    "sharp",
+    "paths",
+    "used",
+]
 
 DEVICES = {
     "pcie_box": {"cpu": 2, "pcie switch": 2, "gpu": 8, "nic": 2},

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from catalogue_entries import SHAPE_KEYS
@@ -269,6 +270,55 @@ def test_trays_are_no_nodes_of_a_rack() -> None:
     two = rack.for_job(128, 32).build(128)
     assert set(two.node[two.placement].tolist()) == {0, 1}
     assert rack.for_job(16, 2).options == {"nodes": 2}
+
+
+@each_case(
+    ("ranks", "used", "racks"),
+    [
+        (64, 64, 1),
+        (72, 72, 1),
+        (96, 64, 2),
+        (128, 64, 2),
+        (144, 72, 2),
+        (148, 72, 3),
+        (288, 72, 4),
+        (512, 64, 8),
+        (576, 64, 9),
+        (2496, 64, 39),
+    ],
+)
+@each_case("name", ["nvl72", "gb300"])
+def test_racks_of_a_training_do_not_cut_groups(
+    name: str, ranks: int, used: int, racks: int
+) -> None:
+    job = find(name).for_training(ranks).build(ranks)
+    numbers = np.bincount(job.node[job.placement])
+    assert (len(numbers), numbers[0]) == (racks, used)
+
+
+def test_a_training_leaves_what_the_user_says() -> None:
+    for text in ("nvl72:used=72", "nvl72:nodes=2,used=32", "hgx_h100", "star"):
+        assert find(text).for_training(1024) == find(text)
+    assert find("nvl72:nodes=2").for_training(144) == find("nvl72:nodes=2")
+    # Two racks of 64 have no place for 136 ranks.
+    assert find("gb300:nodes=2").for_training(136).build(136).ranks == 136
+    assert find("gb200:nodes=2").for_training(128).options == {"nodes": 2, "used": 64}
+    dealt = replace(find("nvl72"), placement="round-robin")
+    assert dealt.for_training(128) == dealt
+
+
+def test_ranks_take_the_first_gpus_of_each_node() -> None:
+    machine = find("dgx1:nodes=2,used=3").build(6)
+    assert names(machine) == [f"node{node}.gpu{gpu}" for node in (0, 1) for gpu in range(3)]
+    assert find("nvl72:used=64").whole().ranks == 64
+    for used in (0, 9):
+        message = refusal(lambda used=used: find(f"hgx_h100:used={used}").build(2))
+        assert message == f"used is {used}: a node has 8 GPUs, take 1 to 8"
+
+
+def test_a_machine_has_a_second_name() -> None:
+    assert find("gb200").whole().ranks == 72
+    assert find("hgx_b200").name == "b200"
 
 
 def test_a_job_leaves_what_the_user_says() -> None:

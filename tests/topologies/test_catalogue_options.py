@@ -41,6 +41,7 @@ EXAMPLES: dict[str, tuple[str, object]] = {
     "global_links": ("2", 2),
     "cables": ("1", 1),
     "periodic": ("yes", True),
+    "used": ("3", 3),
 }
 PORTS = ", ".join(name for name, kind in LINKS.items() if kind.kind in NETWORKS)
 
@@ -66,7 +67,7 @@ def test_there_are_no_other_options_than_those_of_the_function(name: str) -> Non
     listed = [line.split()[0] for line in message.splitlines()[1:]]
     assert sorted(listed) == sorted(SHAPE_KEYS[name] if name in SHAPES else NETWORK_KEYS)
     parameters = signature(SHAPES.get(name, cluster)).parameters
-    assert [name for name in listed if name != "paths"] == [
+    assert [name for name in listed if name not in ("paths", "used")] == [
         parameter for parameter in parameters if parameter in listed
     ]
 
