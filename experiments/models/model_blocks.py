@@ -9,7 +9,7 @@ from dataclasses import replace
 from experiments.models import kernels as passes
 from experiments.models.device_times import DeviceTimes
 from experiments.models.kernels import Event
-from experiments.models.model_shapes import BlockCut, Experts, TransformerShape
+from experiments.models.model_shapes import BlockCut, Experts, TransformerShape, WeightMatrix
 from experiments.models.recomputation import parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from simulator.parallel.blocks import Block
@@ -38,18 +38,52 @@ def blocks(
     dense, sparse = shape.blocks - shape.expert_blocks, shape.expert_blocks
     layers = [_layer(writer, None)] * dense if dense else []
     layers += [_layer(writer, shape.experts)] * sparse if sparse else []
+    embedding = writer.block("embedding", writer.embedding(), shape.embedding / cut.tp)
     last = writer.norm() + writer.head()
-    return [
-        writer.block("embedding", writer.embedding(), shape.embedding / cut.tp),
-        *layers,
-        writer.block("head", last, shape.head_parameters / cut.tp + shape.width),
-    ]
+    head = writer.block("head", last, shape.head_parameters / cut.tp + shape.width)
+    if cut.lora:
+        embedding, head = _frozen(embedding), _frozen(head)
+    return [embedding, *layers, head]
+
+
+def _frozen(block: Block, adapters: float = 0.0, of_experts: float = 0.0) -> Block:
+    """The block with frozen parameters, and with elements of adapters that are trained."""
+    return replace(
+        block,
+        parameters=adapters,
+        expert_parameters=of_experts,
+        frozen=block.parameters,
+        frozen_experts=block.expert_parameters,
+    )
+
+
+def _adapters(rank: int, matrices: Sequence[WeightMatrix]) -> int:
+    """Elements of the adapters of a part. Matrices of the same tokens, but for the last one, are
+    one product and have an adapter together, as in Megatron-Bridge."""
+    *into, last = matrices
+    width = into[0].inputs
+    merged = sum(matrix.outputs for matrix in into if matrix.inputs == width)
+    single = [last, *(matrix for matrix in into if matrix.inputs != width)]
+    return rank * (width + merged + sum(each.inputs + each.outputs for each in single))
+
+
+def _with_adapters(writer: Writer, experts: Experts | None, block: Block) -> Block:
+    """A layer of which the adapters alone are trained."""
+    shape, cut, of_experts = writer.shape, writer.cut, 0.0
+    trained = _adapters(cut.lora, shape.attention_matrices) / cut.tp
+    hidden = experts.shared if experts else shape.hidden
+    if cut.adapters == "all" and hidden:
+        trained += _adapters(cut.lora, shape.mlp_matrices(hidden)) / cut.tp
+    if cut.adapters == "all" and experts:
+        each = _adapters(cut.lora, shape.mlp_matrices(experts.hidden))
+        of_experts = experts.number * each / cut.ep / cut.expert_ranks
+    return _frozen(block, trained, of_experts)
 
 
 def _layer(writer: Writer, experts: Experts | None) -> Block:
     """A block of attention and MLP, or experts."""
     shape, cut = writer.shape, writer.cut
-    whole = writer.norm() + writer.attention() + writer.norm() + writer.inner(experts)
+    whole = _events(writer, experts)
     parameters, of_experts = shape.attention / cut.tp + 2 * shape.width, 0.0
     if experts:
         parameters += experts.number * shape.width + shape.mlp(experts.shared) / cut.tp
@@ -58,6 +92,8 @@ def _layer(writer: Writer, experts: Experts | None) -> Block:
         parameters += shape.mlp(shape.hidden) / cut.tp
     name = "experts" if experts else "layer"
     block, words = writer.block(name, whole, parameters, of_experts), _words(cut, experts, shape)
+    if cut.lora:
+        block = _with_adapters(writer, experts, block)
     if not words:
         return block
     kept, held, again = block.kept, block.kept, list[Event]()
@@ -65,8 +101,8 @@ def _layer(writer: Writer, experts: Experts | None) -> Block:
         again = whole[: len(whole) - (2 if cut.tp == 1 else 3)] if cut.stops else whole
         kept = writer.cut_nbytes
     elif words == ("op",):
-        again, kept = _every_second_product(writer, experts, whole)
-        held -= kept
+        again, kept = _every_second_product(replace(writer, cut=replace(cut, lora=0)), experts)
+        held = max(0.0, held - kept)
     else:
         parts = [_module(writer, experts, word) for word in words]
         again = [event for events, _ in parts for event in events]
@@ -74,6 +110,10 @@ def _layer(writer: Writer, experts: Experts | None) -> Block:
         kept, held = kept - sum(nbytes for _, nbytes in parts), max(nbytes for _, nbytes in parts)
     seconds = passes.forward(again, writer.times.launch)
     return replace(block, again=seconds, kept=kept, working=block.working + held)
+
+
+def _events(writer: Writer, experts: Experts | None) -> list[Event]:
+    return writer.norm() + writer.attention() + writer.norm() + writer.inner(experts)
 
 
 def _words(cut: BlockCut, experts: Experts | None, shape: TransformerShape) -> tuple[str, ...]:
@@ -118,7 +158,7 @@ def _kept(events: Sequence[Event]) -> float:
     return sum(kernel.kept for kernel in passes.computations(events))
 
 
-def _every_second_product(writer: Writer, experts: Experts | None, whole: Sequence[Event]) -> Again:
+def _every_second_product(writer: Writer, experts: Experts | None) -> Again:
     """torchtitan's selective recomputation per operator keeps the outputs of every other matrix, of
     attention and of reductions, and computes the rest again (`_get_custom_policy` in
     torchtitan/distributed/activation_checkpoint.py); grouped products of experts are in the rest.
@@ -126,7 +166,7 @@ def _every_second_product(writer: Writer, experts: Experts | None, whole: Sequen
     shape, tp, rows = writer.shape, writer.cut.tp, writer.tokens
     hidden = experts.shared if experts else shape.hidden
     matrices = [*shape.attention_matrices, *(shape.mlp_matrices(hidden) if hidden else ())]
-    core = writer.core()
+    core, whole = writer.core(), _events(writer, experts)
     again = [*writer.entry() * 2]
     again += [each for each in passes.computations(whole) if not each.weights and each != core]
     kept = writer.cut_nbytes + rows * shape.heads * shape.value_size / tp * writer.width

@@ -307,6 +307,11 @@ class BlockCut:
     """The dtype in which tokens travel to experts. Results and gradients travel in bf16."""
     dropout: bool = False
     """Whether dropout follows attention and MLP."""
+    lora: Annotated[int, parse_at_least(0)] = 0
+    """The rank of adapters beside frozen matrices (LoRA, arXiv 2106.09685); 0: all are trained."""
+    adapters: Literal["attention", "all"] = "attention"
+    """With `lora`: the matrices that have adapters, those of attention, or of MLPs and experts
+    too."""
 
     @property
     def expert_ranks(self) -> int:

@@ -50,6 +50,43 @@ class Writer(Kernels):
         """Bytes of a rank's tokens where norms are."""
         return self.nbytes / (self.cut.tp if self.cut.sp else 1)
 
+    def product(
+        self,
+        rows: float,
+        outputs: float,
+        inner: float,
+        number: int = 1,
+        *,
+        kept: float = 0.0,
+        later: float = 0.0,
+        part: str = "",
+    ) -> Computation:
+        """Under LoRA the matrix is frozen: its backward is that for inputs. If its `part` has
+        adapters, their two products run beside it, and its input is kept for them."""
+        whole = super().product(rows, outputs, inner, number, kept=kept, later=later)
+        rank = self.cut.lora
+        if not rank:
+            return whole
+        whole = whole._replace(weights=0.0, kernels_back=number, kept=0.0, later=0.0)
+        if part != "attention" and (not part or self.cut.adapters == "attention"):
+            return whole
+        moved = 3 * rows * number * outputs * self.width
+        each = (
+            whole,
+            super().product(rows, rank, inner, number),
+            super().product(rows, outputs, rank, number),
+            self.memory(moved, moved),
+        )
+        return Computation(
+            sum(kernel.forward for kernel in each),
+            sum(kernel.inputs for kernel in each),
+            sum(kernel.weights for kernel in each),
+            sum(kernel.kernels for kernel in each),
+            sum(kernel.kernels_back for kernel in each),
+            kept,
+            later,
+        )
+
     def entry(self) -> list[Event]:
         """The begin of a part that tensor parallel cuts."""
         if self.cut.tp == 1:
@@ -95,6 +132,7 @@ class Writer(Kernels):
             shape.width,
             kept=self.cut_nbytes,
             later=self.cut_nbytes + self.queries_and_keys,
+            part="attention",
         )
         values = rows * inner * self.width
         return [
@@ -102,7 +140,7 @@ class Writer(Kernels):
             first,
             *self.expansion(),
             *self._context(),
-            self.product(rows, after.outputs, inner, kept=values, later=values),
+            self.product(rows, after.outputs, inner, kept=values, later=values, part="attention"),
             *self.exit(),
             *self.residual(),
         ]
@@ -113,7 +151,10 @@ class Writer(Kernels):
         shape, tp, rows = self.shape, self.cut.tp, self.tokens
         later = [each for each in shape.attention_matrices[:-1] if each.inputs != shape.width]
         moved = (4 if shape.rotary else 2) * self._moved
-        products = [self.product(rows, matrix.outputs / tp, matrix.inputs) for matrix in later]
+        products = [
+            self.product(rows, matrix.outputs / tp, matrix.inputs, part="attention")
+            for matrix in later
+        ]
         return [*products, self.memory(moved, moved)]
 
     @property
@@ -199,9 +240,11 @@ class Writer(Kernels):
         share, nbytes = rows / number, rows * inside * self.width
         above = ups * nbytes
         return [
-            self.product(share, ups * inside, width, number, kept=kept, later=kept + above),
+            self.product(
+                share, ups * inside, width, number, kept=kept, later=kept + above, part="mlp"
+            ),
             self.memory((ups + 1) * nbytes, (2 * ups + 1) * nbytes, kept=above),
-            self.product(share, width, inside, number, kept=nbytes, later=nbytes),
+            self.product(share, width, inside, number, kept=nbytes, later=nbytes, part="mlp"),
         ]
 
     def mixture(self, experts: Experts) -> list[Event]:
@@ -263,7 +306,9 @@ class Writer(Kernels):
         """The tables of tokens and positions, or the matrix of an image's patches. Its output is
         kept as the input of the first norm."""
         shape, nbytes = self.shape, self.cut_nbytes
-        events: list[Event] = [self.memory(2 * nbytes, 3 * nbytes, kept=self.mask)]
+        events: list[Event] = [
+            self.memory(2 * nbytes, 0 if self.cut.lora else 3 * nbytes, kept=self.mask)
+        ]
         if shape.patch:
             events.insert(0, self.product(self.tokens, shape.width, shape.patch))
         return events + self.exit()

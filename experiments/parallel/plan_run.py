@@ -152,8 +152,8 @@ class PlanRun:
             "samples_per_s": sequences / (seconds or 1.0),
             "tokens_per_s": tokens_per_s,
             # Those of the model on each GPU: what is computed again does not count.
-            "tflops": tokens_per_s * training.flops_per_token / gpus / 1e12,
-            "mfu": training.mfu(tokens_per_s, gpus),
+            "tflops": training.flops(plan, tokens_per_s) / 1e12,
+            "mfu": training.mfu(plan, tokens_per_s),
             **{f"{name}_s": float(each.sum(axis=1).mean()) for name, each in of_devices.items()},
             "model_error": error,
             "measured": measured,

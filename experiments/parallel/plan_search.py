@@ -35,7 +35,8 @@ from experiments.text_lines import bytes_cell
 from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, STREAMS, TP
-from simulator.parallel.sharding import elements
+from simulator.parallel.plan_memory import state_bytes
+from simulator.parallel.sharded_units import elements
 from simulator.parallel.step import Detail, write
 from simulator.parallel.step_bound import Known, Outline
 from simulator.parallel.step_measures import measure
@@ -122,7 +123,7 @@ class SearchResult:
             "bound_s": self.bounds[place],
             "step_s": run and run.seconds,
             "tokens_per_s": tokens_per_s,
-            "mfu": tokens_per_s and training.mfu(tokens_per_s, space.gpus),
+            "mfu": tokens_per_s and training.mfu(self.plans[place], tokens_per_s),
             "memory_bytes": memory,
             "left_bytes": self.limit - memory,
             "loses_to": self.loses_to(place) if run else "",
@@ -334,12 +335,9 @@ class PlanBounds:
         device_bytes = []
         for device in range(plan.pp):
             blocks = [block for stage in stages[device :: plan.pp] for block in stage]
-            counts = dict(elements(blocks))
-            has_experts |= "experts" in counts
-            device_bytes.append(
-                sum(n * sum(state.shared(plan.zero, size(kind))) for kind, n in counts.items())
-                + FRAGMENTATION * _activations(plan, stages, device)
-            )
+            has_experts |= "experts" in elements(blocks, frozen=True)
+            held = float(state_bytes(blocks, state, plan.zero, size).sum())
+            device_bytes.append(held + FRAGMENTATION * _activations(plan, stages, device))
         kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * has_experts)]
         groups = sum(size(kind) > 1 for kind in kinds)
         return max(device_bytes) + groups * COMMUNICATOR + CONTEXT

@@ -21,7 +21,8 @@ from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines import Pipeline
 from simulator.parallel.plan_memory import State, StepMemory, memory
-from simulator.parallel.sharding import Sharding, elements
+from simulator.parallel.sharded_units import elements
+from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import Detail, Step, write
 from simulator.parallel.step_measures import length_of
 from simulator.parallel.step_work import Work
@@ -60,10 +61,16 @@ class Training:
         scores = shape.blocks * shape.heads * (shape.key_size + shape.value_size) * self.seq
         return 6.0 * (shape.active_parameters - table + scores)
 
-    def mfu(self, tokens_per_s: float, gpus: int) -> float:
-        """The model's FLOP/s of each of so many GPUs as a share of its peak: MFU."""
+    def flops(self, plan: Plan, tokens_per_s: float) -> float:
+        """The model's FLOP/s of each GPU of a plan. Frozen matrices have no backward for
+        weights."""
+        share = 2 / 3 if plan.lora else 1.0
+        return tokens_per_s * share * self.flops_per_token / plan.degrees.ranks
+
+    def mfu(self, plan: Plan, tokens_per_s: float) -> float:
+        """The model's FLOP/s of each GPU of a plan as a share of its peak: MFU."""
         peak = accelerator(self.times.device).peak[self.times.math]
-        return tokens_per_s * self.flops_per_token / gpus / peak
+        return self.flops(plan, tokens_per_s) / peak
 
 
 def stages_of(training: Training, plan: Plan, routing: Routing | None = None) -> Stages:
@@ -190,7 +197,9 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
         overlap=plan.overlap,
         bucket=plan.bucket,
         optimizer=tuple(training.times.traffic(update * count) for count in updated),
-        tied=shape.embedding / plan.tp * nbytes if shape.tied and plan.pp > 1 else 0.0,
+        tied=shape.embedding / plan.tp * nbytes
+        if shape.tied and plan.pp > 1 and not plan.lora
+        else 0.0,
         reshard=plan.reshard,
         shard=plan.shard,
         sync=plan.sync,

@@ -45,6 +45,11 @@ class Block:
     """Elements of parameters that all ranks of the data-parallel group hold."""
     expert_parameters: float = 0.0
     """Elements of parameters of this rank's experts."""
+    frozen: float = 0.0
+    """Further elements of parameters of the data-parallel group, which are not trained: they have
+    no gradient and no optimizer."""
+    frozen_experts: float = 0.0
+    """Further elements of this rank's experts that are not trained."""
     tensors: tuple[float, ...] = ()
     """Elements of each parameter, in the order in which their gradients arrive, for the buckets of
     DDP. Empty: all parameters are one tensor."""

@@ -18,7 +18,8 @@ import numpy as np
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
-from simulator.parallel.sharding import Unit, buckets, elements, gathers, reductions, units
+from simulator.parallel.sharded_units import Unit, elements, units
+from simulator.parallel.sharding import buckets, gathers, reductions
 from simulator.parallel.step_work import Work, tied_gradients
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from simulator.steps.step_graph import Call
@@ -45,6 +46,8 @@ class State(NamedTuple):
 
 
 STATE = State()
+FROZEN = 2.0
+"""Bytes of an element of a parameter that is not trained."""
 PARTS = (
     *State._fields,
     *("activations", "logits", "again", "gathered", "unsharded", "reducing"),
@@ -151,9 +154,11 @@ def _moments(work: Work, stage: int, kind: int) -> Floats:
     if kind in (BACKWARD, INPUTS):
         rows[:, AGAIN] = [block.working for block in blocks]
     ranks = work.times.degrees.size(sharding.sharing("data"))
-    shared = units(blocks, sharding) if sharding.zero >= 2 and ranks > 1 else []
+    shared = units(blocks, sharding.root) if sharding.zero >= 2 and ranks > 1 else []
     single = {unit.blocks[0]: unit.parameters for unit in shared if not unit.root}
+    trained = {unit.blocks[0]: unit.gradients for unit in shared if not unit.root}
     whole = sum(unit.parameters for unit in shared if unit.root)
+    gradients = sum(unit.gradients for unit in shared if unit.root)
     order = sorted(single, reverse=kind != FORWARD)
     sizes, end = np.array([single[layer] for layer in order]), np.zeros((1, len(PARTS)))
     behind = np.append(end, rows, axis=0)[order]
@@ -164,14 +169,19 @@ def _moments(work: Work, stage: int, kind: int) -> Floats:
         live = live if sharding.reshard else order
         row[GATHERED] = element * (whole + sum(single[each] for each in live))
     if kind in (BACKWARD, WEIGHTS):
-        reduced = sharding.nbytes * (1 + 1 / ranks)
+        reduced = sharding.nbytes * (1 + 1 / ranks) * np.array([trained[each] for each in order])
         if order:
             rows[:, UNSHARDED] = sharding.parameter * _unreduced(blocks, shared)
-            rows[order[1:], REDUCING] = reduced * sizes[:-1]
+            rows[order[1:], REDUCING] = reduced[:-1]
             behind[:, GATHERED] = rows[order, GATHERED] - element * sizes
             behind[:, UNSHARDED] = rows[order, UNSHARDED]
-            behind[:, REDUCING] = reduced * sizes
-        end[:, GATHERED : REDUCING + 1] = np.multiply(whole, (element, sharding.parameter, reduced))
+            behind[:, REDUCING] = reduced
+        scattered = sharding.nbytes * (1 + 1 / ranks)
+        end[:, GATHERED : REDUCING + 1] = (
+            element * whole,
+            sharding.parameter * gradients,
+            scattered * gradients,
+        )
     return np.concatenate((rows, behind, end))
 
 
@@ -181,7 +191,7 @@ def _unreduced(blocks: Sequence[Block], shared: Sequence[Unit]) -> Floats:
     result = np.zeros(len(blocks))
     for unit in shared:
         if not unit.root:
-            result[unit.blocks[0]] += unit.parameters
+            result[unit.blocks[0]] += unit.gradients
         for place in unit.blocks if unit.root else ():
             result[: place + 1] += blocks[place].parameters + blocks[place].expert_parameters
     return result
@@ -189,13 +199,26 @@ def _unreduced(blocks: Sequence[Block], shared: Sequence[Unit]) -> Floats:
 
 def held_between_steps(work: Work, state: State, stage: int) -> Floats:
     """What a rank of a stage holds between steps: parameters, gradients and the optimizer."""
-    degrees, sharding, total = work.times.degrees, work.sharding, np.zeros(3)
-    for group, count in elements(work.stages[stage]).items():
-        ranks = degrees.size(sharding.sharing(group))
-        total += np.multiply(count, state.shared(sharding.zero, ranks))
+    degrees, sharding, blocks = work.times.degrees, work.sharding, work.stages[stage]
+    total = state_bytes(
+        blocks, state, sharding.zero, lambda group: degrees.size(sharding.sharing(group))
+    )
     if sharding.rules and sharding.rules.copies_back:
         # Buckets hold the gradients once more, unless gradients are views of them.
-        total[1] += sum(bucket.nbytes for bucket in buckets(work.stages[stage], sharding))
+        total[1] += sum(bucket.nbytes for bucket in buckets(blocks, sharding))
+    return total
+
+
+def state_bytes(
+    blocks: Sequence[Block], state: State, zero: int, ranks: Callable[[str], int]
+) -> Floats:
+    """Bytes of parameters, gradients and the optimizer of a rank for some blocks under a stage of
+    ZeRO, from the ranks of the group that shares them."""
+    trained, total = elements(blocks), np.zeros(3)
+    for group, count in elements(blocks, frozen=True).items():
+        updated = trained.get(group, 0.0)
+        total += np.multiply(updated, state.shared(zero, ranks(group)))
+        total[0] += FROZEN * (count - updated) / (ranks(group) if zero == 3 else 1)
     return total
 
 
@@ -205,9 +228,9 @@ def _fixed(work: Work, state: State, communicator: float) -> Floats:
     of_stage = np.zeros((pipeline.stages, len(PARTS)))
     for stage, row in enumerate(of_stage):
         row[:ACTIVATIONS] = held_between_steps(work, state, stage)
-        whole = sum(elements(work.stages[stage]).values())
         if sharding.zero >= 2 and not sharding.sync and pipeline.micro_batches > 1:
-            row[UNSHARDED] = whole * sharding.nbytes
+            row[UNSHARDED] = sum(elements(work.stages[stage]).values()) * sharding.nbytes
+        whole = sum(elements(work.stages[stage], frozen=True).values())
         if sharding.zero == 3 and sharding.reshard not in (True, False):
             row[GATHERED] = whole * sharding.parameter / sharding.reshard
     fixed = np.zeros((pipeline.devices, len(PARTS)))
@@ -246,8 +269,7 @@ def stages_of_zero(
             calls += [call for _, call in reductions(blocks, under.sharding)]
             calls += gathers(blocks, under.sharding)
             total += float(held_between_steps(under, state(zero), stage).sum())
-            for group, count in elements(blocks).items():
-                least += count * sum(state(zero).shared(3, size(group)))
+            least += float(state_bytes(blocks, state(zero), 3, size).sum())
         for (stage, kind, is_last), number in Counter(map(tuple, actions.tolist())).items():
             calls += under.action(stage, kind, last=bool(is_last)).calls * number
         sent = sum(

@@ -7,10 +7,10 @@ collective gathers its parameters, and one reduces its gradients. The root's uni
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import NamedTuple, Self
+from typing import Self
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.passes import (
@@ -24,6 +24,7 @@ from simulator.parallel.passes import (
     PassTask,
     Rows,
 )
+from simulator.parallel.sharded_units import Unit, elements, units
 from simulator.steps.kinds import (
     BACKWARD,
     COPY,
@@ -127,42 +128,6 @@ class Sharding:
             )
 
 
-class Unit(NamedTuple):
-    """A unit: blocks whose parameters are gathered together."""
-
-    blocks: tuple[int, ...]
-    """Their places in the stage."""
-    elements: Mapping[str, float]
-    """Elements of parameters by the group that shares them: "data", and "experts" if there are."""
-    root: bool
-    """Whether this is the root's unit: it stays gathered behind the forward."""
-
-    @property
-    def parameters(self) -> float:
-        """Elements of all groups."""
-        return sum(self.elements.values())
-
-
-def units(stage: Sequence[Block], sharding: Sharding) -> list[Unit]:
-    """The units of a stage in the order of the forward. The root's is the first one."""
-    root = [place for place, block in enumerate(stage) if block.name in sharding.root]
-    single = [(place,) for place in range(len(stage)) if place not in root]
-    return [
-        Unit(blocks, counts, blocks == tuple(root))
-        for blocks in (tuple(root), *single)
-        if (counts := elements([stage[place] for place in blocks]))
-    ]
-
-
-def elements(blocks: Sequence[Block]) -> dict[str, float]:
-    """Elements of parameters by the group that shares them: "data", and "experts" if there are."""
-    counts = {
-        "data": sum(block.parameters for block in blocks),
-        "experts": sum(block.expert_parameters for block in blocks),
-    }
-    return {group: count for group, count in counts.items() if count}
-
-
 def reductions(stage: Sequence[Block], sharding: Sharding) -> list[tuple[int, Call]]:
     """What reduces the gradients of a stage, unless its backwards have done so: the block, in the
     order of the backward, behind which it starts (-1: behind all), and the collective."""
@@ -230,7 +195,7 @@ class UnitPass(Pass):
         # The rows that scatter the gradients of the last unit, and the last one that reduces
         # gradients; -1 for none.
         self.reduced, self.done = Rows(), -1
-        forward, every = self.kind == FORWARD, units(self.stage, self.sharding)
+        forward, every = self.kind == FORWARD, units(self.stage, self.sharding.root)
         self.root = [unit for unit in every if unit.root]
         single = [unit for unit in every if not unit.root]
         self.order = every if forward else single[::-1]
@@ -287,7 +252,7 @@ class UnitPass(Pass):
 
     def _reducing(self, unit: Unit) -> list[Call]:
         sharding, calls = self.sharding, list[Call]()
-        for group, count in unit.elements.items():
+        for group, count in unit.trained.items():
             nbytes = count * self.sharding.nbytes
             calls.append(Call(sharding.sharing(group), "reduce_scatter", nbytes))
             if replicas := sharding.replicas(group):
@@ -332,7 +297,9 @@ class UnitPass(Pass):
         """Reduce the gradients of a unit. Version 2 copies them into a buffer when that of the unit
         before is free."""
         sharding, layer = self.sharding, unit.blocks[0]
-        moved = unit.parameters * (sharding.parameter + sharding.nbytes)
+        if not unit.trained:
+            return
+        moved = unit.gradients * (sharding.parameter + sharding.nbytes)
         cast = sharding.parameter != sharding.nbytes
         seconds = moved / sharding.bandwidth if cast else self._copy(moved)
         before = (*self.tails, *(self.reduced if sharding.fsdp == 2 else ()))

@@ -68,7 +68,8 @@ class Work:
     @property
     def groups(self) -> tuple[str, ...]:
         """The kinds of groups whose ranks hold the same parameters."""
-        experts = any(block.expert_parameters for stage in self.stages for block in stage)
+        blocks = [block for stage in self.stages for block in stage]
+        experts = any(block.expert_parameters or block.frozen_experts for block in blocks)
         return ("data", "experts") if experts else ("data",)
 
     def action(self, stage: int, kind: int, *, last: bool = True) -> Pass:

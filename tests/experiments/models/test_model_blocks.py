@@ -82,3 +82,33 @@ def test_recomputation_changes_no_other_pass(recompute: str) -> None:
     plain, block = layer("llama3_8b"), layer("llama3_8b", recompute=recompute)
     assert (block.forward, block.backward) == (plain.forward, plain.backward)
     assert (block.inputs, block.weights) == (plain.inputs, plain.weights)
+
+
+def test_adapters_of_llama_2_70b_are_those_of_mlperf() -> None:
+    """Its benchmark of LoRA trains 44,564,480 elements of rank 16 on attention."""
+    _, shape, seq = find_shape("llama2_70b")
+    made = blocks(shape, seq, BlockCut(lora=16), TIMES)
+    assert sum(block.parameters for block in made) == 44_564_480
+    assert sum(block.frozen for block in made) == pytest.approx(shape.parameters, rel=1e-4)
+
+
+@each_case("name", ["llama3_8b", "deepseek_v3", "mixtral_8x7b"])
+@each_case("more", [{}, {"tp": 4, "sp": True}, {"adapters": "all"}, {"recompute": "full"}])
+def test_frozen_matrices_have_no_gradients(name: str, more: dict[str, Any]) -> None:
+    plain, block = layer(name, **{**more, "adapters": "attention"}), layer(name, lora=8, **more)
+    assert 0 < block.parameters < 0.05 * plain.parameters
+    assert (block.frozen, block.frozen_experts) == (plain.parameters, plain.expert_parameters)
+    assert (block.expert_parameters > 0) == (name != "llama3_8b" and "adapters" in more)
+    assert block.kept <= plain.kept
+    assert block.kept_for_weights <= plain.kept_for_weights
+    forward, backward = (
+        sum(part.seconds for part in parts) for parts in (block.forward, block.backward)
+    )
+    assert forward > sum(part.seconds for part in plain.forward)
+    assert backward < sum(part.seconds for part in plain.backward)
+
+
+def test_the_larger_the_rank_the_more_is_trained() -> None:
+    few, many = layer("llama3_8b", lora=8), layer("llama3_8b", lora=64)
+    assert many.parameters == 8 * few.parameters
+    assert sum(part.seconds for part in many.forward) >= sum(part.seconds for part in few.forward)

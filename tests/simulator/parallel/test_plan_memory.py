@@ -17,9 +17,10 @@ from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.pipeline_times import peak_activations
 from simulator.parallel.pipelines import find
-from simulator.parallel.plan_memory import State, memory, stages_of_zero
+from simulator.parallel.plan_memory import State, held_between_steps, memory, stages_of_zero
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
+from simulator.steps.kinds import BACKWARD, FORWARD
 from simulator.training.buckets import BucketRules
 from topologies.errors import InputError
 from topologies.shapes import star
@@ -69,6 +70,23 @@ def test_buckets_of_ddp_hold_gradients_once_more_unless_these_are_views() -> Non
         7 * 18,
         7 * (4 + 12 / 2),
     ]
+
+
+@each_case("zero", [0, 1, 2, 3])
+def test_frozen_parameters_have_no_gradients_and_no_optimizer(zero: int) -> None:
+    """Two ranks share them from stage 3 of ZeRO on, and gather them like others."""
+    two, shared = Degrees(dp=2), 2 if zero == 3 else 1
+    usual, made = (
+        work(block(elements=4.0, frozen=frozen), degrees=two, zero=zero) for frozen in (0.0, 6.0)
+    )
+    held, least = (held_between_steps(each, State(), 0).sum() for each in (made, usual))
+    assert held - least == 6 * 2 / shared
+    gathers = [call.nbytes for call in made.action(0, FORWARD).calls]
+    assert gathers == ([10 * 2] if zero == 3 else [])
+    reduced = [
+        call.nbytes for call in made.action(0, BACKWARD).calls if "reduce" in call.collective
+    ]
+    assert reduced == ([4 * 2] if zero >= 2 else [])
 
 
 @given(st.integers(0, 3), st.integers(1, 9), st.integers(1, 64))

@@ -21,7 +21,8 @@ from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, GATHERS, HOST, REDUCTIONS, STREAMS
 from simulator.parallel.pipelines import find
-from simulator.parallel.sharding import Sharding, units
+from simulator.parallel.sharded_units import units
+from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_splits import simulate, write_transfers
@@ -129,7 +130,7 @@ def test_version_1_reduces_and_gathers_on_the_same_stream() -> None:
 
 def test_the_root_is_gathered_first_and_reduced_last_and_stays() -> None:
     stage = (block(2.0, "embedding"), block(2.0), block(2.0), block(2.0, "head"))
-    assert [unit.blocks for unit in units(stage, Sharding())] == [(0, 3), (1,), (2,)]
+    assert [unit.blocks for unit in units(stage, Sharding().root)] == [(0, 3), (1,), (2,)]
     made = step(stage)
     assert moved(made) == {
         ("all_gather", 4e9): 1,
