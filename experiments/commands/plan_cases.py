@@ -13,7 +13,7 @@ import numpy as np
 from experiments import output
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_catalogue import find_transformer
+from experiments.models.model_catalogue import Entry, find_transformer
 from experiments.options import condition_parser
 from experiments.options.execution_options import ExecutionOptions
 from experiments.options.machine_options import MachineOptions, RuleOptions
@@ -33,6 +33,7 @@ from experiments.profiles.interval_levels import level_of
 from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import parse_counts, parse_sizes
@@ -46,6 +47,8 @@ USED = ("model", "plan", "p", "batch", "detail", "calibrate_compute")
 """Options of a training job that go with a plan or a search."""
 COURSE = (*CONDITIONS, "seed", "steps")
 """Options that go with a plan, and not with a search."""
+JOB_FILES = (".yaml", ".yml", ".json", ".toml", ".sh", ".txt")
+"""The endings of the files of Megatron, Megatron-Bridge, NeMo and torchtitan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +83,7 @@ def parse(
 ) -> PlanJob | TrainingGrid | SearchRequest:
     """The step of a plan to simulate, the runs of several plans and strategies, or the search for
     plans. Raises InputError for options that do not go with it."""
+    options = _with_jobs(options, machine, rules, profile)
     plans = plans_in(options.plan)
     if len(plans) == 1 and options.strategy is None and is_search(plans[0]):
         return parse_search(options, machine, rules, profile)
@@ -118,6 +122,60 @@ def parse(
     return TrainingGrid(
         "strategy", variants, grid.ranks, {**parameters, **grid.parameters, **stated}, cases
     )
+
+
+def _with_jobs(
+    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+) -> PlanOptions:
+    """The options with the plans, the model and the GPUs of the files that a plan names."""
+    plans = plans_in(options.plan)
+    if not any(map(_names_file, plans)):
+        return options
+    from experiments.frameworks.job_file import read_job
+
+    gpus = None
+    if options.p is not None and len(counts := parse_counts(options.p)) == 1:
+        gpus = counts[0]
+    elif options.p is None:
+        gpus = _whole_machine(profile.calibrated(machine, rules)[0].blueprint)
+    jobs = {plan: read_job(plan, gpus) for plan in plans if _names_file(plan)}
+    for job in jobs.values():
+        for sentence in job.sentences():
+            output.note(sentence)
+    texts = [jobs[plan].plan if plan in jobs else plan for plan in plans]
+    models = {job.model for job in jobs.values()} - {None}
+    counted = {job.gpus for job in jobs.values()} - {None}
+    changes: dict[str, Any] = {"plan": "; ".join(texts)}
+    if options.model == PlanOptions().model and models:
+        if len(models) > 1:
+            raise InputError(
+                f"the files train {' and '.join(sorted(map(str, models)))}: give --model"
+            )
+        changes["model"] = models.pop()
+    if options.p is None and machine.topology is None and len(counted) == 1:
+        changes["p"] = str(counted.pop())
+    return replace(options, **changes)
+
+
+def _names_file(plan: str) -> bool:
+    """Whether a plan is that of a file of another framework: run.sh, or run.toml,micro=2."""
+    name = plan.partition(",")[0]
+    return "=" not in name and Path(name).suffix.lower() in JOB_FILES
+
+
+def _transformer(text: str) -> Entry:
+    """The transformer for --model, which may be that of a framework's file, but for .json."""
+    name = text.partition(":")[0]
+    if name.lower().endswith(".json") or not _names_file(name):
+        return find_transformer(text)
+    from experiments.frameworks.job_file import model_in
+
+    return model_in(text)
+
+
+def _whole_machine(blueprint: Blueprint) -> int | None:
+    """All GPUs of a machine; None for a shape, which has any number."""
+    return blueprint.whole().ranks if blueprint.kind != "shape" else None
 
 
 def plans_in(text: str | None) -> list[str]:
@@ -211,7 +269,7 @@ def _setting(
         raise InputError("give --model with a transformer, like llama3_70b")
     chosen, calibrated = profile.calibrated(machine, rules)
     blueprint = replace(chosen.blueprint, force=rules.force)
-    entry = find_transformer(options.model)
+    entry = _transformer(options.model)
     if "batch" in entry.choices:
         raise InputError(f"{entry.name}: batch={entry.choices['batch']}: write it in the plan")
     usual = DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
@@ -229,7 +287,7 @@ def _setting(
     if options.calibrate_compute is not None:
         times = calibrated_by(Path(options.calibrate_compute), times, setting.groups)
         fitted = {"scale": f"{times.scale:.6g}", "launch_s": f"{times.launch:.6g}"}
-    gpus = blueprint.whole().ranks if blueprint.kind != "shape" else None
+    gpus = _whole_machine(blueprint)
     if (p := options.p) is not None:
         if len(counts := parse_counts(p)) > 1:
             raise InputError(f"--p {p[:40]}: with auto one number of GPUs")

@@ -317,8 +317,8 @@ class PlanOptions(TrainingOptions):
         typer.Argument(
             metavar="PLAN",
             help="dp=8,tp=4,pp=2,micro=1,batch=512,zero=1, and cp, ep, schedule, v, sp, recompute, "
-            "overlap and more. Several are compared, also with --strategy. auto, or auto,tp=8: "
-            "find the fastest plans.",
+            "overlap and more; or FILE of Megatron or torchtitan, also FILE,micro=2. Several are "
+            "compared, also with --strategy. auto, or auto,tp=8: find the fastest plans.",
             show_default=False,
         ),
     ] = field(default=None, metadata={"repeats": True})

@@ -131,6 +131,12 @@ def _pipeline(path: Path) -> None:
     read_pipeline(pipeline_csv(read_pipeline(text, path.name)), path.name)
 
 
+def _job_file(path: Path) -> None:
+    from experiments.frameworks.job_file import read_job
+
+    list(read_job(str(path), 64).sentences())
+
+
 def _workload(path: Path) -> None:
     from experiments.commands.run_chakra import roofline_of, usual_algorithms
     from experiments.traces.chakra_workload import read_workload
@@ -181,6 +187,7 @@ READERS: dict[str, Reader] = {
     "sizes": _sizes,
     "program": _program,
     "pipeline": _pipeline,
+    "job file": _job_file,
     "workload": _workload,
     "job": _job,
     "result": _result,

@@ -19,6 +19,7 @@ from config_texts import CONFIGS
 from experiments import output
 from experiments.execution.journal import Journal, journal_of
 from experiments.traces import chakra_nodes
+from job_texts import JOBS
 from simulator.parallel.pipelines import find
 from simulator.parallel.pipelines.pipeline import pipeline_csv
 
@@ -325,6 +326,11 @@ def _pipelines() -> Iterator[Seed]:
         yield Seed(f"{name}.csv", pipeline_csv(find(name).build(2, 4)).encode())
 
 
+def _job_files() -> Iterator[Seed]:
+    for name, text in JOBS.items():
+        yield Seed(name, text.encode())
+
+
 _SEEDS = {
     "measurements": _measurements,
     "index of a folder": _index,
@@ -338,6 +344,7 @@ _SEEDS = {
     "sizes": _sizes,
     "program": _programs,
     "pipeline": _pipelines,
+    "job file": _job_files,
     "workload": _workloads,
     "job": _jobs,
     "result": _results,

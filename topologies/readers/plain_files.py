@@ -28,16 +28,23 @@ _PLAIN = re.compile(
 def load_yaml(text: str, name: str) -> object:
     """What a YAML document says, as mappings, lists, text, numbers and truth values. Raises
     InputError."""
+    loader, root = yaml_root(text, name)
+    return _value(loader, root, name, set(), 0)
+
+
+def yaml_root(text: str, name: str) -> tuple[Any, Any]:
+    """The loader and the root node of a YAML document, for those who need the lines of values.
+    Raises InputError."""
     loader = _LOADER(text)
     try:
         document = loader.get_single_node()
-        if document is None:
-            raise InputError(f"{name} is empty: it describes nothing")
-        return _value(loader, document, name, set(), 0)
     except (yaml.YAMLError, RecursionError) as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         line = f" line {mark.line + 1}" if mark else ""
         raise InputError(f"{name}{line}: {problem or 'not YAML'}: expected YAML") from None
+    if document is None:
+        raise InputError(f"{name} is empty: it describes nothing")
+    return loader, document
 
 
 def place_in(text: str, name: str) -> Place:

@@ -1,0 +1,104 @@
+"""The arguments --key value in a shell script, with the values of its variables. No command is run,
+and no condition is evaluated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import prod
+from typing import NamedTuple
+
+from topologies.errors import InputError
+
+CONDITION = "condition."
+"""What precedes the key of an argument inside `if` or `case`."""
+_TOKEN = re.compile(
+    r"""(?P<skip>(?:[ \t\r]|\\\r?\n)+|\#[^\n]*)|(?P<mark>\n|;;|[();|&<>])
+    |(?P<word>(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\([^()]*\)
+    |\$\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}|[^\s();|&<>"'\\])+)""",
+    re.VERBOSE | re.DOTALL,
+)
+_QUOTED = re.compile(r""""((?:\\.|[^"\\])*)"|'([^']*)'|\\(.)""", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}]*))?\})")
+_PRODUCT = re.compile(r"\$\(\(((?: *\d{1,9} *\*)* *\d{1,9} *)\)\)", re.ASCII)
+_LONGEST = 10_000
+
+
+class _Token(NamedTuple):
+    text: str
+    """A word without its quotes, or a mark between words."""
+    line: int
+    is_word: bool
+
+
+def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
+    """Keys with underscores, values, and lines of all arguments in the text of a script: True
+    without a value, a list of several values.
+
+    Raises InputError for a quote without an end.
+    """
+    variables, depth, begins = dict[str, str](), 0, True
+    key, line, values = "", 0, list[str]()
+    for token in [*_tokens(text, name), _Token("\n", 0, is_word=False)]:
+        word = _expanded(token.text, variables) if token.is_word else ""
+        is_key = bool(re.match(r"--[A-Za-z]", word))
+        # A second value that is not known, such as $ARGS, stands for other arguments.
+        ends = "[@]" in word or word.endswith(".py") or ("$" in word and values != [])
+        if key and (not token.is_word or is_key or ends):
+            value: object = values[0] if len(values) == 1 else values or True
+            yield CONDITION * (depth > 0) + key, value, line
+            key = ""
+        if is_key:
+            first, equals, value_text = word[2:].partition("=")
+            key, line = first.replace("-", "_"), token.line
+            values = [value_text] if equals else []
+        elif key:
+            values.append(word)
+        elif begins and word in ("if", "case", "fi", "esac"):
+            depth = max(0, depth + (1 if word in ("if", "case") else -1))
+        elif assigned := re.match(r"(\w+)=(.*)", word, re.DOTALL):
+            # In a condition, another value makes a variable unknown.
+            other = depth and variables.get(assigned[1], assigned[2]) != assigned[2]
+            variables[assigned[1]] = f"${assigned[1]}" if other else assigned[2]
+        begins = not token.is_word or word in ("then", "else", "do")
+
+
+def _tokens(text: str, name: str) -> Iterator[_Token]:
+    place, line = 0, 1
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            raise InputError(f"{name} line {line}: {text[place]} has no end: close the quote")
+        raw, place = match[0], match.end()
+        if match["mark"]:
+            yield _Token(raw, line, is_word=False)
+        elif match["word"]:
+            yield from _of_word(raw, line)
+        line += raw.count("\n")
+
+
+def _of_word(raw: str, line: int) -> Iterator[_Token]:
+    """A word without quotes; the arguments in it, if it is a text of several."""
+    plain = _QUOTED.sub(lambda each: each[1] or each[2] or (each[3] or "").strip("\n"), raw)
+    if plain == raw or not re.search(r"(?:^|\s|=)--[A-Za-z]\S*\s", plain + " "):
+        yield _Token(plain, line, is_word=True)
+        return
+    if assigned := re.match(r"\w+\+?=", plain):
+        plain = plain[assigned.end() :]
+    for number, words in enumerate(plain.split("\n")):
+        for word in words.replace("\\", " ").split():
+            yield _Token(word.strip("'\""), line + number, is_word=True)
+    yield _Token("\n", line, is_word=False)
+
+
+def _expanded(word: str, variables: dict[str, str]) -> str:
+    """A word with the values of the variables that are known."""
+
+    def value(match: re.Match[str]) -> str:
+        known = variables.get(match[1] or match[2], match[3])
+        return known or match[0]
+
+    def product(match: re.Match[str]) -> str:
+        return str(prod(int(number) for number in match[1].split("*")))
+
+    return _PRODUCT.sub(product, _VARIABLE.sub(value, word)[:_LONGEST])

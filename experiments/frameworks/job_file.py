@@ -1,0 +1,82 @@
+"""A training job in a file of another framework: its plan, its model, and what simctl cannot
+express."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from experiments.frameworks.facts import Facts, facts_of
+from experiments.frameworks.model_facts import model_of
+from experiments.frameworks.plan_facts import plan_of
+from experiments.frameworks.settings import NESTED, read_settings
+from experiments.models.model_catalogue import MODELS, Entry
+from experiments.parallel.plan_text import parse_values
+from topologies.errors import InputError
+
+
+class JobFile(NamedTuple):
+    """A job of Megatron-LM, Megatron-Bridge, NeMo or torchtitan."""
+
+    path: str
+    facts: Facts
+    plan: str
+    """The plan as text, without values that are the defaults of their keys."""
+    entry: Entry | None
+    """The model; None if the file does not say, or names one that simctl does not know."""
+    gpus: int | None
+    """The GPUs of the job, if the file says."""
+
+    @property
+    def model(self) -> str | None:
+        """What --model takes for the model: a name of the catalogue, or the file."""
+        if self.entry is None or self.entry.name not in MODELS:
+            return self.path if self.entry else None
+        options = ",".join(f"{key}={value}" for key, value in self.entry.choices.items())
+        return f"{self.entry.name}{':' * bool(options)}{options}"
+
+    def sentences(self) -> Iterator[str]:
+        """The command that means the same, and what it does not say."""
+        facts, model = self.facts, self.model or "MODEL"
+        gpus = f" --gpus {self.gpus}" if self.gpus else ""
+        yield f"{self.path} ({facts.framework}) is: simctl plan {self.plan} --model {model}{gpus}"
+        yield from facts.remarks
+        more = f", {facts.unknown_off} unknown ones are off" if facts.unknown_off else ""
+        yield f"{self.path}: {facts.idle} other keys change neither time nor memory{more}"
+
+
+def read_job(text: str, gpus: int | None = None) -> JobFile:
+    """The job in FILE, or in FILE,KEY=VALUE,... with keys that count more than those of the file.
+    `gpus` is how many the user or the machine has.
+
+    Raises InputError, in one line with the place, for a file that cannot be read.
+    """
+    path, _, rest = text.partition(",")
+    parse_values(rest)
+    stated = dict(part.split("=", 1) for part in rest.replace(" ", "").split(",") if part)
+    facts = facts_of(read_settings(Path(path)), Path(path).suffix.lower() not in NESTED)
+    file_gpus, entry = _gpus_of(facts), model_of(facts, Path(path).name)
+    plan = plan_of(facts, entry and entry.shape, gpus or file_gpus, stated)
+    return JobFile(path, facts, plan, entry, file_gpus)
+
+
+def model_in(text: str) -> Entry:
+    """The model that the job in FILE trains, or FILE:option=value,... Raises InputError if the file
+    does not say."""
+    path, _, options = text.partition(":")
+    if (entry := read_job(path).entry) is None:
+        raise InputError(f"{path} names no model that simctl knows: give --model, like llama3_70b")
+    return entry.with_options(options)
+
+
+def _gpus_of(facts: Facts) -> int | None:
+    """The GPUs that a script starts, if they hold the job: nodes are often for the user to say."""
+    if "per_node" not in facts:
+        return None
+    gpus = facts.whole("per_node", 1) * facts.whole("node_count", 1)
+    rest = facts.whole("tp", 1) * facts.whole("pp", 1) * facts.whole("cp", 1)
+    if gpus and rest and gpus % rest == 0:
+        return gpus
+    facts.say("per_node", f"{gpus} GPUs do not hold tp x pp x cp = {rest}: give --gpus")
+    return None

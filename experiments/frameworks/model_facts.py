@@ -1,0 +1,154 @@
+"""The model of a job: one of the catalogue, or a shape from the sizes that the file has."""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from experiments.frameworks.facts import Facts
+from experiments.frameworks.settings import Setting
+from experiments.models.model_catalogue import MODELS, Entry, find_transformer
+from experiments.models.model_shapes import Experts, Latent, TransformerShape, multi_head
+from topologies.errors import InputError
+
+_DECODER = "norm=rms gated=true biases=false is_rotary=true tied=false "
+USUAL_VOCABULARY = 128_256
+"""Tokens of Llama 3, where a file leaves the vocabulary to a tokenizer."""
+
+
+@cache
+def presets() -> dict[str, str]:
+    """The models by the name in a file: name/flavor of torchtitan, or the class of NeMo or
+    Megatron-Bridge that has the sizes."""
+    with Path(__file__).with_name("presets.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {name: row["model"] for row in rows for name in row["names"].split()}
+
+
+def model_of(facts: Facts, name: str) -> Entry | None:
+    """The model that a file `name` describes; None if it does not say, or names one that simctl
+    does not know. Raises InputError for sizes that make no sense."""
+    text = presets().get(_preset(facts), "")
+    if "blocks" in facts and "width" in facts:
+        entry = _of_sizes(facts, name)
+    elif "width=" in text:
+        words = dict(part.split("=") for part in (_DECODER + text).split())
+        sizes = {key: Setting(key, value, name) for key, value in words.items()}
+        entry = _of_sizes(Facts("torchtitan", known=sizes), name)
+    elif text:
+        entry = find_transformer(text)
+    else:
+        return None
+    seq = facts.whole("seq", entry.size)
+    stated = "".join(f",{key}={value}" for key, value in entry.choices.items() if key != "seq")
+    try:
+        return entry if seq == entry.size else entry.with_options(f"seq={seq}{stated}")
+    except InputError as error:
+        raise InputError(f"{facts.known['seq']}: {error}") from None
+
+
+def _preset(facts: Facts) -> str:
+    if "flavor" in facts:
+        family = facts.word("family", "llama3")
+        return f"{family}/{facts.word('flavor')}"
+    return facts.word("provider").rpartition(".")[2]
+
+
+def _of_sizes(facts: Facts, name: str) -> Entry:
+    try:
+        shape = _shape(facts)
+    except InputError as error:
+        raise error if name in str(error) else InputError(f"{name}: {error}") from None
+    like = [
+        (abs(entry.model.vocabulary - shape.vocabulary), entry)
+        for entry in MODELS.values()
+        if isinstance(entry.model, TransformerShape) and _is_like(entry.model, shape)
+    ]
+    if like:
+        other, entry = min(like, key=lambda pair: pair[0])
+        # Frameworks pad a vocabulary, so that ranks share it evenly.
+        if other < 0.03 * shape.vocabulary or "vocabulary" not in facts:
+            return entry
+        return entry.with_options(f"vocab={shape.vocabulary}")
+    if "vocabulary" not in facts:
+        facts.remarks.append(
+            f"{name}: it does not say how many tokens the vocabulary has: simctl takes "
+            f"{shape.vocabulary}"
+        )
+    return Entry(shape, min(shape.positions or 4096, 4096), name=name)
+
+
+def _is_like(known: TransformerShape, shape: TransformerShape) -> bool:
+    """Whether shapes are alike but for the vocabulary, which frameworks pad, the number of learned
+    positions, and dropout, which a plan has."""
+    positions = known.positions if known.positions and shape.positions else shape.positions
+    same: dict[str, Any] = {
+        "vocabulary": known.vocabulary,
+        "dropout": known.dropout,
+        "positions": positions,
+    }
+    return replace(shape, **same) == known
+
+
+def _shape(facts: Facts) -> TransformerShape:
+    """A shape with the defaults of Megatron (megatron/training/arguments.py and
+    TransformerConfig)."""
+    width, heads = facts.whole("width", 0), facts.whole("heads", 1)
+    gated = facts.yes("gated") or facts.yes("quick_geglu")
+    # Megatron's gated MLPs have two thirds of the usual size, in multiples of 64.
+    usual = int(4 * width * 2 / 3) // 64 * 64 if gated else 4 * width
+    hidden = facts.whole("hidden", usual)
+    rotary = facts.yes("is_rotary") or facts.word("position_kind") in ("rope", "yarn", "mrope")
+    learned = not rotary and facts.word("position_kind", "learned_absolute") == "learned_absolute"
+    kv_heads: int | None = facts.whole("kv_heads", heads)
+    if facts.is_arguments and "grouped_queries" not in facts:
+        kv_heads = heads
+    more: dict[str, Any] = {
+        "kv_heads": kv_heads,
+        "head_size": facts.whole("head_size", 0) or None,
+        "hidden": hidden,
+        "vocabulary": facts.whole("vocabulary", USUAL_VOCABULARY),
+        "tied": facts.yes("tied", True) and not facts.yes("untied"),
+        "positions": facts.whole("positions", facts.whole("seq", 1024)) if learned else 0,
+        "norm": facts.word("norm", "layer"),
+        "biases": facts.yes("biases", True) and not facts.yes("no_biases"),
+        "gated": gated,
+        "rotary": rotary,
+        "head_norms": facts.yes("head_norms") and not facts.yes("is_latent"),
+        "experts": _experts(facts, hidden),
+    }
+    if facts.yes("is_latent", "key_rank" in facts):
+        usual_sizes = {"query_rank": 0, "key_rank": 512, "nope": 128, "rope": 64, "value": 128}
+        more["latent"] = Latent(
+            **{key: facts.whole(key, size) for key, size in usual_sizes.items()}
+        )
+        more["head_size"] = more["latent"].nope
+    for key in ("blocks", "width", "heads"):
+        if facts.whole(key, 1) < 1 or facts.whole(key, 1) > 2**24:
+            raise InputError(f"{facts.known[key]}: expected 1 to {2**24}")
+    return multi_head(facts.whole("blocks", 0), width, heads, **more)
+
+
+def _experts(facts: Facts, hidden: int) -> Experts | None:
+    if not (number := facts.whole("number", 0)):
+        return None
+    inside = facts.whole("inside", hidden)
+    return Experts(
+        number, facts.whole("top", 2), inside, facts.whole("shared", 0), _dense_blocks(facts)
+    )
+
+
+def _dense_blocks(facts: Facts) -> int:
+    """The first blocks without experts: moe_layer_freq is 1, or a list like [0]*3+[1]*58."""
+    word = facts.word("expert_pattern", "1").strip("()")
+    parts = re.findall(r"\[(\d)\](?:\*(\d{1,4}))?", word)
+    pattern = "".join(digit * int(times or 1) for digit, times in parts)
+    pattern = pattern or word.strip("[]").replace(",", "").replace(" ", "")
+    if match := re.fullmatch("(0*)1+", pattern):
+        return len(match[1])
+    facts.say("expert_pattern", "blocks with experts come last")
+    return 0

@@ -1,0 +1,158 @@
+"""The settings of a training job in a file of a framework: nested YAML or JSON, TOML, or the
+arguments of a command in a shell script. Each is a path of keys with a value and a line."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from experiments.frameworks.arguments import arguments_in
+from topologies.errors import InputError, shown
+from topologies.readers.contents import check_text, text_of
+from topologies.readers.plain_files import yaml_root
+
+MOST_BYTES = 2**20
+MOST_SETTINGS = 10_000
+_DEEPEST = 24
+Entries = Iterator[tuple[str, Any, int]]
+"""Keys, values and lines."""
+
+
+class Setting(NamedTuple):
+    """A value that a file gives to a key."""
+
+    key: str
+    """The keys above it and its own, like model.num_layers."""
+    value: Any
+    """Text, a number, a truth value, None, or a list of these."""
+    place: str
+    """The file and the line."""
+
+    def __str__(self) -> str:
+        value = words_of(self.value)
+        return f"{self.place}, {self.key[:120]}={value if len(value) < 80 else shown(value)}"
+
+
+def words_of(value: object) -> str:
+    """A value as the user writes it."""
+    if isinstance(value, list):
+        return ",".join(map(words_of, value))
+    return "null" if value is None else str(value).lower() if value in (True, False) else str(value)
+
+
+def read_settings(path: Path) -> list[Setting]:
+    """The settings in a file, in its order.
+
+    Raises InputError, in one line with the file and the line, for a file that cannot be read, that
+    gives a key twice, and for more than 10,000 settings.
+    """
+    expected, smaller = "YAML, TOML or arguments", "a plan is smaller"
+    text, name = check_text(text_of(path, MOST_BYTES, expected, smaller), path.name), path.name
+    entries = _READERS.get(path.suffix.lower(), arguments_in)(text, name)
+    settings = [
+        Setting(key, value, f"{name} line {line}")
+        for key, value, line in islice(entries, MOST_SETTINGS + 1)
+    ]
+    if len(settings) > MOST_SETTINGS:
+        raise InputError(f"{name} has more than {MOST_SETTINGS} settings: {smaller}")
+    if not settings:
+        raise InputError(f"{name} has no settings: expected {expected} like --key value")
+    return settings
+
+
+def _of_yaml(text: str, name: str) -> Entries:
+    loader, root = yaml_root(text, name)
+    return _of_node(loader, root, "", name, 0)
+
+
+def _of_node(loader: Any, node: Any, key: str, name: str, depth: int) -> Entries:
+    line = node.start_mark.line + 1
+    if depth > _DEEPEST:
+        raise InputError(f"{name} line {line}: nested more than {_DEEPEST} deep")
+    if isinstance(node, yaml.ScalarNode):
+        yield key, _scalar(loader, node), line
+    elif isinstance(node, yaml.SequenceNode):
+        if all(isinstance(item, yaml.ScalarNode) for item in node.value):
+            yield key, [_scalar(loader, item) for item in node.value], line
+            return
+        for number, item in enumerate(node.value):
+            yield from _of_node(loader, item, f"{key}[{number}]", name, depth + 1)
+    else:
+        parts = _parts(node, name)
+        target, values = parts.get("_target_"), parts.get("_args_")
+        if isinstance(target, yaml.ScalarNode) and "_call_" in parts:
+            # A function, a dtype or a member of an enumeration, as Megatron-Bridge writes them.
+            inner = values.value if isinstance(values, yaml.SequenceNode) else []
+            if inner and isinstance(inner[0], yaml.ScalarNode):
+                yield key, _scalar(loader, inner[0]), line
+            else:
+                yield key, target.value, line
+            return
+        for word, item in parts.items():
+            yield from _of_node(loader, item, f"{key}.{word}".lstrip("."), name, depth + 1)
+
+
+def _parts(node: Any, name: str) -> dict[str, Any]:
+    parts: dict[str, Any] = {}
+    for first, second in node.value:
+        place = f"{name} line {first.start_mark.line + 1}"
+        if not isinstance(first, yaml.ScalarNode):
+            raise InputError(f"{place}: a key that is not text")
+        if first.value in parts:
+            raise InputError(f"{place}: the key {shown(first.value)} is there twice")
+        parts[first.value] = second
+    return parts
+
+
+def _scalar(loader: Any, node: Any) -> Any:
+    try:
+        return loader.construct_object(node)
+    except (yaml.YAMLError, ValueError):  # a tag of Python, or a date that does not exist
+        return node.value
+
+
+def _of_toml(text: str, name: str) -> Entries:
+    try:
+        content = tomllib.loads(text)
+    except ValueError as error:
+        place = re.search(r" \(at line (\d+)", str(error))
+        line = f" line {place[1]}" if place else ""
+        raise InputError(
+            f"{name}{line}: {str(error).partition(' (at ')[0]}: expected TOML"
+        ) from None
+    except RecursionError:
+        raise InputError(f"{name} is nested too deep") from None
+    return _of_table(content, "", _lines(text), name)
+
+
+def _of_table(table: Mapping[str, Any], above: str, lines: Mapping[str, int], name: str) -> Entries:
+    if above.count(".") > _DEEPEST:
+        raise InputError(f"{name}: nested more than {_DEEPEST} deep")
+    for word, value in table.items():
+        key = f"{above}.{word}".lstrip(".")
+        if isinstance(value, dict):
+            yield from _of_table(value, key, lines, name)
+        else:
+            yield key, value, lines.get(key, 1)
+
+
+def _lines(text: str) -> dict[str, int]:
+    """The line of each key of a TOML file; tomllib has none."""
+    lines, section = dict[str, int](), ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if heading := re.match(r"\s*\[+([^\]]+)\]", line):
+            section = heading[1].strip()
+        elif key := re.match(r"\s*([\w.\"-]+)\s*=", line):
+            lines.setdefault(f"{section}.{key[1]}".lstrip("."), number)
+    return lines
+
+
+_READERS = {".yaml": _of_yaml, ".yml": _of_yaml, ".json": _of_yaml, ".toml": _of_toml}
+NESTED = tuple(_READERS)
+"""The endings of nested documents."""

@@ -1,0 +1,57 @@
+"""Arguments in shell scripts: variables, arrays, texts of arguments, conditions, quotes."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.frameworks.arguments import arguments_in
+from refusals import attempt, refusal
+
+
+def read(text: str) -> dict[str, object]:
+    return {key: value for key, value, _ in arguments_in(text, "run.sh")}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("--bf16", {"bf16": True}),
+        ("--tp 8 \\\n  --pp=4", {"tp": "8", "pp": "4"}),
+        ("X=8\n--tp $X --pp ${X} --cp ${Y:-2}", {"tp": "8", "pp": "8", "cp": "2"}),
+        ("ARGS=(\n  --tp 8 # no --pp 3\n  --swiglu\n)\n", {"tp": "8", "swiglu": True}),
+        ("--modules mlp moe\nother words", {"modules": ["mlp", "moe"]}),
+        ("\"--fp8-format hybrid\" --split '99,1'", {"fp8_format": "hybrid", "split": "99,1"}),
+        ('options=" \\\n --tp 8 \\\n --sp"\n', {"tp": "8", "sp": True}),
+        ("torchrun --nnodes 1 run.py ${ARGS[@]}", {"nnodes": "1"}),
+        ("--nproc $((2*4))", {"nproc": "8"}),
+        ("--tp $UNKNOWN", {"tp": "$UNKNOWN"}),
+        ("--lr -1.5", {"lr": "-1.5"}),
+        ("if [ $A = b ]; then\n--tp 2\nfi\n--pp 3", {"condition.tp": "2", "pp": "3"}),
+        ("case $A in\n b) TP=2 ;;\n c) TP=4 ;;\nesac\n--tp $TP", {"tp": "$TP"}),
+        ("no arguments - at all", {}),
+    ],
+)
+def test_arguments_are_what_a_shell_gives(text: str, expected: dict[str, object]) -> None:
+    assert read(text) == expected
+
+
+def test_each_argument_has_its_line() -> None:
+    text = '# a\n--a 1 \\\n  --b 2\n\nX=" \\\n --c 3 \\\n --d 4"\n'
+    lines = {key: line for key, _, line in arguments_in(text, "run.sh")}
+    assert lines == {"a": 2, "b": 3, "c": 6, "d": 7}
+
+
+def test_a_quote_without_an_end_names_its_line() -> None:
+    message = refusal(lambda text: list(arguments_in(text, "run.sh")), '--a 1\n--b "2\n')
+    assert message == 'run.sh line 2: " has no end: close the quote'
+
+
+@given(st.text(alphabet="ab -=$(){}[]\"'\\\n#;|&<>123", max_size=200))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    _, message = attempt(lambda words: list(arguments_in(words, "run.sh")), text)
+    assert not message or message.startswith("run.sh line ")
+
+
+@pytest.mark.parametrize("part", ["${", "$(", "((", "--a ", "${a:-${b:-", "'a' ", "if ", "\\"])
+def test_long_texts_take_no_time(part: str) -> None:
+    list(arguments_in(part * 20_000, "run.sh"))

@@ -1,0 +1,313 @@
+"""Jobs of Megatron-Bridge, Megatron-LM and torchtitan as plans."""
+
+import csv
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.frameworks import facts as facts_module
+from experiments.frameworks.facts import key_table
+from experiments.frameworks.job_file import JobFile, model_in, read_job
+from experiments.frameworks.model_facts import model_of, presets
+from experiments.parallel.plan_text import KEYS, Plan, parse_plan
+from job_texts import ARGUMENTS, BRIDGE, JOBS, TITAN
+from page_blocks import blocks
+from refusals import refusal
+
+ROOT = Path(__file__).parents[3]
+Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def job(folder: Path, name: str, text: str, stated: str = "", gpus: int | None = None) -> JobFile:
+    path = folder / name
+    path.write_text(text)
+    return read_job(f"{path}{stated}", gpus)
+
+
+def remarks(folder: Path, name: str, text: str) -> list[str]:
+    return [each.partition(", ")[2] for each in job(folder, name, text).facts.remarks]
+
+
+def test_a_dump_of_megatron_bridge_is_a_plan(tmp_path: Path) -> None:
+    read = job(tmp_path, "bridge.yaml", BRIDGE)
+    assert read.plan == (
+        "tp=4,pp=4,cp=2,micro=1,batch=128,zero=1,v=5,sp=yes,pieces=yes,grads=bf16,overlap=yes,"
+        "synchronous=no"
+    )
+    assert (read.model, read.gpus, read.facts.remarks) == ("llama3_70b", None, [])
+
+
+def test_arguments_of_megatron_are_a_plan(tmp_path: Path) -> None:
+    read = job(tmp_path, "run.sh", ARGUMENTS)
+    assert read.plan == ("tp=4,pp=2,micro=1,batch=64,zero=1,v=2,sp=yes,overlap=yes,synchronous=no")
+    assert (read.model, read.gpus, read.facts.remarks) == ("llama3_8b", 32, [])
+
+
+def test_a_configuration_of_torchtitan_is_a_plan(tmp_path: Path) -> None:
+    read = job(tmp_path, "titan.toml", TITAN, gpus=16)
+    assert read.plan == "dp=8,tp=2,micro=2,batch=16,zero=3,shard=4,sp=yes,recompute=full"
+    assert (read.model, read.gpus, read.facts.remarks) == ("llama3_8b:seq=4096", None, [])
+
+
+def test_keys_of_the_user_count_more(tmp_path: Path) -> None:
+    read = job(tmp_path, "run.sh", ARGUMENTS, ",tp=8,grads=bf16")
+    assert read.plan.startswith("tp=8,pp=2,")
+    assert "grads=bf16" in read.plan
+    assert "a plan has no 'size'" in refusal(read_job, f"{tmp_path}/run.sh,size=8")
+
+
+def test_what_no_key_says_is_named_with_its_line(tmp_path: Path) -> None:
+    text = "--num-experts 8\n--mtp-num-layers 1\n--expert-tensor-parallel-size 1\n--lr 1\n--new 3\n"
+    read = job(tmp_path, "run.sh", f"--micro-batch-size 1\n--bf16\n{text}")
+    assert read.facts.remarks == [
+        "run.sh line 4, mtp_num_layers=1: the model has layers that simctl does not know",
+        "run.sh line 7, new=3: simctl does not know this key",
+    ]
+    assert read.facts.idle == 1
+    *_, last = read.sentences()
+    assert last.endswith("run.sh: 1 other keys change neither time nor memory")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("model: {tensor_model_parallel_size: eight}", "=eight: expected a whole number"),
+        (
+            "model: {sequence_parallel: 3, tensor_model_parallel_size: 2}",
+            "=3: expected true or false",
+        ),
+        ("train: {micro_batch_size: 0}", "plan: micro=0: 1 or more"),
+        (
+            "model: {num_layers: 4, hidden_size: 100, num_attention_heads: 3}",
+            "no multiple of heads",
+        ),
+        (
+            "model: {num_layers: 0, hidden_size: 8, num_attention_heads: 2}",
+            "num_layers=0: expected 1",
+        ),
+        (
+            "model: {num_layers: 4, hidden_size: 8, num_attention_heads: 0}",
+            "attention_heads=0: exp",
+        ),
+    ],
+)
+def test_values_that_make_no_sense_name_line_and_key(tmp_path: Path, line: str, said: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"# a comment\n{line}\n")
+    message = refusal(read_job, str(path))
+    assert said in message
+    assert message.startswith("a.yaml line 2, " if "=" in said else "a.yaml")
+
+
+def test_the_last_value_of_a_key_counts_and_is_named(tmp_path: Path) -> None:
+    read = job(
+        tmp_path,
+        "run.sh",
+        "--tensor-model-parallel-size 2\n--bf16\n" * 2 + "--model-parallel-size 4",
+    )
+    assert read.plan == "tp=4,dropout=yes"
+    assert read.facts.remarks == [
+        "run.sh line 3, tensor_model_parallel_size=2: run.sh line 5 replaces it"
+    ]
+
+
+def test_a_condition_leaves_an_argument_out_and_says_so(tmp_path: Path) -> None:
+    text = "--bf16\nif [ $A ]; then\n  --expert-model-parallel-size 8 --wandb-project a\nfi\n"
+    read = job(tmp_path, "run.sh", text)
+    assert "ep=8" not in read.plan
+    assert read.facts.remarks == [
+        "run.sh line 3, condition.expert_model_parallel_size=8: a condition says whether it is "
+        "set: write it outside"
+    ]
+
+
+def test_scripts_that_start_too_few_gpus_say_so(tmp_path: Path) -> None:
+    read = job(tmp_path, "run.sh", "--nproc_per_node 8\n--tensor-model-parallel-size 16\n--bf16")
+    assert read.gpus is None
+    assert "8 GPUs do not hold tp x pp x cp = 16: give --gpus" in read.facts.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "plan"),
+    [
+        (
+            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+            "full",
+        ),
+        ("--recompute-activations", "selective"),
+        ("--recompute-granularity selective", "selective"),
+    ],
+)
+def test_recomputation_of_megatron(tmp_path: Path, arguments: str, plan: str) -> None:
+    read = job(tmp_path, "run.sh", f"--bf16 --hidden-dropout 0 --attention-dropout 0 {arguments}")
+    assert read.plan == f"recompute={plan}"
+
+
+def test_experts_and_latent_attention_are_those_of_the_catalogue(tmp_path: Path) -> None:
+    text = """--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128
+        --kv-channels 128 --position-embedding-type rope --normalization RMSNorm --swiglu
+        --untie-embeddings-and-output-weights --multi-latent-attention --disable-bias-linear
+        --num-experts 256 --moe-layer-freq ([0]*3+[1]*58) --moe-ffn-hidden-size 2048
+        --moe-shared-expert-intermediate-size 2048 --moe-router-topk 8 --q-lora-rank 1536
+        --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128
+        --qk-layernorm --seq-length 4096""".replace("([0]*3+[1]*58)", '"([0]*3+[1]*58)"')
+    assert job(tmp_path, "run.sh", text).model == "deepseek_v3"
+
+
+def test_a_shape_of_its_own_is_the_model_of_the_file(tmp_path: Path) -> None:
+    text = ARGUMENTS.replace("--num-layers 32", "--num-layers 24")
+    read = job(tmp_path, "run.sh", text)
+    assert read.model == str(tmp_path / "run.sh")
+    entry = model_in(f"{read.model}:seq=4096")
+    assert (entry.shape.blocks, entry.shape.kv_heads, entry.size) == (24, 8, 4096)
+    assert "names no model" in refusal(model_in, str(job(tmp_path, "b.sh", "--bf16").path))
+
+
+def test_every_preset_is_a_transformer() -> None:
+    for name in presets():
+        flavor = dict(zip(("family", "flavor"), name.split("/"), strict=False))
+        known = {key: facts_module.Setting(key, value, "") for key, value in flavor.items()}
+        if "/" not in name:
+            known = {"provider": facts_module.Setting("provider", f"a.b.{name}", "file")}
+        entry = model_of(facts_module.Facts("torchtitan", known=known), "file")
+        assert entry is not None
+        assert entry.shape.parameters > 0
+
+
+def test_the_table_of_keys_is_whole() -> None:
+    path = Path(facts_module.__file__).with_name("keys.csv")
+    rows = list(csv.DictReader(path.read_text().splitlines()))
+    for framework in ("megatron", "torchtitan"):
+        keys = [key for row in rows if row["framework"] == framework for key in row["keys"].split()]
+        assert sorted(keys) == sorted(key_table(framework)), "a key is there twice"
+    assert {row["use"] for row in rows} == {"key", "take", "off", "none"}
+    assert all(row["reason"] for row in rows if row["use"] == "off")
+    assert all(row["name"] for row in rows if row["use"] in ("key", "take"))
+
+
+def test_no_fact_is_taken_in_vain() -> None:
+    """What a file says is a key of a plan, or a part of the model or the plan asks for it."""
+    folder = Path(facts_module.__file__).parent
+    text = "".join(path.read_text() for path in folder.glob("*_f*.py"))
+    for row in csv.DictReader((folder / "keys.csv").read_text().splitlines()):
+        parts = {row["name"], *row["name"].split("_")}
+        assert row["use"] != "take" or any(f'"{part}"' in text for part in parts), row["name"]
+
+
+def _arguments(plan: Plan) -> str:
+    """A plan as arguments of Megatron-LM."""
+    words = {
+        "--tensor-model-parallel-size": plan.tp,
+        "--pipeline-model-parallel-size": plan.pp,
+        "--context-parallel-size": plan.cp,
+        "--expert-model-parallel-size": plan.ep,
+        "--micro-batch-size": plan.micro,
+        "--global-batch-size": plan.batch,
+        "--cp-comm-type": {"ring": "p2p", "gather": "all_gather", "ulysses": "a2a"}[plan.context],
+        "--num-virtual-stages-per-pipeline-rank": plan.v,
+        "--hidden-dropout": 0.1 if plan.dropout else 0.0,
+        "--attention-dropout": 0.0,
+    }
+    flags = {
+        "--bf16": True,
+        "--sequence-parallel": plan.sp,
+        "--use-distributed-optimizer": plan.zero == 1,
+        "--overlap-grad-reduce": plan.overlap,
+        "--grad-reduce-in-bf16": plan.grads == "bf16",
+        "--tp-comm-overlap": plan.pieces,
+        "--recompute-activations": plan.recompute == "selective",
+        "--recompute-granularity full": plan.recompute == "full",
+        "--no-overlap-p2p-communication": plan.v > 1 and plan.synchronous,
+    }
+    texts = [f"{key} {value}" for key, value in words.items()]
+    return " \\\n".join([*texts, *(flag for flag, said in flags.items() if said)])
+
+
+DEGREES = st.sampled_from([1, 2, 4, 8])
+
+
+@given(
+    st.fixed_dictionaries(
+        {
+            **dict.fromkeys(("tp", "pp", "cp", "micro"), DEGREES),
+            "batch": st.integers(1, 10**6),
+            "zero": st.sampled_from([0, 1]),
+            "grads": st.sampled_from(["fp32", "bf16"]),
+            "recompute": st.sampled_from(["none", "selective", "full"]),
+            "context": st.sampled_from(["ring", "gather", "ulysses"]),
+            "overlap": st.booleans(),
+            "dropout": st.booleans(),
+            "is_interleaved": st.booleans(),
+            "is_synchronous": st.booleans(),
+            "is_cut": st.booleans(),
+        }
+    )
+)
+def test_a_plan_comes_back_from_its_arguments(
+    tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]
+) -> None:
+    interleaved, synchronous, cut = (
+        values.pop(key) for key in ("is_interleaved", "is_synchronous", "is_cut")
+    )
+    if interleaved and values["pp"] > 1:
+        values |= {"v": 2, "synchronous": synchronous}
+    if cut and values["tp"] > 1:
+        values |= {"sp": True, "pieces": True}
+    plan = Plan(**values, dp=1)
+    read = job(tmp_path_factory.mktemp("jobs"), "run.sh", _arguments(plan))
+    assert parse_plan(f"dp=1,{read.plan}") == plan
+    assert read.facts.remarks == []
+
+
+def test_every_plan_key_of_the_table_exists_or_is_remarked(tmp_path: Path) -> None:
+    assert {"tp", "pp", "cp", "ep", "micro", "batch", "v", "context"} <= set(KEYS)
+    assert remarks(tmp_path, "run.sh", "--bf16\n--cp-comm-type a2a+p2p") == [
+        "cp_comm_type=a2a+p2p: simctl knows p2p, all_gather, a2a"
+    ]
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_the_command_reads_a_file(tmp_path: Path, name: str, simctl: Simctl) -> None:
+    path = tmp_path / name
+    path.write_text(JOBS[name])
+    done = simctl("plan", str(path), "--topology", "hgx_h100:nodes=8", "--format", "csv")
+    assert done.returncode in (0, 1), done.stderr
+    assert f"note: {path} (" in done.stderr
+    assert "llama3" in done.stdout
+
+
+def test_the_command_says_the_same_as_the_page(
+    monkeypatch: pytest.MonkeyPatch, simctl: Simctl
+) -> None:
+    monkeypatch.chdir(ROOT)
+    page = ROOT / "docs" / "how-to" / "read-a-plan.md"
+    first, notes, *_ = (block.text for block in blocks(page.read_text()))
+    done = simctl(*first.splitlines()[0].split()[1:])
+    if os.environ.get("SIMCTL_UPDATE_DOCS"):
+        page.write_text(page.read_text().replace(f"text\n{notes}```", f"text\n{done.stderr}```"))
+    assert done.stderr == notes
+
+
+def test_models_of_files_go_with_other_plans(tmp_path: Path, simctl: Simctl) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(ARGUMENTS.replace("--num-layers 32", "--num-layers 8"))
+    model = ("--model", f"{path}:seq=2048", "--topology", "hgx_h100", "--format", "csv")
+    assert "run.sh,h100" in simctl("plan", "tp=2,zero=1", *model).stdout
+    (tmp_path / "b.sh").write_text(ARGUMENTS.replace("--num-layers 32", "--num-layers 4"))
+    done = simctl("plan", str(path), str(tmp_path / "b.sh"), "--topology", "hgx_h100")
+    assert done.returncode == 2
+    assert "give --model" in done.stderr
+
+
+def test_a_file_that_cannot_be_read_is_an_error_in_a_line(tmp_path: Path, simctl: Simctl) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text("--bf16\n--tensor-model-parallel-size eight\n")
+    done = simctl("plan", str(path), "--topology", "hgx_h100")
+    assert done.returncode == 2
+    assert "run.sh line 2, tensor_model_parallel_size=eight: expected a whole" in done.stderr

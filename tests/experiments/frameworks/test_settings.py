@@ -1,0 +1,102 @@
+"""Settings of files: keys, values and lines, and files that are none."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.frameworks.settings import MOST_SETTINGS, Setting, read_settings
+from job_texts import JOBS
+from refusals import attempt, refusal
+
+
+def settings(folder: Path, name: str, text: str) -> dict[str, Setting]:
+    path = folder / name
+    path.write_text(text)
+    return {each.key: each for each in read_settings(path)}
+
+
+def refused(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text)
+    return refusal(read_settings, path)
+
+
+def test_yaml_has_paths_and_lines(tmp_path: Path) -> None:
+    found = settings(tmp_path, "a.yaml", "model:\n  tp: 8\n  parts:\n  - {b: yes}\n  - c: [1, x]\n")
+    assert found["model.tp"] == Setting("model.tp", 8, "a.yaml line 2")
+    assert found["model.parts[0].b"].value is True
+    assert found["model.parts[1].c"].value == [1, "x"]
+
+
+def test_functions_and_members_of_enumerations_are_values(tmp_path: Path) -> None:
+    text = (
+        "f: {_target_: torch.nn.functional.silu, _call_: false}\n"
+        "e: {_target_: enums.AttnBackend, _args_: [5], _call_: true}\n"
+        "m: {_target_: a.Model, size: 3}\n"
+    )
+    found = settings(tmp_path, "a.yaml", text)
+    assert found["f"].value == "torch.nn.functional.silu"
+    assert found["e"].value == 5
+    assert found["m._target_"].value == "a.Model"
+    assert found["m.size"].value == 3
+
+
+def test_aliases_are_read_again_and_tags_as_text(tmp_path: Path) -> None:
+    text = "a: &x {b: 1}\nc: *x\nd: !!python/tuple [1, 2]\ne: !!python/name:torch.bfloat16 ''\n"
+    found = settings(tmp_path, "a.yaml", text)
+    assert found["c.b"].value == 1
+    assert found["d"].value == [1, 2]
+    assert found["e"].value == ""
+
+
+def test_toml_has_paths_and_lines(tmp_path: Path) -> None:
+    found = settings(tmp_path, "a.toml", "[a.b]\n# c = 1\nc = 2\n\n[d]\ne = [1, 2]\n")
+    assert found["a.b.c"] == Setting("a.b.c", 2, "a.toml line 3")
+    assert str(found["d.e"]) == "a.toml line 6, d.e=1,2"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.yaml", "a: 1\na: 2\n", "a.yaml line 2: the key 'a' is there twice"),
+        ("a.yaml", "a: [1, 2\n", "expected YAML"),
+        ("a.yaml", "? [a]\n: 1\n", "a.yaml line 1: a key that is not text"),
+        ("a.yaml", "a: " + "[" * 100 + "]" * 100, "nested"),
+        ("a.yaml", "a: &x\n  b: *x\n", "nested more than"),
+        ("a.yaml", "# nothing\n", "a.yaml is empty"),
+        ("a.toml", "a = 1\na = 2\n", "a.toml line 2: Cannot overwrite a value: expected TOML"),
+        ("a.toml", "a = \n", "a.toml line 1: Invalid value: expected TOML"),
+        ("a.toml", "a = " + "[" * 20_000, "a.toml"),
+        ("a.toml", ".".join("a" * 100) + " = 1", "a.toml: nested more than 24 deep"),
+        ("a.sh", "echo hello\n", "a.sh has no settings"),
+        ("a.sh", "  \n", "a.sh is empty"),
+        ("a.sh", "--a \x00", "is not text"),
+        ("a.sh", "--a 1\n" * (MOST_SETTINGS + 1), f"more than {MOST_SETTINGS} settings"),
+        ("a.sh", "--a 1\n" * 200_000, "larger than 1 MiB"),
+    ],
+)
+def test_other_files_are_refused_in_a_line(tmp_path: Path, name: str, text: str, said: str) -> None:
+    assert said in refused(tmp_path, name, text)
+
+
+def test_a_bomb_of_aliases_is_refused(tmp_path: Path) -> None:
+    levels = [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 12)]
+    text = "\n".join(["a0: &a0 {x: 1}", *levels])
+    assert "settings" in refused(tmp_path, "a.yaml", text)
+
+
+def test_files_that_are_not_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes(b"\xff\xfe\x00\x80")
+    assert "UTF-8" in refusal(read_settings, path)
+    assert "no such file" in refusal(read_settings, tmp_path / "b.yaml")
+    assert "directory" in refusal(read_settings, tmp_path)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_truncated_files_are_read_or_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    for end in range(0, len(JOBS[name]), 13):
+        path.write_text(JOBS[name][:end])
+        _, message = attempt(lambda _: read_settings(path), "")
+        assert not message or name in message
