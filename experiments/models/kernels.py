@@ -33,6 +33,8 @@ class Computation(NamedTuple):
     """Bytes that are kept from the forward to the backward for inputs."""
     later: float = 0.0
     """Bytes that are kept from the backward for inputs to that for weights."""
+    working: float = 0.0
+    """Bytes of gradients that the backward adds to what is kept."""
 
 
 class Gate(NamedTuple):

@@ -175,7 +175,7 @@ def _every_second_product(writer: Writer, experts: Experts | None) -> Again:
         outputs, inputs = (1, tp) if narrow else (tp, 1)
         if place % 2:
             again.append(writer.product(rows, matrix.outputs / outputs, matrix.inputs / inputs))
-        else:
+        elif matrix.name != "down" or not writer.cut.compiled:
             kept += writer.cut_nbytes if narrow else rows * matrix.outputs / tp * writer.width
     if experts:
         into, *_ = writer.expert_mlps(experts)

@@ -21,6 +21,7 @@ from topologies.units import parse_number
 RMS_DECODER: Mapping[str, Any] = {"gated": True, "norm": "rms", "biases": False, "rotary": True}
 """A decoder like Llama: RMS norms, gated MLPs, rotary positions."""
 Degree = Annotated[int, parse_at_least(1)]
+Loss = Literal["fused", "eager", "compiled", "chunked"]
 GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
 """Bytes of an element of a gradient, and those that move when gradients of micro-batches are
 added."""
@@ -298,6 +299,12 @@ class BlockCut:
     in Transformer Engine. Their first piece is not counted."""
     grads: Literal["fp32", "bf16"] = "fp32"
     """The dtype of gradients."""
+    compiled: bool = False
+    """Whether torch.compile compiles the layers: with recompute=op they do not keep the output of
+    the last product, which no backward needs."""
+    loss: Loss = "fused"
+    """How the loss holds logits and their gradient: as Megatron-LM (fused), as PyTorch in fp32
+    (eager), as torch.compile in 16 bits (compiled), or in 8 pieces of the batch (chunked)."""
     imbalance: Annotated[float, _parse_imbalance] = 1.0
     """Tokens of the busiest rank of experts over the mean."""
     capacity: float = 0.0

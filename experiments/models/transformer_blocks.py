@@ -15,14 +15,46 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from experiments.models import kernels as passes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
-from experiments.models.model_shapes import Experts, TransformerShape
+from experiments.models.model_shapes import Experts, Loss, TransformerShape
 from simulator.parallel.blocks import Block
 
 WIDE = 4.0
 """Bytes of an element of what is computed in fp32."""
+
+
+class LogitBytes(NamedTuple):
+    """Bytes of each logit in a loss."""
+
+    kept: float
+    """Those that the forward leaves to the backward."""
+    working: float
+    """Those that the backward adds at most."""
+    forward: float
+    """Those that the forward moves."""
+    backward: float
+    """Those that the backward moves."""
+
+
+LOSSES: dict[Loss, LogitBytes] = {
+    # Megatron-LM's vocab_parallel_cross_entropy keeps the softmax in fp32, and turns it into the
+    # gradient in place. Beside it are the logits or the gradient in 16 bits, before and after the
+    # conversion. Bytes move for conversion, maximum, exponential, sum; difference, conversion.
+    "fused": LogitBytes(4.0, 4.0, 20.0, 14.0),
+    # cross_entropy(logits.float()) of PyTorch keeps the log-softmax in fp32. Its gradient and that
+    # of its input are in fp32.
+    "eager": LogitBytes(4.0, 8.0, 18.0, 22.0),
+    # A kernel reads logits in 16 bits, and another writes their gradient.
+    "compiled": LogitBytes(2.0, 2.0, 4.0, 4.0),
+    # The eager loss of one piece in 8 after the other, with its backward.
+    "chunked": LogitBytes(0.0, 12.0 / 8, 18.0, 22.0),
+}
+SHARDED_LOSS = 4.0
+"""Bytes of each logit that the eager loss adds where ranks share the vocabulary: the loss of
+torch.distributed.tensor.parallel holds the exponential, too."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +204,14 @@ class Writer(Kernels):
         return self.tokens * (queries + keys) / self.cut.tp * self.width
 
     @property
+    def _rotated(self) -> float:
+        """Bytes of queries and keys after the rotation. Values stay in the output of the product,
+        which is kept whole."""
+        shape, rotary = self.shape, self.shape.rotary and not self.shape.latent
+        elements = (shape.heads + shape.kv_heads) * shape.key_size * rotary
+        return self.tokens * elements / self.cut.tp * self.width
+
+    @property
     def _keys(self) -> float:
         shape = self.shape
         return (shape.heads if shape.latent else shape.kv_heads) * shape.key_size
@@ -203,7 +243,7 @@ class Writer(Kernels):
         rows, columns = self.seq / cut.cp, float(self.seq)
         causal = 2 if shape.kind == "decoder" else 1
         flops = 2 * heads * rows * columns * (shape.key_size + shape.value_size)
-        kept = self.queries_and_keys + self.scores
+        kept = self.queries_and_keys + self._rotated + self.scores
         if cut.attention != "unfused":
             seconds = times.attention(cut.attention, flops / causal, forward=True)
             back = times.attention(cut.attention, 2.5 * flops / causal, forward=False)
@@ -243,7 +283,9 @@ class Writer(Kernels):
             self.product(
                 share, ups * inside, width, number, kept=kept, later=kept + above, part="mlp"
             ),
-            self.memory((ups + 1) * nbytes, (2 * ups + 1) * nbytes, kept=above),
+            self.memory((ups + 1) * nbytes, (2 * ups + 1) * nbytes, kept=above)._replace(
+                working=above + self.cut_nbytes
+            ),
             self.product(share, width, inside, number, kept=nbytes, later=nbytes, part="mlp"),
         ]
 
@@ -324,9 +366,10 @@ class Writer(Kernels):
         if self.cut.tp > 1 and shape.kind != "encoder":
             # The largest logit, the sum of exponentials and the logit of the target.
             events += [Gate("tp", "all_reduce", "", rows * WIDE)] * 3
-        # The bytes that the loss moves for each logit: conversion to fp32, maximum, exponential,
-        # sum; difference, conversion to 16 bits.
-        events.append(self.memory(20.0 * logits, 14.0 * logits, kept=logits * WIDE))
+        loss = LOSSES[self.cut.loss]
+        more = SHARDED_LOSS if self.cut.loss == "eager" and self.cut.tp > 1 else 0.0
+        kernel = self.memory(loss.forward * logits, loss.backward * logits, kept=loss.kept * logits)
+        events.append(kernel._replace(working=(loss.working + more) * logits))
         return events
 
     def block(
@@ -349,5 +392,6 @@ class Writer(Kernels):
             expert_parameters=of_experts,
             kept=sum(kernel.kept for kernel in kernels),
             kept_for_weights=sum(kernel.later for kernel in kernels),
+            working=max(kernel.working for kernel in kernels),
             output=self.cut_nbytes,
         )

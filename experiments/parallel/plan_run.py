@@ -15,7 +15,13 @@ from experiments.names import members_name
 from experiments.output import Record
 from experiments.parallel.expert_routing import Routing, prove, routing_of
 from experiments.parallel.plan_space import advice
-from experiments.parallel.plan_step import Training, memory_of, state_of
+from experiments.parallel.plan_step import (
+    FRAGMENTATION,
+    RESERVED,
+    Training,
+    memory_of,
+    state_of,
+)
 from experiments.parallel.plan_text import Plan
 from experiments.parallel.step_calibration import kind_of, mean_error, span_of
 from experiments.profiles.interval_levels import interval_columns
@@ -108,6 +114,21 @@ class PlanRun:
         """Bytes that a device lacks; 0 if the plan fits."""
         return max(0.0, self.memory.peak - self.capacity)
 
+    @property
+    def allocation(self) -> dict[str, float]:
+        """Bytes of the fullest device: those of its tensors, those that PyTorch's allocator
+        reserves for them where memory is left, and the least margin that it needs."""
+        memory, device = self.memory, self.memory.fullest
+        tensors, moving = float(memory.allocated[device]), float(memory.moving[device])
+        margin = (FRAGMENTATION - 1) * moving
+        others = memory.peak - tensors - margin
+        reserved = min(tensors + (RESERVED - 1) * moving, self.capacity - others)
+        return {
+            "allocated_bytes": tensors,
+            "reserved_bytes": max(reserved, tensors + margin),
+            "margin_bytes": margin,
+        }
+
     @cached_property
     def advice(self) -> str:
         """What would make the plan fit; empty for a plan that fits."""
@@ -158,6 +179,7 @@ class PlanRun:
             "model_error": error,
             "measured": measured,
             "memory_bytes": self.memory.peak,
+            **self.allocation,
             "missing_bytes": self.missing,
             "transfers_s": self.transfers_s,
             **interval_columns(interval),

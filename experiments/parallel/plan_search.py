@@ -352,7 +352,9 @@ def _activations(plan: Plan, stages: Stages, device: int) -> float:
     again = max(block.working for stage in mine for block in stage)
     if device == pp - 1:
         # The logits are free before anything is computed again.
-        again = max(0.0, again - stages[-1][-1].kept)
+        *_, head = stages[-1]
+        inner = [block.working for stage in mine for block in stage if block is not head]
+        again = max(head.working, max(inner, default=0.0) - head.kept)
     if plan.v == 1:
         return min(pp - device, count) * keeps[0] + again
     ahead = min(2 * (pp - 1 - device) + (plan.v - 1) * pp + 1, count * plan.v)

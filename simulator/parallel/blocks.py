@@ -58,6 +58,6 @@ class Block:
     kept_for_weights: float = 0.0
     """Bytes that are kept from the backward for inputs to that for weights."""
     working: float = 0.0
-    """Bytes that are held while the backward runs: what is computed again."""
+    """Bytes that the backward adds to what is kept: what is computed again, and gradients."""
     output: float = 0.0
     """Bytes that a rank sends to the next stage."""

@@ -55,8 +55,8 @@ PARTS = (
 )
 """The parts of the memory of a rank.
 
-- activations, logits: what blocks keep for their backward, and what the head keeps.
-- again: what is computed again for the block whose backward runs.
+- activations, logits: what blocks keep for their backward, and what the head holds.
+- again: what is computed again for the block whose backward runs, and gradients inside it.
 - gathered: parameters of units that are gathered.
 - unsharded: gradients that have not been scattered.
 - reducing: input and output of a reduction of sharding.
@@ -87,6 +87,16 @@ class StepMemory:
     def peak(self) -> float:
         """Bytes that a rank of the fullest device holds at most."""
         return float(self.peaks.sum(axis=1).max())
+
+    @property
+    def moving(self) -> Floats:
+        """Bytes of each device that come and go in a step, when it holds most."""
+        return np.asarray(self.peaks[:, ACTIVATIONS : REDUCING + 1].sum(axis=1))
+
+    @property
+    def allocated(self) -> Floats:
+        """Bytes that tensors of each device have, when it holds most."""
+        return np.asarray(self.peaks[:, : REDUCING + 1].sum(axis=1))
 
     def parts(self, device: int) -> dict[str, float]:
         """The parts of a device when it holds most; those without bytes are left out."""
@@ -151,8 +161,8 @@ def _moments(work: Work, stage: int, kind: int) -> Floats:
     rows = np.cumsum(later if kind == WEIGHTS else keeps, axis=0)
     if kind == INPUTS:
         rows += np.cumsum(later[::-1], axis=0)[::-1]
-    if kind in (BACKWARD, INPUTS):
-        rows[:, AGAIN] = [block.working for block in blocks]
+    for row, block in zip(rows, blocks if kind in (BACKWARD, INPUTS) else (), strict=False):
+        row[LOGITS if block.name == "head" else AGAIN] += block.working
     ranks = work.times.degrees.size(sharding.sharing("data"))
     shared = units(blocks, sharding.root) if sharding.zero >= 2 and ranks > 1 else []
     single = {unit.blocks[0]: unit.parameters for unit in shared if not unit.root}

@@ -50,12 +50,13 @@ DEVICES = {
 MEMORY = ("parameters", "gradients", "optimizer", "activations", "logits", "buffers", "context")
 NAMES = {
     "logits": "logits and loss",
-    "again": "computed again",
+    "again": "the backward of a layer",
     "gathered": "gathered units",
     "unsharded": "gradients before they are scattered",
     "reducing": "buffers of a reduction",
     "buffers": "buffers of communicators",
     "context": "context and libraries",
+    "fragmentation": "margin of the allocator",
 }
 """The parts of the memory, where a report gives them another name."""
 FIGURES = {
@@ -67,6 +68,11 @@ FIGURES = {
     "expected": EXPECTED,
     "model FLOP/s": ("{tflops:.1f} TFLOP/s", "a GPU, {mfu:.1%} of its peak (MFU)"),
     "micro-batches": ("{micro_batches}", "of each pipeline"),
+    "allocated": (
+        "{allocated_bytes:B}",
+        "for tensors of the fullest GPU; the allocator needs {margin_bytes:B} beyond, and reserves "
+        "{reserved_bytes:B} where that is free",
+    ),
     "model's error": ("{error}", "{measured}"),
     "communicating": ("{communicating_s}", "{hidden_s} hidden, {exposed_s} exposed, a mean device"),
     "all transfers": ("{transfers_s}", "{beyond:+z.2%} {why}"),
@@ -218,9 +224,10 @@ def _fits(row: Record) -> str:
     if missing is None or row.get("memory_bytes") is None:
         return ""
     lacks = "would hold {memory_bytes:B}: {missing_bytes:B} more than it has."
-    return fill(
-        f"The fullest GPU {lacks if missing else 'holds {memory_bytes:B}, which fits.'}", row
-    )
+    fits = "holds {memory_bytes:B}, which fits."
+    if "margin_bytes" in row:
+        fits = "holds {memory_bytes:B} with a margin of {margin_bytes:B}, which fits."
+    return fill(f"The fullest GPU {lacks if missing else fits}", row)
 
 
 def _epochs(row: Record) -> str:

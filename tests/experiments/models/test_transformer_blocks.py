@@ -53,6 +53,50 @@ def test_activations_of_a_gpt_block_are_those_of_korthikanti(
     assert block.kept / (2048 * 12288) == pytest.approx(factor)
 
 
+@each_case(("tp", "sp"), [(1, False), (2, True), (8, True)])
+def test_a_block_of_llama_holds_what_transformer_engine_holds(tp: int, sp: bool) -> None:
+    """Bytes of a token of Llama 3 70B: inputs of two norms and their outputs, queries, keys and
+    values in one tensor, rotated queries and keys, attention; gate and up, and their product. In
+    the backward come the gradients of gate and up, and of the block's output."""
+    block = layer("llama3_70b", tp=tp, sp=sp)
+    h, f, kv = 8192, 28672, 1024
+    assert block.kept * tp / 8192 == 2 * (4 * h + (h + 2 * kv) + (h + kv) + h + 2 * f + f)
+    assert block.working * tp / 8192 == 2 * (2 * f + h)
+
+
+@each_case(
+    ("loss", "tp", "kept", "working"),
+    [
+        ("fused", 1, 4, 4),  # the softmax in fp32; a gradient in 16 bits after its conversion
+        ("fused", 4, 4, 4),
+        ("eager", 1, 4, 8),  # the log-softmax in fp32; two gradients in fp32
+        ("eager", 4, 4, 12),  # and its exponential
+        ("compiled", 1, 2, 2),
+        ("chunked", 1, 0, 12 / 8),
+    ],
+)
+def test_a_head_holds_logits_as_its_framework_does(
+    loss: str, tp: int, kept: float, working: float
+) -> None:
+    _, shape, _ = find_shape("llama3_8b")
+    cut = BlockCut(tp=tp, sp=tp > 1, loss=loss)  # type: ignore[arg-type]
+    head = blocks(shape, 4096, cut, TIMES)[-1]
+    logits, inputs = 4096 * 128256 / tp, 2 * 4096 * 4096 * 2 / tp
+    assert head.kept == kept * logits + inputs
+    assert head.working == working * logits
+
+
+@each_case("tp", [1, 2, 8])
+def test_an_eager_loss_holds_most_and_moves_most(tp: int) -> None:
+    _, shape, _ = find_shape("llama3_8b")
+    cuts = [BlockCut(tp=tp, loss=loss) for loss in ("chunked", "compiled", "fused", "eager")]
+    heads = [blocks(shape, 4096, cut, TIMES)[-1] for cut in cuts]
+    held = [head.kept + head.working for head in heads]
+    assert held == sorted(held)
+    times = [seconds(head.forward) + seconds(head.backward) for head in heads[1:]]
+    assert times == sorted(times)
+
+
 def test_the_backward_for_weights_needs_what_zero_bubble_says() -> None:
     """32sbh (Qi et al., arXiv 2401.10241, table 1)."""
     block = layer("gpt3_7_5b", dropout=True)

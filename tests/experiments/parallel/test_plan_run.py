@@ -52,6 +52,18 @@ def test_a_row_has_the_figures_of_a_step() -> None:
     assert sum(device["exposed_tp_s"] for device in run.devices) > 0
 
 
+@each_case("plan", ["dp=8,zero=3", "dp=2,tp=2,pp=2,batch=16", "tp=8,sp=yes,micro=16,loss=eager"])
+def test_the_margin_and_what_is_reserved_are_shares_of_what_moves(plan: str) -> None:
+    run = simulated(plan, "llama3_8b", "hgx_h100")
+    tensors, reserved, margin = run.allocation.values()
+    moving = run.memory.moving[run.memory.fullest]
+    assert margin == pytest.approx(0.05 * moving)
+    assert tensors + margin <= reserved <= tensors + 0.23 * moving + 1
+    # Beside PyTorch stand communicators and the context.
+    assert run.memory.peak - tensors - margin >= 2**30
+    assert run.missing or run.memory.peak - tensors - margin + reserved <= run.capacity + 1
+
+
 def test_the_memory_adds_up_to_the_peak() -> None:
     run = simulated("dp=8,zero=3", "llama3_8b", "hgx_h100")
     assert sum(run.memory.parts(0).values()) == pytest.approx(run.memory.peak)

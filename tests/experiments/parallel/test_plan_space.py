@@ -168,10 +168,10 @@ def test_a_plan_that_does_not_fit_says_what_would() -> None:
         return advice(model, parse_plan(options, gpus=8), machine)
 
     line = judged("dp=8")
-    assert line.startswith("take zero=2 (7")
-    assert "or zero=3 (6" in line
-    assert judged("tp=8,dp=1,micro=16").endswith("take recompute=full (66.62GB)")
-    assert "take shard=0 (6" in judged("zero=3,shard=2")
+    assert line.startswith("take zero=2 (8")
+    assert "or zero=3 (7" in line
+    assert judged("tp=8,dp=1,micro=16").endswith("take recompute=full (75.44GB)")
+    assert "take shard=0 (7" in judged("zero=3,shard=2")
     # No single change is enough.
     assert judged("micro=8,zero=0").startswith("take ")
 

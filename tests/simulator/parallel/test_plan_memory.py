@@ -150,6 +150,17 @@ def test_the_backward_of_a_block_needs_what_is_computed_again() -> None:
     assert result.held.sum(axis=1).tolist() == [48 + 2 + 4, 48 + 1 + 6]
 
 
+def test_the_gradient_of_the_logits_is_free_before_a_layer_runs() -> None:
+    stage = [block(kept=1.0, working=3.0), block("head", kept=4.0, working=5.0)]
+    forward, backward = memory(work(*stage)).held[:, 3:6].tolist()
+    assert forward == [1.0, 4.0, 0.0]
+    assert backward == [1.0, 4.0 + 5.0, 0.0]
+    layer = memory(work(block(kept=1.0, working=30.0), stage[1]))
+    assert layer.held[1, 3:6].tolist() == [1.0, 0.0, 30.0]
+    assert layer.allocated.tolist() == [2 * 16 + 31]
+    assert layer.moving.tolist() == [31]
+
+
 def test_two_units_and_the_root_are_gathered() -> None:
     layers = [block(elements=1.0, kept=10.0) for _ in range(4)]
     plan = work(

@@ -1,0 +1,53 @@
+"""Measured memory beside predictions, on rows in the form of the published files."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.studies import memory_accuracy
+
+SHAPE = "llama,2,512,8,8,1024,20000"
+MEGATRON = f"""model,layers,hidden,heads,kv_heads,ffn,vocab,experts,seq,gpus,gpu,precision,tp,pp,\
+cp,dp,sp,sharding,micro_batch,global_batch,recompute,memory_from_case,allocated_mib_rank0,\
+allocated_mib_rank1,reserved_mib_rank0,reserved_mib_rank1
+{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,none,,64,48,66,50
+{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,8,none,the first,64,48,66,50
+{SHAPE},8,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,none,,64,48,66,50
+{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,some of it,,64,48,66,50
+"""
+TORCHTITAN = f"""date,model,layers,hidden,heads,kv_heads,ffn,vocab,seq,gpus,gpu,precision,tp,pp,\
+cp,dp,sp,sharding,micro_batch,global_batch,recompute,compiled,memory_gib_max
+2024-12,{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),no,0.1
+2024-12,{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),yes,0.1
+2025-06,{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),yes,0.1
+2025-06,{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,none,yes,
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "megatron.csv").write_text(MEGATRON)
+    (tmp_path / "torchtitan.csv").write_text(TORCHTITAN)
+    return tmp_path
+
+
+def test_each_device_of_a_run_counts_once(folder: Path) -> None:
+    rows = [*memory_accuracy.errors_of(folder / "megatron.csv")]
+    assert [each.kind for each in rows] == ["allocated"] * 2 + ["reserved"] * 2
+    assert [each.measured / 2**20 for each in rows] == [64, 48, 66, 50]
+    for tensors, whole in zip(rows[:2], rows[2:], strict=True):
+        assert tensors.predicted < whole.predicted < 1.23 * tensors.predicted
+
+
+def test_a_compiled_run_holds_less_and_a_compiled_loss_least(folder: Path) -> None:
+    rows = [*memory_accuracy.errors_of(folder / "torchtitan.csv")]
+    sizes = [each.predicted for each in rows]
+    assert sizes == sorted(sizes, reverse=True)
+    assert len(set(sizes)) == 3
+
+
+def test_a_table_has_the_mean_and_the_worst_error(folder: Path) -> None:
+    text = memory_accuracy.main(folder)
+    assert text.count("mean error") == 3
+    assert "torchtitan, reserved: mean error" in text
+    assert memory_accuracy.main(folder / "none") == "no file with memory"
