@@ -14,13 +14,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from experiments.models.head_shapes import multi_head
+from experiments.models.mixer_shapes import Experts, Latent, Mamba
 from experiments.models.model_catalogue import Entry
 from experiments.models.model_shapes import (
     RMS_DECODER,
-    Experts,
-    Latent,
     TransformerShape,
-    multi_head,
 )
 from topologies.errors import InputError, nearest_name, shown
 from topologies.readers.contents import check_text
@@ -53,6 +52,9 @@ _KINDS: Mapping[str, Any] = {
     "width": _whole(1, 2**24),
     "width or none": _whole(1, 2**24) | None,
     "experts": _whole(0, 2**14),
+    "size": _whole(0, 2**24),
+    "pattern": Annotated[str, Field(pattern=r"^[M*E-]+$", max_length=4096)],
+    "turns": list[Literal["sliding_attention", "full_attention"]],
     "ratio": _whole(1, 64),
     "side": _whole(1, 2**14),
     "channels": _whole(1, 1024),
@@ -61,6 +63,8 @@ _KINDS: Mapping[str, Any] = {
     "attention": _MptAttention,
     # These are the only values that simctl can read.
     "false": Literal[False],
+    "true": Literal[True],
+    "none": None,
     "one": Literal[1],
     "no layers": Annotated[list[int], Field(max_length=0)],
 }
@@ -84,6 +88,8 @@ FAMILIES = _families()
 value that is no such field has the name of its key."""
 _CONSTANTS: Mapping[str, dict[str, Any]] = {
     "bert": {"kind": "encoder", "dropout": True},
+    "gpt_oss": {**RMS_DECODER, "biases": True, "sinks": True},
+    "nemotron_h": {"norm": "rms", "biases": False},
     "gpt2": {"dropout": True},
     "mpt": {"tied": True},
     "qwen3": {**RMS_DECODER, "head_norms": True},
@@ -116,10 +122,26 @@ def parse(text: str, name: str) -> Entry:
 
 def _shape(values: dict[str, Any], constants: Mapping[str, Any]) -> TransformerShape:
     values["hidden"] = values.get("hidden") or values.get("expansion_ratio", 4) * values["width"]
-    if "number" in values:
-        inside, shared = values.get("inside", values["hidden"]), values.get("shared", 0)
-        experts = values["number"], values["top"], inside, shared * inside, values.get("dense", 0)
+    if values.get("number"):
+        inside = values.get("inside") or values["hidden"]
+        shared = values.get("shared_size", values.get("shared", 0) * inside)
+        experts = values["number"], values["top"], inside, shared, values.get("dense", 0)
         values["experts"] = Experts(*experts)
+    if "layer_types" in values:
+        turns = [kind == "full_attention" for kind in values["layer_types"]]
+        values["period"] = period = turns.index(True) + 1 if True in turns else len(turns) + 1
+        if turns != [number % period == 0 for number in range(1, values["blocks"] + 1)]:
+            raise InputError("layer_types: expected full attention in every so many-th layer")
+    if "pattern" in values:
+        sizes = [values[key] for key in ("mamba_heads", "mamba_head", "state", "groups")]
+        values["mamba"] = Mamba(*sizes, kernel=values["kernel"], chunk=values["chunk"])
+        if len(values["pattern"]) != values["blocks"]:
+            raise InputError(
+                f"hybrid_override_pattern has {len(values['pattern'])} layers, and "
+                f"num_hidden_layers is {values['blocks']}"
+            )
+        if "E" in values["pattern"] and "experts" not in values:
+            raise InputError("hybrid_override_pattern has E: n_routed_experts is missing")
     if "nope" in values:
         of_queries = values["query_rank"] or 0
         sizes = (values[key] for key in ("key_rank", "nope", "rope", "value"))

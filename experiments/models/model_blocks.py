@@ -9,7 +9,9 @@ from dataclasses import replace
 from experiments.models import kernels as passes
 from experiments.models.device_times import DeviceTimes
 from experiments.models.kernels import Event
-from experiments.models.model_shapes import BlockCut, Experts, TransformerShape, WeightMatrix
+from experiments.models.mamba_mixer import part
+from experiments.models.mixer_shapes import WeightMatrix
+from experiments.models.model_shapes import BlockCut, TransformerShape
 from experiments.models.recomputation import parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from simulator.parallel.blocks import Block
@@ -35,15 +37,32 @@ def blocks(
     """
     cut.check(shape, seq, name)
     writer = Writer(times, cut, shape, seq, routed)
-    dense, sparse = shape.blocks - shape.expert_blocks, shape.expert_blocks
-    layers = [_layer(writer, None)] * dense if dense else []
-    layers += [_layer(writer, shape.experts)] * sparse if sparse else []
+    layers = _layers(writer)
     embedding = writer.block("embedding", writer.embedding(), shape.embedding / cut.tp)
     last = writer.norm() + writer.head()
     head = writer.block("head", last, shape.head_parameters / cut.tp + shape.width)
     if cut.lora:
         embedding, head = _frozen(embedding), _frozen(head)
-    return [embedding, *layers, head]
+    return [embedding, *layers, *_predictions(writer, layers[-1], head) * cut.mtp, head]
+
+
+def _layers(writer: Writer) -> list[Block]:
+    kinds = writer.shape.kinds
+    made = {kind: _layer(writer, kind) for kind in dict.fromkeys(kinds)}
+    return [made[kind] for kind in kinds]
+
+
+def _predictions(writer: Writer, layer: Block, head: Block) -> list[Block]:
+    """The blocks of multi-token prediction for a further token (DeepSeek-V3, arXiv 2412.19437,
+    section 2.2): a matrix joins the normed tokens with the embedding of the next ones; then come a
+    layer, and the head, whose matrix is that of the model."""
+    tp, width = writer.cut.tp, writer.shape.width
+    kept = 2 * writer.cut_nbytes
+    product = writer.product(writer.tokens, width / tp, 2 * width, kept=kept, later=kept)
+    events = [*writer.norm() * 2, *writer.entry(), product, *writer.exit()]
+    joined = writer.block("mtp", events, 2 * width * width / tp + 2 * width)
+    shared = replace(head, parameters=0.0 if writer.cut.lora else float(width), frozen=0.0)
+    return [_frozen(joined) if writer.cut.lora else joined, layer, shared]
 
 
 def _frozen(block: Block, adapters: float = 0.0, of_experts: float = 0.0) -> Block:
@@ -67,33 +86,29 @@ def _adapters(rank: int, matrices: Sequence[WeightMatrix]) -> int:
     return rank * (width + merged + sum(each.inputs + each.outputs for each in single))
 
 
-def _with_adapters(writer: Writer, experts: Experts | None, block: Block) -> Block:
+def _with_adapters(writer: Writer, kind: str, block: Block) -> Block:
     """A layer of which the adapters alone are trained."""
     shape, cut, of_experts = writer.shape, writer.cut, 0.0
-    trained = _adapters(cut.lora, shape.attention_matrices) / cut.tp
-    hidden = experts.shared if experts else shape.hidden
-    if cut.adapters == "all" and hidden:
-        trained += _adapters(cut.lora, shape.mlp_matrices(hidden)) / cut.tp
-    if cut.adapters == "all" and experts:
-        each = _adapters(cut.lora, shape.mlp_matrices(experts.hidden))
-        of_experts = experts.number * each / cut.ep / cut.expert_ranks
-    return _frozen(block, trained, of_experts)
+    parts = [shape.attention_matrices] if kind[0] in "*w" else []
+    if cut.adapters == "all":
+        experts = shape.experts if "E" in kind else None
+        hidden = experts.shared if experts else shape.hidden * ("-" in kind)
+        parts += [shape.mlp_matrices(hidden)] if hidden else []
+        parts += [shape.mamba.matrices(shape.width)] if shape.mamba and kind == "M" else []
+        if experts:
+            each = _adapters(cut.lora, shape.mlp_matrices(experts.hidden))
+            of_experts = experts.number * each / cut.ep / cut.expert_ranks
+    return _frozen(block, sum(_adapters(cut.lora, part) for part in parts) / cut.tp, of_experts)
 
 
-def _layer(writer: Writer, experts: Experts | None) -> Block:
-    """A block of attention and MLP, or experts."""
+def _layer(writer: Writer, kind: str) -> Block:
+    """A block with parts of a kind, as those of a shape."""
     shape, cut = writer.shape, writer.cut
-    whole = _events(writer, experts)
-    parameters, of_experts = shape.attention / cut.tp + 2 * shape.width, 0.0
-    if experts:
-        parameters += experts.number * shape.width + shape.mlp(experts.shared) / cut.tp
-        of_experts = experts.number * shape.mlp(experts.hidden) / cut.ep / cut.expert_ranks
-    else:
-        parameters += shape.mlp(shape.hidden) / cut.tp
-    name = "experts" if experts else "layer"
-    block, words = writer.block(name, whole, parameters, of_experts), _words(cut, experts, shape)
+    whole, experts = _events(writer, kind), shape.experts if "E" in kind else None
+    block = writer.block("experts" if experts else "layer", whole, *_elements(shape, cut, kind))
+    words = _words(cut, kind, shape)
     if cut.lora:
-        block = _with_adapters(writer, experts, block)
+        block = _with_adapters(writer, kind, block)
     if not words:
         return block
     kept, held, again = block.kept, block.kept, list[Event]()
@@ -101,10 +116,10 @@ def _layer(writer: Writer, experts: Experts | None) -> Block:
         again = whole[: len(whole) - (2 if cut.tp == 1 else 3)] if cut.stops else whole
         kept = writer.cut_nbytes
     elif words == ("op",):
-        again, kept = _every_second_product(replace(writer, cut=replace(cut, lora=0)), experts)
+        again, kept = _every_second_product(replace(writer, cut=replace(cut, lora=0)), kind)
         held = max(0.0, held - kept)
     else:
-        parts = [_module(writer, experts, word) for word in words]
+        parts = [_module(writer, kind, word) for word in words]
         again = [event for events, _ in parts for event in events]
         # The backward of a module holds what that module gives.
         kept, held = kept - sum(nbytes for _, nbytes in parts), max(nbytes for _, nbytes in parts)
@@ -112,33 +127,51 @@ def _layer(writer: Writer, experts: Experts | None) -> Block:
     return replace(block, again=seconds, kept=kept, working=block.working + held)
 
 
-def _events(writer: Writer, experts: Experts | None) -> list[Event]:
-    return writer.norm() + writer.attention() + writer.norm() + writer.inner(experts)
+def _events(writer: Writer, kind: str) -> list[Event]:
+    """Each part has a norm before it."""
+    return [event for letter in kind for event in (*writer.norm(), *part(writer, letter))]
 
 
-def _words(cut: BlockCut, experts: Experts | None, shape: TransformerShape) -> tuple[str, ...]:
+def _elements(shape: TransformerShape, cut: BlockCut, kind: str) -> tuple[float, float]:
+    """Elements of a rank's parameters of a block, and of its experts'."""
+    elements, of_experts = float(len(kind) * shape.width), 0.0
+    for letter in kind:
+        if letter == "E" and (experts := shape.experts):
+            elements += experts.number * shape.width + shape.mlp(experts.shared) / cut.tp
+            of_experts = experts.number * shape.mlp(experts.hidden) / cut.ep / cut.expert_ranks
+        elif letter == "M" and shape.mamba:
+            elements += shape.mamba.parameters(shape.width) / cut.tp
+        else:
+            elements += (shape.mlp(shape.hidden) if letter == "-" else shape.attention) / cut.tp
+    return elements, of_experts
+
+
+def _words(cut: BlockCut, kind: str, shape: TransformerShape) -> tuple[str, ...]:
     """What a layer computes again."""
     words = parse_recomputation(cut.recompute).words
+    attends, experts = kind[0] in "*w", shape.experts if "E" in kind else None
     inside = experts and "moe" not in words
     has = {
         "none": False,
-        "mlp": not experts,
+        "selective": attends,
+        "core_attn": attends,
+        "mlp": "-" in kind,
         "moe": experts,
         "moe_act": inside,
         "shared_experts": inside and experts and experts.shared,
-        "mla_up_proj": shape.latent,
+        "mla_up_proj": attends and shape.latent,
     }
     return tuple(word for word in words if has.get(word, True))
 
 
-def _module(writer: Writer, experts: Experts | None, word: str) -> Again:
+def _module(writer: Writer, kind: str, word: str) -> Again:
     """What computing a module of Megatron-Core again takes and saves. Of a norm, an activation and
     the products after a narrow vector the output is not kept; of the others all but the input."""
-    kept = writer.cut_nbytes
+    kept, experts = writer.cut_nbytes, writer.shape.experts
     if word in ("core_attn", "selective"):
         return [writer.core()], writer.scores
     if word == "layernorm":
-        return writer.norm() * 2, 2 * kept
+        return writer.norm() * len(kind), len(kind) * kept
     if word == "mla_up_proj":
         return writer.expansion(), writer.queries_and_keys
     if word == "mlp" or not experts:
@@ -158,20 +191,25 @@ def _kept(events: Sequence[Event]) -> float:
     return sum(kernel.kept for kernel in passes.computations(events))
 
 
-def _every_second_product(writer: Writer, experts: Experts | None) -> Again:
+def _every_second_product(writer: Writer, kind: str) -> Again:
     """torchtitan's selective recomputation per operator keeps the outputs of every other matrix, of
     attention and of reductions, and computes the rest again (`_get_custom_policy` in
     torchtitan/distributed/activation_checkpoint.py); grouped products of experts are in the rest.
     The second value is the bytes that it keeps."""
     shape, tp, rows = writer.shape, writer.cut.tp, writer.tokens
-    hidden = experts.shared if experts else shape.hidden
-    matrices = [*shape.attention_matrices, *(shape.mlp_matrices(hidden) if hidden else ())]
-    core, whole = writer.core(), _events(writer, experts)
-    again = [*writer.entry() * 2]
-    again += [each for each in passes.computations(whole) if not each.weights and each != core]
-    kept = writer.cut_nbytes + rows * shape.heads * shape.value_size / tp * writer.width
+    experts, core = shape.experts if "E" in kind else None, writer.core()
+    hidden = experts.shared if experts else shape.hidden * ("-" in kind)
+    matrices = [*shape.attention_matrices] if kind[0] in "*w" else []
+    matrices += shape.mamba.matrices(shape.width) if shape.mamba and kind == "M" else ()
+    matrices += shape.mlp_matrices(hidden) if hidden else ()
+    again = [*writer.entry() * len(kind)]
+    for event in passes.computations(_events(writer, kind)):
+        again += [event] if not event.weights and event != core else []
+    kept = writer.cut_nbytes
+    if kind[0] in "*w":
+        kept += rows * shape.heads * shape.value_size / tp * writer.width
     for place, matrix in enumerate(matrices):
-        narrow = matrix.name in ("output", "down")
+        narrow = matrix.name in ("output", "down", "out")
         outputs, inputs = (1, tp) if narrow else (tp, 1)
         if place % 2:
             again.append(writer.product(rows, matrix.outputs / outputs, matrix.inputs / inputs))

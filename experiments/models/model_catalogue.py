@@ -15,15 +15,13 @@ from typing import Any, NamedTuple
 
 from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
 from experiments.models.device_times import DeviceTimes
+from experiments.models.head_shapes import multi_head, share
 from experiments.models.image_networks import ImageNetworks
+from experiments.models.mixer_shapes import Experts
+from experiments.models.model_families import FAMILIES
 from experiments.models.model_shapes import (
-    RMS_DECODER,
     BlockCut,
-    Experts,
-    Latent,
     TransformerShape,
-    multi_head,
-    share,
 )
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
@@ -224,51 +222,14 @@ def _changed(
     )
 
 
-_LLAMA3 = {**RMS_DECODER, "kv_heads": 8, "vocabulary": 128256}
-_FAMILIES: dict[str, dict[str, Any]] = {
-    # Devlin et al., NAACL 2019.
-    "bert": {
-        "vocabulary": 30522,
-        "kind": "encoder",
-        "positions": 512,
-        "segments": 2,
-        "dropout": True,
-    },
-    # Radford et al., 2019.
-    "gpt2": {"tied": True, "vocabulary": 50257, "positions": 1024, "dropout": True},
-    # Narayanan et al., SC 2021, table 1; that of 175B Brown et al., NeurIPS 2020, table 2.1.
-    "gpt3": {"tied": True, "vocabulary": 51200, "positions": 2048, "dropout": True},
-    # mosaicml/llm-foundry, benchmarks of training, with learned positions and biases. A test holds
-    # the parameters of each size against the benchmarks' own.
-    "mpt": {"tied": True, "vocabulary": 50368, "positions": 2048},
-    # Touvron et al., arXiv 2307.09288.
-    "llama2": {**RMS_DECODER, "vocabulary": 32000},
-    # Llama team, arXiv 2407.21783, table 3.
-    "llama3": _LLAMA3,
-    # Jiang et al., arXiv 2401.04088, table 1.
-    "mixtral": {**_LLAMA3, "vocabulary": 32000},
-    # Qwen team, arXiv 2505.09388, table 2, and config.json.
-    "qwen3": {**_LLAMA3, "kv_heads": 4, "head_size": 128, "vocabulary": 151936, "head_norms": True},
-    # DeepSeek-AI, arXiv 2412.19437, section 4.2.
-    "deepseek": {
-        **RMS_DECODER,
-        "head_size": 128,
-        "vocabulary": 129280,
-        "latent": Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
-    },
-    # Dosovitskiy et al., ICLR 2021, table 1, for images of 224 x 224 in patches of 16 x 16.
-    "vit": {"vocabulary": 1000, "kind": "image", "positions": 197, "patch": 3 * 16**2},
-}
-"""What the transformers of a family have in common."""
-
-
 def _shipped(row: Mapping[str, str]) -> Entry:
     family, sizes = row["family"], {key: int(text) for key, text in row.items() if text.isdigit()}
-    shared = {"hidden": 4 * sizes["width"]} | _FAMILIES[family]
+    shared = {"hidden": 4 * sizes["width"]} | FAMILIES[family]
     shared |= {key: sizes[key] for key in ("kv_heads", "hidden") if row[key]}
     if row["experts"]:
         experts = [sizes.get(key, 0) for key in ("experts", "top", "inside", "shared", "dense")]
         shared["experts"] = Experts(*experts)
+    shared["pattern"] = row["pattern"]
     shape = multi_head(sizes["blocks"], sizes["width"], sizes["heads"], **shared)
     setup = Setup(sizes.get("batch", 1), row["dtype"] or "bf16", row["device"] or "h100")
     seq = shape.positions or (8192 if family == "llama3" else 4096)

@@ -6,12 +6,15 @@ FLOPs for each token that passes it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import cycle, islice
 from math import gcd
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from experiments.models.device_times import Attention
+from experiments.models.mixer_shapes import Experts, Latent, Mamba, WeightMatrix, windowed
 from experiments.models.recomputation import parse_text
 from experiments.option_text import parse_at_least
 from simulator.parallel.degrees import divisor
@@ -25,56 +28,6 @@ Loss = Literal["fused", "eager", "compiled", "chunked"]
 GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
 """Bytes of an element of a gradient, and those that move when gradients of micro-batches are
 added."""
-
-
-class WeightMatrix(NamedTuple):
-    """A matrix that multiplies tokens."""
-
-    name: str
-    inputs: int
-    """Elements of a token before it."""
-    outputs: int
-    """Elements of a token after it."""
-    bias: bool = False
-    """Whether it adds a vector of `outputs` elements."""
-
-    @property
-    def parameters(self) -> int:
-        """Elements of the matrix and its bias."""
-        return self.inputs * self.outputs + self.bias * self.outputs
-
-
-@dataclass(frozen=True)
-class Experts:
-    """A mixture of experts, in place of the MLP of a block."""
-
-    number: int
-    """Experts that a router chooses from."""
-    top: int
-    """Experts that a token passes."""
-    hidden: int
-    """Elements of a token inside an expert."""
-    shared: int = 0
-    """Elements of a token inside the shared experts together; 0: there is none."""
-    dense: int = 0
-    """First blocks of the model that have an MLP instead of experts."""
-
-
-@dataclass(frozen=True)
-class Latent:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): queries, and keys with values,
-    pass a narrow vector."""
-
-    query_rank: int
-    """Elements of the narrow vector of a token's queries; 0: queries have none."""
-    key_rank: int
-    """Elements of the narrow vector of a token's keys and values."""
-    nope: int
-    """Elements of a head's query and key without a position."""
-    rope: int
-    """Elements of a head's query with a rotary position; all heads share this part of a key."""
-    value: int
-    """Elements of a head's value."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +72,17 @@ class TransformerShape:
     """Elements of an image's patch: channels x side²."""
     experts: Experts | None = None
     latent: Latent | None = None
+    window: int = 0
+    """Tokens that a query of windowed attention sees, itself and those before it; 0: all."""
+    period: int = 1
+    """With a window: every so many-th block sees all tokens."""
+    sinks: bool = False
+    """Whether each head has a learned logit that takes a share of the softmax (GPT-OSS)."""
+    pattern: str = ""
+    """The blocks of a hybrid, a letter each, as Nemotron-H writes them: M Mamba-2, * attention,
+    - MLP, E experts; further blocks begin anew. Empty: each block has attention, and then an MLP
+    or experts."""
+    mamba: Mamba | None = None
 
     def __post_init__(self) -> None:
         if self.heads % self.kv_heads:
@@ -133,9 +97,36 @@ class TransformerShape:
             )
 
     @property
+    def kinds(self) -> list[str]:
+        """What each block consists of: letters of `pattern`, and w for windowed attention."""
+        if self.pattern:
+            return [*islice(cycle(self.pattern), self.blocks)]
+        dense = self.experts.dense if self.experts else self.blocks
+        return [
+            ("w" if self.window and (number + 1) % self.period else "*")
+            + ("-" if number < dense else "E")
+            for number in range(self.blocks)
+        ]
+
+    @property
+    def parts(self) -> Counter[str]:
+        """How many parts of each kind all blocks have."""
+        return Counter("".join(self.kinds))
+
+    @property
     def expert_blocks(self) -> int:
-        """Blocks with experts. They come last."""
-        return max(0, self.blocks - self.experts.dense) if self.experts else 0
+        """Blocks with experts."""
+        return self.parts["E"]
+
+    @property
+    def attention_blocks(self) -> int:
+        """Blocks with attention."""
+        return self.parts["*"] + self.parts["w"]
+
+    def seen(self, seq: int) -> float:
+        """Keys that a query sees on average in all blocks together, in both directions, if a
+        sequence has `seq` tokens."""
+        return self.parts["*"] * seq + self.parts["w"] * windowed(self.window, seq)
 
     @property
     def key_size(self) -> int:
@@ -192,8 +183,9 @@ class TransformerShape:
 
     @property
     def attention(self) -> int:
-        """Elements of the matrices of attention in a block."""
-        return sum(matrix.parameters for matrix in self.attention_matrices)
+        """Elements of the matrices of attention in a block, and of its sinks."""
+        matrices = sum(matrix.parameters for matrix in self.attention_matrices)
+        return matrices + self.heads * self.sinks
 
     def mlp(self, hidden: int) -> int:
         """Elements of an MLP or an expert with `hidden` elements inside; 0: there is none."""
@@ -201,12 +193,13 @@ class TransformerShape:
 
     @property
     def norms(self) -> int:
-        """Elements of all norms: two of a token in each block, and another before the first block
-        (encoder) or after the last."""
-        elements = (2 * self.blocks + 1) * self.width
+        """Elements of all norms: one of a token before each part of a block, and another before the
+        first block (encoder) or after the last."""
+        elements = (self.parts.total() + 1) * self.width
         elements *= 2 if self.biases and self.norm == "layer" else 1
         narrow = self.latent.query_rank + self.latent.key_rank if self.latent else 0
-        return elements + self.blocks * (narrow + 2 * self.head_size * self.head_norms)
+        narrow += 2 * self.head_size * self.head_norms
+        return elements + self.attention_blocks * narrow
 
     @property
     def head_parameters(self) -> int:
@@ -226,35 +219,14 @@ class TransformerShape:
 
     def _parameters(self, number: int) -> int:
         """Elements of all parameters with `number` experts in a block."""
-        total = self.embedding + self.blocks * self.attention + self.norms + self.head_parameters
-        total += (self.blocks - self.expert_blocks) * self.mlp(self.hidden)
+        parts = self.parts
+        total = self.embedding + self.norms + self.head_parameters
+        total += self.attention_blocks * self.attention + parts["-"] * self.mlp(self.hidden)
+        total += parts["M"] * self.mamba.parameters(self.width) if self.mamba else 0
         if experts := self.experts:
             inner = number * self.mlp(experts.hidden) + self.mlp(experts.shared)
             total += self.expert_blocks * (experts.number * self.width + inner)
         return total
-
-
-def multi_head(blocks: int, width: int, heads: int, **more: Any) -> TransformerShape:
-    """A shape with as many heads of keys as of queries, which share the width, unless `more` says
-    otherwise. Raises InputError if they cannot.
-
-    >>> multi_head(12, 768, 12, hidden=3072, vocabulary=50257).head_size
-    64
-    """
-    head_size = more.pop("head_size", None) or share(width, heads)
-    kv_heads = more.pop("kv_heads", None) or heads
-    return TransformerShape(blocks, width, heads, kv_heads, head_size, **more)
-
-
-def share(width: int, heads: int) -> int:
-    """The elements of each of `heads` heads. Raises InputError if they do not divide the width."""
-    if width % heads:
-        above = -(-width // heads) * heads
-        raise InputError(
-            f"hidden={width} is no multiple of heads={heads}: write hidden={above} or "
-            f"heads={divisor(width, heads)}"
-        )
-    return width // heads
 
 
 def _parse_imbalance(text: str) -> float:
@@ -314,6 +286,9 @@ class BlockCut:
     """The dtype in which tokens travel to experts. Results and gradients travel in bf16."""
     dropout: bool = False
     """Whether dropout follows attention and MLP."""
+    mtp: Annotated[int, parse_at_least(0)] = 0
+    """Further tokens that are predicted (multi-token prediction), each by a layer and the head in
+    the last stage."""
     lora: Annotated[int, parse_at_least(0)] = 0
     """The rank of adapters beside frozen matrices (LoRA, arXiv 2106.09685); 0: all are trained."""
     adapters: Literal["attention", "all"] = "attention"
@@ -335,13 +310,20 @@ class BlockCut:
         """Raise InputError with what would be right if the shape cannot be cut so, with sequences
         of `seq` tokens."""
         experts = shape.experts.number if shape.experts else 0
-        divided = ("heads", shape.heads, "tp", self.tp), ("experts", experts, "ep", self.ep)
+        groups = shape.mamba.groups if shape.mamba else 0
+        divided = (
+            ("heads", shape.heads, "tp", self.tp),
+            ("groups of Mamba-2", groups, "tp", self.tp),
+            ("experts", experts, "ep", self.ep),
+        )
         for kind, number, key, degree in divided:
             if number % degree:
                 raise InputError(
                     f"{name} has {number} {kind}, which {key}={degree} does not divide: take "
                     f"{key}={gcd(number, degree)}"
                 )
+        if self.mtp and shape.kind != "decoder":
+            raise InputError(f"{name} predicts no next token for mtp={self.mtp}: take mtp=0")
         if self.sp and seq % (self.tp * self.cp):
             raise InputError(
                 f"sp cuts sequences of {seq} tokens in tp x cp = {self.tp * self.cp}, which does "

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 from experiments.models import kernels as passes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
-from experiments.models.model_shapes import Experts, Loss, TransformerShape
+from experiments.models.mixer_shapes import Experts, windowed
+from experiments.models.model_shapes import Loss, TransformerShape
 from simulator.parallel.blocks import Block
 
 WIDE = 4.0
@@ -66,6 +67,8 @@ class Writer(Kernels):
     routed: bool = False
     """Whether a router says what each rank sends to each. Then dispatch and combine are collectives
     of their own. Otherwise they are even, and as large as those of the busiest rank."""
+    window: int = 0
+    """Tokens that a query sees; 0: all."""
 
     @property
     def tokens(self) -> float:
@@ -242,7 +245,8 @@ class Writer(Kernels):
         heads = cut.micro * shape.heads / cut.tp
         rows, columns = self.seq / cut.cp, float(self.seq)
         causal = 2 if shape.kind == "decoder" else 1
-        flops = 2 * heads * rows * columns * (shape.key_size + shape.value_size)
+        seen = windowed(self.window, self.seq) if self.window else columns
+        flops = 2 * heads * rows * seen * (shape.key_size + shape.value_size)
         kept = self.queries_and_keys + self._rotated + self.scores
         if cut.attention != "unfused":
             seconds = times.attention(cut.attention, flops / causal, forward=True)

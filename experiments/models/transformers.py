@@ -14,7 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 
 from experiments.models.kernels import Tensors
-from experiments.models.model_shapes import Experts, TransformerShape, WeightMatrix
+from experiments.models.mamba_mixer import part
+from experiments.models.mixer_shapes import Experts, Mamba, WeightMatrix
+from experiments.models.model_shapes import TransformerShape
 from experiments.models.transformer_blocks import Writer
 from simulator.parallel.blocks import Block
 from simulator.training.model import WIDTHS, Layer, Model
@@ -52,7 +54,7 @@ def transformer(writer: Writer) -> Model:
     elif shape.kind == "image":
         family, inputs, outputs = "vit", (seq - 1) * shape.patch * WIDTHS["fp32"], shape.vocabulary
     model = writer.model(_layers(names_of(family), writer), inputs, outputs, state=2)
-    if family != "llama":
+    if family != "llama" or shape.pattern:
         return model
     # A block of Llama runs norm, attention, norm, MLP, and registers attention, MLP and the norms.
     last = 4 * shape.blocks + 1
@@ -65,7 +67,7 @@ def with_tensors(blocks: Sequence[Block], writer: Writer) -> list[Block]:
     layers. Tensor parallel cuts all of them, although it should leave norms whole."""
     shape, model = writer.shape, transformer(writer)
     width = WIDTHS[model.dtype] * writer.cut.tp
-    each = 4 if shape.norm == "rms" else 2
+    each = 4 if shape.norm == "rms" and not shape.pattern else 2
     ends = [0, *range(1, each * shape.blocks + 2, each), len(model.layers)]
 
     @cache
@@ -88,24 +90,19 @@ def with_tensors(blocks: Sequence[Block], writer: Writer) -> list[Block]:
 def _layers(names: Names, writer: Writer) -> Iterator[Layer]:
     """The layers in the order in which they run. A norm comes first in attention, in the MLP and
     behind the blocks, or last in BERT; those of Llama are layers."""
-    shape, norm, attention = writer.shape, writer.norm(), writer.attention()
+    shape, norm = writer.shape, writer.norm()
     is_last = shape.kind == "encoder"
     last_norm = _normed(names["last"], shape)
     embedding = writer.embedding() + (norm if is_last else [])
     tables = (*_tables(names, shape), *(last_norm if is_last else ()))
     yield writer.layer(names["embedding"], embedding, tables)
-    inner = {experts: writer.inner(experts) for experts in (None, shape.experts)}
-    for number in range(shape.blocks):
-        experts = shape.experts if number >= shape.blocks - shape.expert_blocks else None
+    events_of = {letter: part(writer, letter) for letter in shape.parts}
+    for number, kind in enumerate(shape.kinds):
         layer, tensor = names["layer"].format(number), names["tensor"].format(number)
         tensors = {part: tensor + name for part, name in names.items()}
-        of_attention = names["output"].partition(".")[0]
-        parts = (
-            (of_attention, "attention_norm", attention, _attention(tensors, shape)),
-            ("mlp", "mlp_norm", inner[experts], _inner(tensors, shape, experts)),
-        )
-        for name, norm_of, events, mine in parts:
-            of_norm = _normed(tensors[norm_of], shape)
+        for letter in kind:
+            name, norm_of, mine = _part(names, tensors, shape, letter)
+            events, of_norm = events_of[letter], _normed(tensors[norm_of], shape)
             if is_last:
                 yield writer.layer(f"{layer}.{name}", events + norm, (*mine, *of_norm))
             elif shape.norm == "rms":
@@ -117,6 +114,29 @@ def _layers(names: Names, writer: Writer) -> Iterator[Layer]:
         yield writer.layer(names["last"].rpartition(".")[2], norm, last_norm)
     head = () if shape.tied else _affine(names["head"], shape.head)
     yield writer.layer(names["head_layer"], writer.head(), head)
+
+
+def _part(
+    names: Names, tensors: Names, shape: TransformerShape, letter: str
+) -> tuple[str, str, Tensors]:
+    """The names of a part of a block and of its norm, and its tensors."""
+    if letter == "M" and shape.mamba:
+        return "mixer", "attention_norm", _mamba(tensors["mixer"], shape.mamba, shape.width)
+    if letter in "-E":
+        return "mlp", "mlp_norm", _inner(tensors, shape, shape.experts if letter == "E" else None)
+    return names["output"].partition(".")[0], "attention_norm", _attention(tensors, shape)
+
+
+def _mamba(prefix: str, mamba: Mamba, width: int) -> Tensors:
+    before, after = mamba.matrices(width)
+    return (
+        *((f"{prefix}{name}", mamba.heads) for name in ("dt_bias", "A_log", "D")),
+        (f"{prefix}conv1d.weight", mamba.kernel * mamba.convolved),
+        (f"{prefix}conv1d.bias", mamba.convolved),
+        (f"{prefix}in_proj.weight", before.parameters),
+        (f"{prefix}norm.weight", mamba.inner),
+        (f"{prefix}out_proj.weight", after.parameters),
+    )
 
 
 def _tables(names: Names, shape: TransformerShape) -> Tensors:
@@ -146,6 +166,8 @@ def _attention(names: Names, shape: TransformerShape) -> Tensors:
     tensors += _affine(names["output"], output)
     if shape.head_norms:
         tensors += [(names[f"{of}_norm"], shape.head_size) for of in ("query", "key")]
+    if shape.sinks:
+        tensors.append((names["sinks"], shape.heads))
     return tensors
 
 
@@ -173,5 +195,5 @@ def _affine(prefix: str, matrix: WeightMatrix) -> Tensors:
 
 
 def _normed(name: str, shape: TransformerShape) -> Tensors:
-    kinds = ("weight", "bias") if shape.biases else ("weight",)
+    kinds = ("weight", "bias") if shape.biases and shape.norm == "layer" else ("weight",)
     return tuple((f"{name}.{kind}", shape.width) for kind in kinds)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.models.model_shapes import Experts, TransformerShape
+from experiments.models.mixer_shapes import Experts
+from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.plan_text import Plan
 from simulator.collectives import find
 from simulator.collectives.collective import Algorithm

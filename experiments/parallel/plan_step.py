@@ -62,7 +62,7 @@ class Training:
         """FLOPs of the model for a token: forward and backward, without what is computed again."""
         shape = self.shape
         table = 0 if shape.tied else shape.embedding
-        scores = shape.blocks * shape.heads * (shape.key_size + shape.value_size) * self.seq
+        scores = shape.seen(self.seq) * shape.heads * (shape.key_size + shape.value_size)
         return 6.0 * (shape.active_parameters - table + scores)
 
     def flops(self, plan: Plan, tokens_per_s: float) -> float:
@@ -105,7 +105,9 @@ def share_out(
     `written` with what they compute again: the embedding in front of the first layer, the head
     behind the last one."""
     layers = written(plan.recompute)
-    count = len(layers) - 2
+    # A further token that is predicted has three blocks.
+    tail = 1 + 3 * plan.mtp
+    count = len(layers) - 1 - tail
     sizes = stage_sizes(count, plan, stages)
     if sizes is None:
         pp = next(
@@ -124,12 +126,12 @@ def share_out(
             raise InputError(f"{wrong}: take layers={right}")
         raise InputError(f"{wrong}: take {right} or uneven=yes")
     again = parse_recomputation(plan.recompute)
-    chosen = [True, *(each for size in sizes for each in again.layers(size)), True]
+    chosen = [True, *(each for size in sizes for each in again.layers(size)), *[True] * tail]
     if not all(chosen):
         plain = written("none")
         layers = [layers[k] if full else plain[k] for k, full in enumerate(chosen)]
     sizes[0] += 1
-    sizes[-1] += 1
+    sizes[-1] += tail
     ends = accumulate(sizes)
     cut = tuple(tuple(layers[end - size : end]) for size, end in zip(sizes, ends, strict=True))
     return _scattered(cut, plan.tp) if plan.scatter and plan.tp > 1 and not plan.sp else cut

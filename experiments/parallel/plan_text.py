@@ -233,8 +233,10 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
             raise InputError(f"plan: {key} goes with router, like router=zipf:1.2,{key}=4")
     if plan.zero and plan.ddp != "no":
         raise InputError(f"plan: ddp={plan.ddp} goes with zero=0: it is {plan.zero}")
-    if plan.lora and plan.ddp != "no":
-        raise InputError(f"plan: lora={plan.lora} goes with ddp=no: it is {plan.ddp}")
+    for key in ("lora", "mtp"):
+        if getattr(plan, key) and plan.ddp != "no":
+            value = getattr(plan, key)
+            raise InputError(f"plan: {key}={value} goes with ddp=no: it is {plan.ddp}")
     if "adapters" in values and not plan.lora:
         raise InputError(f"plan: adapters goes with lora, like lora=16,adapters={plan.adapters}")
     if plan.router and "imbalance" in values:

@@ -168,3 +168,31 @@ def test_any_values_are_a_shape_or_a_mistake(data: st.DataObject, family: str) -
 
 def test_all_families_are_tested() -> None:
     assert {config["model_type"] for config in CONFIGS.values()} | {"qwen3"} == set(FAMILIES)
+
+
+@each_case(
+    ("name", "changes", "message"),
+    [
+        ("gpt_oss_20b", {"layer_types": ["full_attention"] * 3}, "full attention in every so many"),
+        ("gpt_oss_20b", {"layer_types": ["chunked_attention"] * 24}, "layer_types"),
+        ("gpt_oss_20b", {"sliding_window": 0}, "sliding_window: 0: "),
+        ("nemotron3_nano", {"hybrid_override_pattern": "ME*"}, "pattern has 3 layers, and num_hid"),
+        ("nemotron3_nano", {"hybrid_override_pattern": "M" * 51 + "X"}, "hybrid_override_pattern"),
+        ("nemotron3_nano", {"n_routed_experts": 0}, "has E: n_routed_experts is missing"),
+        ("nemotron3_nano", {"moe_latent_size": 1024}, "moe_latent_size: 1024"),
+    ],
+)
+def test_layers_that_simctl_does_not_know_are_refused(
+    name: str, changes: dict[str, Any], message: str
+) -> None:
+    text = refusal(json.dumps(CONFIGS[name] | changes))
+    assert message in text
+    assert "\n" not in text
+
+
+def test_attention_may_be_windowed_everywhere_or_nowhere() -> None:
+    config, turns = CONFIGS["gpt_oss_20b"], ("sliding_attention", "full_attention")
+    windowed, full = (
+        shape_in(json.dumps(config | {"layer_types": [kind] * 24}))[0] for kind in turns
+    )
+    assert (windowed.parts["w"], full.parts["w"]) == (24, 0)

@@ -1,15 +1,21 @@
 """What blocks compute again, held against what frameworks keep."""
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from experiments.models.device_times import DeviceTimes
+from experiments.models.mixer_shapes import windowed
 from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import BlockCut
 from grouped_cases import each_case
 from shipped_shapes import find_shape
 from simulator.parallel.blocks import Block
+from topologies.errors import InputError
 
 TIMES = DeviceTimes("h100")
 
@@ -114,3 +120,71 @@ def test_the_larger_the_rank_the_more_is_trained() -> None:
     few, many = layer("llama3_8b", lora=8), layer("llama3_8b", lora=64)
     assert many.parameters == 8 * few.parameters
     assert sum(part.seconds for part in many.forward) >= sum(part.seconds for part in few.forward)
+
+
+def test_a_window_of_the_whole_sequence_is_full_attention() -> None:
+    _, shape, seq = find_shape("gpt_oss_120b:layers=2")
+    wide, full = replace(shape, window=seq), replace(shape, window=0)
+    windowed, whole = (blocks(each, seq, BlockCut(), TIMES) for each in (wide, full))
+    assert windowed == whole
+    assert wide.seen(seq) == full.seen(seq) == 2 * seq
+    assert windowed[1] is not windowed[2]
+
+
+@given(st.integers(1, 300), st.integers(1, 300))
+def test_a_window_sees_as_many_pairs_as_a_causal_mask_leaves(window: int, seq: int) -> None:
+    """A pair at an edge of the mask counts half: they are as many as there are queries, and more at
+    the far edge."""
+    query, key = np.indices((seq, seq))
+    pairs = np.count_nonzero((key <= query) & (query - key < window))
+    edges = (seq + max(0, seq - window)) / 2
+    assert seq * windowed(window, seq) / 2 == pytest.approx(pairs - edges, abs=seq)
+
+
+def test_windows_and_full_attention_take_turns() -> None:
+    _, shape, _ = find_shape("gpt_oss_120b")
+    assert shape.kinds[:4] == ["wE", "*E", "wE", "*E"]
+    first, second = blocks(shape, 8192, BlockCut(), TIMES)[1:3]
+    assert sum(part.seconds for part in first.forward) < sum(p.seconds for p in second.forward)
+    assert first.kept == second.kept
+
+
+def test_a_hybrid_has_a_mixer_in_each_block() -> None:
+    """NVIDIA-Nemotron-3-Nano-30B-A3B: 31.6B parameters, of which a token passes 3.6B."""
+    _, shape, seq = find_shape("nemotron3_nano")
+    made = blocks(shape, seq, BlockCut(), TIMES)
+    assert len(made) == 2 + 52
+    assert len({id(block) for block in made}) == 2 + 3
+    total = sum(block.parameters + block.expert_parameters for block in made)
+    assert total == pytest.approx(shape.parameters, rel=1e-9) == pytest.approx(31.6e9, rel=1e-3)
+    assert shape.active_parameters == pytest.approx(3.6e9, rel=0.01)
+
+
+@each_case("cut", [{"tp": 2, "sp": True}, {"tp": 8, "sp": True}, {"cp": 4}])
+def test_ranks_share_the_work_of_a_mamba_mixer(cut: dict[str, Any]) -> None:
+    _, shape, seq = find_shape("nemotron3_nano:layers=1")
+    whole, block = (blocks(shape, seq, BlockCut(**each), TIMES)[1] for each in ({}, cut))
+    ranks = cut.get("tp", 1) * cut.get("cp", 1)
+    assert block.kept == pytest.approx(whole.kept / ranks)
+    assert sum(part.seconds for part in block.forward) > (
+        sum(part.seconds for part in whole.forward) / ranks
+    )
+    exchanged = [part.nbytes for part in block.forward if part.group == "cp"]
+    assert len(exchanged) == (2 if "cp" in cut else 0)
+
+
+def test_mamba_is_cut_by_its_groups() -> None:
+    _, shape, seq = find_shape("nemotron3_nano")
+    with pytest.raises(InputError, match="has 8 groups of Mamba-2, which tp=16 does not divide"):
+        blocks(shape, seq, BlockCut(tp=16, sp=True), TIMES)
+
+
+def test_a_further_token_takes_a_layer_and_the_head_once_more() -> None:
+    _, shape, seq = find_shape("deepseek_v3")
+    plain, more = (blocks(shape, seq, BlockCut(mtp=mtp), TIMES) for mtp in (0, 2))
+    *layers, joined, layer, shared, head = more
+    assert (layers[:-3], head) == (plain[:-1], plain[-1])
+    assert layer is more[-6] is more[-8]
+    assert shared.forward == head.forward
+    assert shared.parameters == shape.width
+    assert joined.parameters == 2 * shape.width**2 + 2 * shape.width

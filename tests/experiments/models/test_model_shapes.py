@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.models.head_shapes import multi_head
+from experiments.models.mixer_shapes import Experts
 from experiments.models.model_catalogue import MODELS, OPTIONS, find_transformer
-from experiments.models.model_shapes import Experts, multi_head
 from grouped_cases import each_case
 from shipped_shapes import SHAPES, find_shape
 from topologies.errors import InputError

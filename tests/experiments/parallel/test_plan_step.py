@@ -249,6 +249,7 @@ def test_the_order_of_the_pipeline_follows_from_v() -> None:
         ("zero=1,shard=8", "plan: shard goes with zero=2: it is 1"),
         ("zero=1,ddp=yes", "plan: ddp=yes goes with zero=0: it is 1"),
         ("ddp=maybe", "plan: ddp=maybe: 'maybe': no, yes or view"),
+        ("mtp=1,ddp=yes", "plan: mtp=1 goes with ddp=no: it is yes"),
         ("lora=16,ddp=yes", "plan: lora=16 goes with ddp=no: it is yes"),
         ("adapters=all", "plan: adapters goes with lora, like lora=16,adapters=all"),
         ("sp=true", "plan: sp=true: 'true' is neither yes nor no"),
