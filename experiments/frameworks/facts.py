@@ -116,9 +116,13 @@ def facts_of(settings: Sequence[Setting], is_arguments: bool) -> Facts:
     of sections that override others come last."""
     is_titan = any(setting.key.startswith(_TORCHTITAN) for setting in settings)
     facts = Facts("torchtitan" if is_titan else "megatron", is_arguments)
-    ordered = sorted(settings, key=lambda each: each.key.startswith(_OVERRIDES))
-    for setting in ordered:
-        _take(facts, setting)
+    experts = [each for each in settings if re.search(r"\bnum_(moe_)?experts$", each.key)]
+    dense = is_titan or all(is_off(each.value) for each in experts)
+    for setting in sorted(settings, key=lambda each: each.key.startswith(_OVERRIDES)):
+        if dense and setting.key.rpartition(".")[2].startswith("moe_"):
+            facts.idle += 1
+        else:
+            _take(facts, setting)
     return facts
 
 

@@ -57,7 +57,7 @@ def read_job(text: str, gpus: int | None = None) -> JobFile:
     stated = dict(part.split("=", 1) for part in rest.replace(" ", "").split(",") if part)
     facts = facts_of(read_settings(Path(path)), Path(path).suffix.lower() not in NESTED)
     file_gpus, entry = _gpus_of(facts), model_of(facts, Path(path).name)
-    plan = plan_of(facts, entry and entry.shape, gpus or file_gpus, stated)
+    plan = plan_of(facts, entry.shape if entry else None, gpus or file_gpus, stated)
     return JobFile(path, facts, plan, entry, file_gpus)
 
 

@@ -15,6 +15,7 @@ from experiments.frameworks import facts as facts_module
 from experiments.frameworks.facts import key_table
 from experiments.frameworks.job_file import JobFile, model_in, read_job
 from experiments.frameworks.model_facts import model_of, presets
+from experiments.frameworks.settings import Setting
 from experiments.parallel.plan_text import KEYS, Plan, parse_plan
 from job_texts import ARGUMENTS, BRIDGE, JOBS, TITAN
 from page_blocks import blocks
@@ -51,7 +52,7 @@ def test_arguments_of_megatron_are_a_plan(tmp_path: Path) -> None:
 
 def test_a_configuration_of_torchtitan_is_a_plan(tmp_path: Path) -> None:
     read = job(tmp_path, "titan.toml", TITAN, gpus=16)
-    assert read.plan == "dp=8,tp=2,micro=2,batch=16,zero=3,shard=4,sp=yes,recompute=full"
+    assert read.plan == "dp=8,tp=2,micro=2,batch=16,zero=3,shard=4,sp=yes,recompute=full,loss=eager"
     assert (read.model, read.gpus, read.facts.remarks) == ("llama3_8b:seq=4096", None, [])
 
 
@@ -172,9 +173,9 @@ def test_a_shape_of_its_own_is_the_model_of_the_file(tmp_path: Path) -> None:
 def test_every_preset_is_a_transformer() -> None:
     for name in presets():
         flavor = dict(zip(("family", "flavor"), name.split("/"), strict=False))
-        known = {key: facts_module.Setting(key, value, "") for key, value in flavor.items()}
+        known = {key: Setting(key, value, "") for key, value in flavor.items()}
         if "/" not in name:
-            known = {"provider": facts_module.Setting("provider", f"a.b.{name}", "file")}
+            known = {"provider": Setting("provider", f"a.b.{name}", "file")}
         entry = model_of(facts_module.Facts("torchtitan", known=known), "file")
         assert entry is not None
         assert entry.shape.parameters > 0
