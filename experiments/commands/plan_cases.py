@@ -36,14 +36,14 @@ from simulator.parallel.step import Step
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
-from topologies.units import parse_counts, parse_sizes
+from topologies.units import parse_counts, parse_number, parse_sizes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from experiments.training.training_grid import TrainingGrid
 
-USED = ("model", "plan", "p", "batch", "detail", "calibrate_compute")
+USED = ("model", "plan", "p", "batch", "detail", "tokens", "calibrate_compute")
 """Options of a training job that go with a plan or a search."""
 COURSE = (*CONDITIONS, "seed", "steps")
 """Options that go with a plan, and not with a search."""
@@ -302,8 +302,24 @@ def _setting(
         **chosen.machine_parameters,
         **rules.rule_parameters,
     }
-    training = replace(setting.training, times=times)
+    tokens = 0.0
+    if options.tokens is not None:
+        tokens = _tokens(options.tokens)
+        parameters["tokens"] = options.tokens
+    training = replace(setting.training, times=times, tokens=tokens)
     return replace(setting, training=training, parameters=parameters), gpus
+
+
+def _tokens(text: str) -> float:
+    """Tokens in thousands (K), millions (M), billions (B) or trillions (T)."""
+    scale = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}.get(text[-1:].upper())
+    try:
+        tokens = parse_number(text[:-1] if scale else text) * (scale or 1.0)
+    except InputError:
+        tokens = 0.0
+    if tokens < 1:
+        raise InputError(f"--tokens {text[:40]!r}: write 1 or more, like 15T, 300B or 4096")
+    return tokens
 
 
 def run(

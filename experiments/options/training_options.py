@@ -326,6 +326,10 @@ class PlanOptions(TrainingOptions):
         int | None,
         typer.Option(min=1, help="Sequences of a step.  [default of auto: 4 a GPU]"),
     ] = None
+    tokens: Annotated[
+        str | None,
+        typer.Option(help="Tokens of the training, for its days and GPU hours: 15T, 300B."),
+    ] = None
     calibrate_compute: Annotated[
         str | None,
         typer.Option(

@@ -124,6 +124,7 @@ class SearchResult:
             "step_s": run and run.seconds,
             "tokens_per_s": tokens_per_s,
             "mfu": tokens_per_s and training.mfu(self.plans[place], tokens_per_s),
+            **training.duration(tokens_per_s or 0.0, space.gpus),
             "memory_bytes": memory,
             "left_bytes": self.limit - memory,
             "loses_to": self.loses_to(place) if run else "",

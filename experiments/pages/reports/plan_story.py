@@ -78,6 +78,7 @@ FIGURES = {
     "all transfers": ("{transfers_s}", "{beyond:+z.2%} {why}"),
     "an epoch": ("{epoch_s}", "{epoch_steps} steps and the time between epochs"),
     "training": ("{training_s}", "{epochs} epochs"),
+    "all tokens": ("{days:,.2f} days", "{gpu_hours:,.0f} GPU hours, without pauses and failures"),
 }
 """The figures of a step."""
 SPENT = {"part": "part", "time": "time_s", "share": "{share:.1%}", "what it is": "about"}
@@ -117,6 +118,8 @@ PLANS = {
     "slower": "{change:+.1%}",
     "tokens/s": "tokens_per_s",
     "MFU": "{mfu:.1%}",
+    "days": "{days:,.2f}",
+    "GPU hours": "{gpu_hours:,.0f}",
     "memory": "{memory_bytes:B}",
     "free": "{left_bytes:B}",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,21 @@ def test_a_row_has_the_figures_of_a_step() -> None:
     assert 0 < row["mfu"] < 1
     assert {"summary", "critical_path_s", "devices"} < set(run.figures())
     assert sum(device["exposed_tp_s"] for device in run.devices) > 0
+
+
+def test_tokens_of_a_training_take_days_and_gpu_hours() -> None:
+    run = simulated("dp=8")
+    assert "days" not in run.row
+    row = replace(run, training=replace(run.training, tokens=1e12)).row
+    assert row["days"] * 86400 * row["tokens_per_s"] == pytest.approx(1e12)
+    assert row["gpu_hours"] == pytest.approx(row["days"] * 24 * 8)
+
+
+@each_case("text", ["15X", "", "0", "T", "-1B", "1e12"])
+def test_wrong_tokens_are_refused(simctl: Simctl, text: str) -> None:
+    refused = simctl("plan", "dp=8", "--model", SMALL, "--topology", "dgx_a100", "--tokens", text)
+    assert refused.returncode == 2
+    assert f"--tokens '{text}': write 1 or more, like 15T" in refused.stderr
 
 
 @each_case("plan", ["dp=8,zero=3", "dp=2,tp=2,pp=2,batch=16", "tp=8,sp=yes,micro=16,loss=eager"])

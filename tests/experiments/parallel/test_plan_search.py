@@ -129,7 +129,7 @@ SEARCH = "plan", "--model", GPT, "--topology", "dgx_a100", "auto,cp=1"
 
 def test_a_search_is_printed_stored_and_drawn(simctl: Simctl, tmp_path: Path) -> None:
     out, plot = tmp_path / "plans.csv", tmp_path / "plans.svg"
-    command = *SEARCH, "--gpus", "4", "--batch", "8"
+    command = *SEARCH, "--gpus", "4", "--batch", "8", "--tokens", "2B"
     printed = simctl(*command, "--out", out, "--plot", plot)
     assert printed.returncode == 0, printed.stderr
     table = pd.read_csv(out)
@@ -138,6 +138,9 @@ def test_a_search_is_printed_stored_and_drawn(simctl: Simctl, tmp_path: Path) ->
     assert table.plan[0] in printed.stdout
     assert (table.bound_s <= table.step_s)[table.step_s.notna()].all()
     assert "memory of the fullest rank" in plot.read_text()
+    headings = printed.stdout.splitlines()[5]
+    assert all(name in headings for name in ("MFU", "days", "GPU hours"))
+    assert table.gpu_hours[0] == pytest.approx(table.days[0] * 24 * 4)
     stored = json.loads((tmp_path / "plans.csv.meta.json").read_text())
     assert stored["parameters"]["plan"] == "auto,cp=1"
     assert stored["parameters"]["batch"] == 8
