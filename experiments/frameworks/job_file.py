@@ -26,7 +26,7 @@ class JobFile(NamedTuple):
     entry: Entry | None
     """The model; None if the file does not say, or names one that simctl does not know."""
     gpus: int | None
-    """The GPUs of the job, if the file says."""
+    """The GPUs of the job: those of the user, or of the file if it says."""
 
     @property
     def model(self) -> str | None:
@@ -58,7 +58,7 @@ def read_job(text: str, gpus: int | None = None) -> JobFile:
     facts = facts_of(read_settings(Path(path)), Path(path).suffix.lower() not in NESTED)
     file_gpus, entry = _gpus_of(facts), model_of(facts, Path(path).name)
     plan = plan_of(facts, entry.shape if entry else None, gpus or file_gpus, stated)
-    return JobFile(path, facts, plan, entry, file_gpus)
+    return JobFile(path, facts, plan, entry, gpus or file_gpus)
 
 
 def model_in(text: str) -> Entry:

@@ -11,8 +11,9 @@ from typing import Any
 
 from experiments.frameworks.facts import Facts
 from experiments.frameworks.settings import Setting
-from experiments.models.model_catalogue import MODELS, Entry, find_transformer
-from experiments.models.model_shapes import Experts, Latent, TransformerShape, multi_head
+from experiments.models.head_shapes import multi_head
+from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
+from experiments.models.model_shapes import Experts, Latent, TransformerShape
 from topologies.errors import InputError
 
 _DECODER = "norm=rms gated=true biases=false is_rotary=true tied=false "
@@ -79,7 +80,8 @@ def _of_sizes(facts: Facts, name: str) -> Entry:
             f"{name}: it does not say how many tokens the vocabulary has: simctl takes "
             f"{shape.vocabulary}"
         )
-    return Entry(shape, min(shape.positions or 4096, 4096), name=name)
+    # A setup of its own: the usual one is chosen by tensors whose names the catalogue knows.
+    return Entry(shape, min(shape.positions or 4096, 4096), setup=Setup(), name=name)
 
 
 def _is_like(known: TransformerShape, shape: TransformerShape) -> bool:

@@ -53,7 +53,7 @@ def test_arguments_of_megatron_are_a_plan(tmp_path: Path) -> None:
 def test_a_configuration_of_torchtitan_is_a_plan(tmp_path: Path) -> None:
     read = job(tmp_path, "titan.toml", TITAN, gpus=16)
     assert read.plan == "dp=8,tp=2,micro=2,batch=16,zero=3,shard=4,sp=yes,recompute=full,loss=eager"
-    assert (read.model, read.gpus, read.facts.remarks) == ("llama3_8b:seq=4096", None, [])
+    assert (read.model, read.gpus, read.facts.remarks) == ("llama3_8b:seq=4096", 16, [])
 
 
 def test_keys_of_the_user_count_more(tmp_path: Path) -> None:
@@ -167,6 +167,8 @@ def test_a_shape_of_its_own_is_the_model_of_the_file(tmp_path: Path) -> None:
     assert read.model == str(tmp_path / "run.sh")
     entry = model_in(f"{read.model}:seq=4096")
     assert (entry.shape.blocks, entry.shape.kv_heads, entry.size) == (24, 8, 4096)
+    longer = text + "--seq-length 2048"
+    assert model_in(str(job(tmp_path, "run.sh", longer).path)).size == 2048
     assert "names no model" in refusal(model_in, str(job(tmp_path, "b.sh", "--bf16").path))
 
 
