@@ -1,0 +1,56 @@
+"""The learnt model that a device takes: its own, that of a device alike, or the mean of all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from math import hypot
+
+from experiments.models.accelerators import NARROW, accelerator
+from experiments.models.kernel_times.kernel_model import Chip, KernelModel, Key, Kind, models
+from topologies.errors import InputError
+
+ALL = "all"
+"""The device of the lines that hold means over families of devices."""
+ALIKE = 0.06
+"""The spread of times between devices that are alike, beyond that of shapes."""
+PEAKS = {"fp8_static": "fp8"}
+"""The dtype of multiplications of precisions that are called otherwise."""
+SIMILAR = {"fp32": "bf16", "tf32": "bf16", "fp16": "bf16", "mxfp8": "fp8"}
+"""The measured precisions whose shares others take."""
+WIDTHS = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8_static": 1.0} | NARROW
+"""Bytes of an element with its share of a scale."""
+
+
+def chip_of(device: str, precision: str) -> Chip:
+    """What a device can do in a precision by its specification. Raises InputError, with the
+    precisions that it has, if this is none of them."""
+    specified = accelerator(device)
+    peak = specified.peak.get(PEAKS.get(precision, precision))
+    if peak is None:
+        has = ", ".join(specified.peak)
+        raise InputError(f"{device} has no {precision[:40]!r}: it has {has}")
+    flops, units = peak * specified.tuned, max(1, specified.multiprocessors)
+    return Chip(flops, specified.bandwidth, units, WIDTHS[precision])
+
+
+@lru_cache
+def model_of(kind: Kind, device: str, precision: str, engine: str) -> KernelModel:
+    """The model of a kind of kernel on a device. One that nobody has measured takes the shares of
+    its specification that devices like it reach, or all devices in the mean, with a wider spread.
+
+    fp32, tf32 and fp16 take those of bf16, and mxfp8 those of fp8. Raises InputError with the
+    engines if none is of this precision.
+    """
+    learnt, taken = models(kind), SIMILAR.get(precision, precision)
+    if Key(device, precision, engine) in learnt:
+        return learnt[Key(device, precision, engine)]
+    chip = chip_of(device, precision)
+    for alike in (device, accelerator(device).alike, ALL):
+        model = learnt.get(Key(alike, taken, engine))
+        if model:
+            spread = model.spread if alike == ALL else hypot(model.spread, ALIKE)
+            return replace(model, chip=chip, spread=spread)
+    engines = sorted({key.engine for key in learnt if key.precision == taken})
+    hint = f"there are {', '.join(engines)}" if engines else "nothing was measured in it"
+    raise InputError(f"no engine {engine[:40]!r} in {precision}: {hint}")

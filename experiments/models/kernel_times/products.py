@@ -1,0 +1,96 @@
+"""Dense products: m x k by k x n elements.
+
+The formula takes the best of a few sizes of tiles and splits of k. Tiles run in waves over all
+multiprocessors. Each tile has a prologue; smaller ones reach less; splits are added up. Long
+products run slower: their clocks fall, and their operands leave the caches. Arithmetic and memory
+overlap as a p-norm. Where the engine quantises x in the same call, that is a traffic of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from topologies.topology import Floats
+
+VALUES = {
+    "launch": Value(3e-6, 1.5),
+    "arithmetic": Value(0.8, 0.3),
+    "memory": Value(0.8, 0.3),
+    "prologue": Value(100, 1.5),
+    "split": Value(3e-6, 1.5),
+    "quantisation": Value(0.5, 1.5),
+    "small_tiles": Value(0.2, 1.5),
+    "long": Value(0.05, 1.5),
+    "reread": Value(0.1, 1.5),
+    "hit": Value(0.2, 1.0),
+    "cache": Value(0.3e6, 1.0),
+    "power": Value(3, 0.4),
+    "misaligned": Value(3e-7, 1.5),
+}
+"""Seconds of a launch; shares of the peak and of the bandwidth; elements of k that the prologue of
+a tile lasts; seconds of a split; 3 bytes of each element of x in units of the bandwidth; how much
+less a tile reaches that is half as large; how much longer for each factor of e beyond 0.3 ms; the
+share of a wave's operands that is read again; how much faster caches are, and their bytes for a
+multiprocessor; the power of the norm; seconds more if several rows are no multiple of 4."""
+LONG = 3e-4
+"""Seconds beyond which a product is long."""
+_SHAPES = [(64, 64), (128, 64), (128, 128), (256, 128), (64, 256)]
+TILES = np.array([(*shape, split) for shape in _SHAPES for split in (1, 2, 4, 8, 16)], float).T
+"""Rows, columns and splits of k that an engine chooses from."""
+LEAST = 128.0
+"""Elements of k that a split has at least."""
+OUTPUT = 2.0
+"""Bytes of an element of y, and of x before it is quantised."""
+
+
+def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
+    """Seconds of products, shape (products,): `m`, `n`, `k`, and 1 where x is quantised."""
+    m, n, k = (sizes[name][:, None] for name in ("m", "n", "k"))
+    rows, columns, splits = TILES
+    flops = chip.flops * values["arithmetic"]
+    power = values["power"]
+    operands = (m * k + n * k) * chip.width
+    nbytes = operands + OUTPUT * m * n
+    cached = 1 / (1 + (nbytes / (values["cache"] * chip.multiprocessors)) ** 2)
+    hit = values["hit"] / (1 + values["hit"])
+    bandwidth = chip.bandwidth * values["memory"] / (1 - hit * cached)
+    number = np.ceil(m / rows) * np.ceil(n / columns) * splits
+    waves = np.ceil(number / chip.multiprocessors)
+    smaller = 1 + values["small_tiles"] * (128 * 128 / (rows * columns) - 0.5)
+    inner = k / splits + values["prologue"]
+    arithmetic = waves * chip.multiprocessors * 2 * rows * columns * inner * smaller / flops
+    arithmetic = arithmetic * (1 + values["long"] * np.log1p(arithmetic / LONG))
+    sums = np.where(
+        splits > 1,
+        splits * m * n * 8 / (chip.bandwidth * values["memory"]) + values["split"],
+        0.0,
+    )
+    panels = waves * k * np.sqrt(chip.multiprocessors) * (rows + columns) * chip.width
+    memory = (nbytes + values["reread"] * panels * (1 - cached)) / bandwidth
+    total = ((arithmetic + sums) ** power + memory**power) ** (1 / power)
+    total = np.where((splits > 1) & (k / splits < LEAST), np.inf, total).min(axis=1)
+    misaligned = values["misaligned"] * ((sizes["m"] % 4 > 0) & (sizes["m"] > 1))
+    quantised = values["quantisation"] * sizes["quantised"] * 3 * (m * k / bandwidth)[:, 0]
+    return np.asarray(values["launch"] + total + misaligned + quantised)
+
+
+def coordinates(sizes: Sizes) -> Floats:
+    """The logarithms to the base 2 of m, n and k, shape (products, 3)."""
+    return np.log2(np.stack([sizes[name] for name in ("m", "n", "k")], axis=1))
+
+
+PRODUCTS = Kind(
+    Path(__file__).with_suffix(".csv"),
+    VALUES,
+    seconds,
+    coordinates,
+    (
+        (0, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15),
+        (5, 7, 8, 9, 10, 11, 12, 13, 14, 16),
+        (5, 7, 8, 9, 10, 11, 12, 13, 14, 16),
+    ),
+)

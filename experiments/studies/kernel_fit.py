@@ -1,0 +1,168 @@
+"""Learns the model of a kind of kernel from measured ones, and its errors at shapes left out.
+
+Values are fitted by least squares of the logarithms, with a loss that hardly counts outliers and
+the spreads of the values as priors. What the formula leaves is a Gaussian process (Rasmussen and
+Williams, Gaussian Processes for Machine Learning, chapter 2), read at the nodes of the grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import least_squares
+
+from experiments.models.kernel_times.kernel_model import (
+    EIGHTY,
+    Chip,
+    KernelModel,
+    Key,
+    Kind,
+    Sizes,
+    Value,
+    packed,
+)
+from topologies.topology import Flags, Floats, Ints
+
+FOLDS = 5
+NOISE = 0.04
+"""The spread of a measured kernel about a smooth time, in the logarithm."""
+LEAST_SPREAD = 0.2
+"""The least spread of a value among devices and engines, in the logarithm."""
+NEAR = 1e-4
+"""A fit ends when a step lowers the sum of squares by less than this share."""
+PRIOR = 0.1
+"""The error of a kernel that counts as much as a value one spread from its usual."""
+
+
+class Measured(NamedTuple):
+    """Measured kernels of a device, precision and engine."""
+
+    sizes: Sizes
+    seconds: Floats
+    shapes: Ints
+    """Kernels with the same number are left out together."""
+
+    def at(self, chosen: Flags) -> Measured:
+        """The chosen kernels."""
+        sizes = {name: size[chosen] for name, size in self.sizes.items()}
+        return Measured(sizes, self.seconds[chosen], self.shapes[chosen])
+
+
+class Smoothness(NamedTuple):
+    """How the rest of a formula changes: Matern's covariance with nu = 3/2."""
+
+    spread: float
+    lengths: tuple[float, ...]
+    """Along each coordinate."""
+
+    def covariance(self, first: Floats, second: Floats) -> Floats:
+        """Of the rest at points, shape (first, second)."""
+        apart = (first[:, None] - second[None]) / self.lengths
+        distance = np.sqrt(3 * (apart**2).sum(axis=2))
+        return np.asarray(self.spread**2 * (1 + distance) * np.exp(-distance))
+
+
+def fit(
+    kind: Kind,
+    chip: Chip,
+    measured: Measured,
+    smoothness: Smoothness,
+    priors: Mapping[str, Value],
+    start: KernelModel | None = None,
+) -> KernelModel:
+    """The model of measured kernels by priors of the values, from the values of `start` if there is
+    one. Its spread is 0."""
+    chosen = priors.values()
+    usual = np.log([value.usual for value in chosen])
+    spread = np.array([value.spread for value in chosen])
+    times = np.log(measured.seconds)
+
+    def formula(inner: Floats) -> Floats:
+        values = dict(zip(kind.values, np.exp(inner), strict=True))
+        return np.log(kind.formula(measured.sizes, values, chip))
+
+    def errors(inner: Floats) -> Floats:
+        apart = np.arctan(2 * (formula(inner) - times)) / 2
+        return np.concatenate([apart, PRIOR * (inner - usual) / spread])
+
+    first = np.log([*start.values.values()]) if start else usual
+    inner = least_squares(errors, first, diff_step=1e-3, ftol=NEAR, max_nfev=40).x
+    values = dict(zip(kind.values, np.exp(inner).tolist(), strict=True))
+    grid = rest(kind, measured.sizes, times - formula(inner), smoothness)
+    return KernelModel(kind, chip, values, 0.0, packed(grid), len(times))
+
+
+def rest(kind: Kind, sizes: Sizes, apart: Floats, smoothness: Smoothness) -> Floats:
+    """The expected rest at the nodes of the grid."""
+    points, nodes = kind.coordinates(sizes), np.array([*product(*kind.nodes)], float)
+    own = smoothness.covariance(points, points) + NOISE**2 * np.eye(len(points))
+    weights = cho_solve(cho_factor(own), apart)
+    shape = [len(along) for along in kind.nodes]
+    return np.asarray(smoothness.covariance(nodes, points) @ weights).reshape(shape)
+
+
+def population(members: Sequence[KernelModel]) -> dict[str, Value]:
+    """What each value is among models, and its spread."""
+    logs = np.log([[*member.values.values()] for member in members])
+    usual, spread = np.exp(np.median(logs, axis=0)), np.maximum(logs.std(axis=0), LEAST_SPREAD)
+    pairs = zip(usual.tolist(), spread.tolist(), strict=True)
+    return {name: Value(*pair) for name, pair in zip(members[0].values, pairs, strict=True)}
+
+
+Groups = Mapping[Key, tuple[Chip, Measured]]
+"""Measured kernels, and the chip on which they ran."""
+
+
+def learn(
+    kind: Kind,
+    groups: Groups,
+    smoothness: Smoothness,
+    start: Mapping[Key, KernelModel] | None = None,
+) -> dict[Key, KernelModel]:
+    """The models of measured kernels, from those of `start` if there are some. The values of a
+    precision are priors for each other."""
+    start = start or {}
+    first = {
+        key: fit(kind, *group, smoothness, kind.values, start.get(key))
+        for key, group in groups.items()
+    }
+    learnt = {}
+    for key, group in groups.items():
+        alike = [model for each, model in first.items() if each.precision == key.precision]
+        learnt[key] = fit(kind, *group, smoothness, population(alike), first[key])
+    return learnt
+
+
+def left_out(
+    kind: Kind, groups: Groups, smoothness: Smoothness, whole: Mapping[Key, KernelModel]
+) -> dict[Key, Floats]:
+    """The logarithm of predicted over measured time of each kernel, by models of the shapes of
+    other folds. `whole`: where their fits start."""
+    numbers = np.unique(np.concatenate([measured.shapes for _, measured in groups.values()]))
+    order = np.random.default_rng(0).permutation(len(numbers)) % FOLDS
+    folds = {key: order[np.searchsorted(numbers, each.shapes)] for key, (_, each) in groups.items()}
+    errors = {key: np.empty(len(each.seconds)) for key, (_, each) in groups.items()}
+    for fold in range(FOLDS):
+        rest = {key: (chip, each.at(folds[key] != fold)) for key, (chip, each) in groups.items()}
+        for key, model in learn(kind, rest, smoothness, whole).items():
+            test = groups[key][1].at(folds[key] == fold)
+            errors[key][folds[key] == fold] = np.log(model.seconds(test.sizes) / test.seconds)
+    return errors
+
+
+def spread_of(errors: Floats) -> float:
+    """The standard deviation of a normal distribution with as many errors within 80%."""
+    return float(np.quantile(np.abs(errors), 0.8) / EIGHTY)
+
+
+def mean_model(members: Sequence[KernelModel]) -> KernelModel:
+    """The model between others: the means of the logarithms of their values, and of their grids."""
+    logs = np.mean([np.log([*member.values.values()]) for member in members], axis=0)
+    values = dict(zip(members[0].values, np.exp(logs).tolist(), strict=True))
+    grid = packed(np.mean([member.grid for member in members], axis=0))
+    return replace(members[0], values=values, rest=grid, rows=sum(each.rows for each in members))

@@ -1,0 +1,81 @@
+"""Measured kernels as the source's tables have them: AIConfigurator (github.com/ai-dynamo/
+aiconfigurator, Apache-2.0, commit 095f58a5). Its frameworks are our engines."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from experiments.models.accelerators import NARROW
+from experiments.models.kernel_times.kernel_model import Chip, Key
+from experiments.models.kernel_times.lookup import chip_of
+from experiments.studies.kernel_fit import Measured
+from experiments.studies.measured_rows import Row, grouped, rows_of
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+PRECISIONS = {"bfloat16": "bf16"} | {name: name for name in ("fp8", "fp8_static", *NARROW)}
+"""Our names of the precisions of a table. Others are of weights alone."""
+QUANTISED = ("fp8", "fp8_block", "nvfp4")
+"""The precisions whose products quantise x in the time."""
+
+
+def rows(path: Path) -> dict[Key, list[Row]]:
+    """The rows of a table by device, precision and engine, without precisions of weights alone.
+
+    Raises InputError, with the file, if it is no table or lacks a column.
+    """
+    if not path.is_file():
+        raise InputError(f"no file {path}")
+    try:
+        read = rows_of(path)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} is no CSV file: {error}") from None
+    columns = {"machine", "framework", "version", "precision", "time_us"}
+    missing = columns - set(read[0] if read else ())
+    if missing:
+        raise InputError(f"{path} has no column {', '.join(sorted(missing))}")
+    return grouped((row for row in read if row["precision"] in PRECISIONS), key_of)
+
+
+def key_of(row: Row) -> Key:
+    """What a row is about. vLLM launches products of fp8 in blocks one at a time from 0.22 on: none
+    is faster than its host."""
+    eager = row["framework"] == "vllm" and row["precision"] == "fp8_block"
+    engine = row["framework"] + "_eager" * (eager and row["version"] >= "0.22")
+    return Key(row["machine"].removesuffix("_sxm"), PRECISIONS[row["precision"]], engine)
+
+
+def column(group: list[Row], name: str, path: Path) -> Floats:
+    """A column of positive numbers, shape (rows,). Raises InputError with the wrong one."""
+    texts = [row.get(name) or "" for row in group]
+    try:
+        values = np.array(texts, float)
+    except ValueError:
+        values = np.array([np.nan])
+    if not ((values > 0) & (values < np.inf)).all():
+        wrong = next((text for text in texts if not _positive(text)), "")
+        raise InputError(f"{path}: {name} is {wrong[:40]!r}: it is a positive number")
+    return values
+
+
+def _positive(text: str) -> bool:
+    try:
+        return 0 < float(text) < float("inf")
+    except ValueError:
+        return False
+
+
+def products(folder: Path) -> dict[Key, tuple[Chip, Measured]]:
+    """The dense products of `gemm.csv`."""
+    path, measured = folder / "gemm.csv", {}
+    for key, group in rows(path).items():
+        sizes = {name: column(group, name, path) for name in ("m", "n", "k")}
+        shapes = (sizes["n"] * 2**20 + sizes["k"]).astype(np.int64)
+        sizes["quantised"] = np.full(len(group), float(key.precision in QUANTISED))
+        seconds = column(group, "time_us", path) * 1e-6
+        chip = chip_of(key.device, key.precision)
+        measured[key] = chip, Measured(sizes, seconds, shapes)
+    return measured

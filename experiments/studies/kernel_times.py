@@ -1,0 +1,162 @@
+"""Times of kernels that are learnt from measured ones, and their errors at shapes left out.
+
+With `--score` nothing is learnt: the tables that ship are compared with the kernels of the folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import numpy as np
+import typer
+
+from experiments.models.kernel_times.kernel_model import KernelModel, Key, Kind, write
+from experiments.models.kernel_times.lookup import ALL, model_of
+from experiments.models.kernel_times.products import PRODUCTS
+from experiments.studies import kernel_rows
+from experiments.studies.kernel_fit import (
+    Groups,
+    Measured,
+    Smoothness,
+    learn,
+    left_out,
+    mean_model,
+    spread_of,
+)
+from experiments.studies.measured_rows import aligned, grouped
+from topologies.topology import Flags, Floats
+
+LARGE = 1024
+"""The products of training have such sides, and larger ones."""
+FAMILIES = [("a100",), ("l40s",), ("h100", "h200"), ("b200", "gb200")]
+"""Devices that are alike."""
+
+
+class Source(NamedTuple):
+    """A kind of kernel and its measured ones."""
+
+    kind: Kind
+    read: Callable[[Path], Groups]
+    smoothness: Smoothness
+    large: Callable[[Measured], Flags]
+    """Whether each kernel is as large as those of training."""
+
+
+def _large_products(measured: Measured) -> Flags:
+    return np.asarray(np.min([measured.sizes[name] for name in "mnk"], axis=0) >= LARGE)
+
+
+SOURCES = {
+    "products": Source(
+        PRODUCTS, kernel_rows.products, Smoothness(0.12, (2.5, 3.0, 3.0)), _large_products
+    )
+}
+"""By the name of the kind."""
+
+
+def main(
+    folder: Path,
+    score: Annotated[bool, typer.Option(help="Compare the tables that ship.")] = False,
+) -> str:
+    """Learn the tables of all kinds from a folder of measured kernels: ten minutes."""
+    parts = []
+    for name, source in SOURCES.items():
+        groups = source.read(folder)
+        errors = {f"{name}, as shipped": shipped_errors(source, groups)} if score else {}
+        if not score:
+            learnt = learn(source.kind, groups, source.smoothness)
+            errors = {
+                f"{name}, shapes left out": left_out(
+                    source.kind, groups, source.smoothness, learnt
+                ),
+                f"{name}, families of devices left out": family_errors(source, groups, learnt),
+            }
+            write(source.kind, lines(learnt, *errors.values()))
+        for title, each in errors.items():
+            parts.append(f"{title}\n\n{aligned(table(source, groups, each))}")
+    return "\n\n".join(parts)
+
+
+Errors = Mapping[Key, Floats]
+"""The logarithm of predicted over measured time of each kernel."""
+
+
+def shipped_errors(source: Source, groups: Groups) -> Errors:
+    """By the table that ships."""
+    return {
+        key: np.log(model_of(source.kind, *key).seconds(measured.sizes) / measured.seconds)
+        for key, (_, measured) in groups.items()
+    }
+
+
+def family_errors(source: Source, groups: Groups, learnt: Mapping[Key, KernelModel]) -> Errors:
+    """By the mean of other families of devices, and the specification of the device."""
+    errors = {}
+    for family in FAMILIES:
+        others = {key: group for key, group in groups.items() if key.device not in family}
+        means = family_means(learn(source.kind, others, source.smoothness, learnt))
+        for key, (chip, measured) in groups.items():
+            if key.device in family:
+                model = replace(nearest(means, key), chip=chip)
+                errors[key] = np.log(model.seconds(measured.sizes) / measured.seconds)
+    return errors
+
+
+def family_means(learnt: Mapping[Key, KernelModel]) -> dict[Key, KernelModel]:
+    """The mean over families of each precision and engine."""
+    means = {}
+    for (precision, engine), keys in grouped(learnt, lambda key: key[1:]).items():
+        members = [[learnt[key] for key in keys if key.device in family] for family in FAMILIES]
+        means[Key(ALL, precision, engine)] = mean_model(
+            [mean_model(each) for each in members if each]
+        )
+    return means
+
+
+def nearest(means: Mapping[Key, KernelModel], key: Key) -> KernelModel:
+    """The mean for an engine and precision, or for the nearest that there is."""
+    return min(
+        means.items(),
+        key=lambda each: (
+            each[0].precision != key.precision,
+            each[0].precision == "bf16",
+            each[0].engine != key.engine,
+        ),
+    )[1]
+
+
+def lines(
+    learnt: Mapping[Key, KernelModel], errors: Errors, away: Errors
+) -> dict[Key, KernelModel]:
+    """The lines of a table."""
+    means = family_means(learnt)
+    own = {key: replace(model, spread=spread_of(errors[key])) for key, model in learnt.items()}
+    for mean in means:
+        alike = [each for key, each in away.items() if key[1:] == mean[1:]]
+        own[mean] = replace(means[mean], spread=spread_of(np.concatenate(alike)))
+    return own
+
+
+def table(source: Source, groups: Groups, errors: Errors) -> dict[str, list[str]]:
+    """The errors of each device, precision and engine, and their medians over all."""
+    figures = np.array([_figures(source, groups[key][1], each) for key, each in errors.items()])
+    rows = [[*key, str(len(each))] for key, each in errors.items()]
+    rows += [[heading, "", "", ""] for heading in ("median", "worst")]
+    summary = [np.median(np.abs(figures), axis=0), np.abs(figures).max(axis=0)]
+    texts = [
+        [*row, *(f"{figure:.1%}" for figure in each)]
+        for row, each in zip(rows, [*figures, *summary], strict=True)
+    ]
+    names = ["device", "precision", "engine", "kernels", "error", "p90", "large ones", "their bias"]
+    return dict(zip(names, map(list, zip(*texts, strict=True)), strict=True))
+
+
+def _figures(source: Source, measured: Measured, errors: Floats) -> Floats:
+    relative, large = np.abs(np.expm1(errors)), source.large(measured)
+    seconds = measured.seconds[large]
+    bias = seconds @ np.exp(errors[large]) / seconds.sum() - 1 if large.any() else np.nan
+    some = np.median(relative[large]) if large.any() else np.nan
+    return np.array([np.median(relative), np.quantile(relative, 0.9), some, bias])

@@ -1,0 +1,110 @@
+"""Times of products: laws of the formula and its grid, and figures of the table that ships."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.models.accelerators import ACCELERATORS
+from experiments.models.kernel_times.kernel_model import KernelModel, Key, interpolated, models
+from experiments.models.kernel_times.lookup import ALL, model_of
+from experiments.models.kernel_times.products import PRODUCTS
+from grouped_cases import each_case
+from topologies.errors import InputError
+
+SHIPPED = models(PRODUCTS)
+SIDES = st.integers(1, 65536)
+
+
+def seconds(model: KernelModel, m: float, n: float, k: float, quantised: float = 0.0) -> float:
+    """The expected seconds of a product."""
+    return model.of(m=m, n=n, k=k, quantised=quantised).expected
+
+
+@given(st.sampled_from([*SHIPPED]), SIDES, SIDES, SIDES)
+def test_a_product_is_slower_than_its_peak_and_its_interval_holds_it(
+    key: Key, m: int, n: int, k: int
+) -> None:
+    model = SHIPPED[key]
+    time = model.of(m=m, n=n, k=k, quantised=0)
+    assert 0 < time.low < time.expected < time.high < 1e3
+    assert time.expected > 0.7 * 2 * m * n * k / model.chip.flops
+
+
+@given(st.sampled_from([*SHIPPED]), SIDES, SIDES, SIDES)
+def test_the_formula_never_falls_with_rows_of_whole_vectors(
+    key: Key, m: int, n: int, k: int
+) -> None:
+    model = SHIPPED[key]
+    sizes = {"m": np.array([4.0 * m, 4.0 * m + 4]), "n": np.full(2, n), "k": np.full(2, k)}
+    sizes["quantised"] = np.zeros(2)
+    times = PRODUCTS.formula(sizes, model.values, model.chip)
+    assert times[1] >= times[0] * (1 - 1e-12)
+
+
+@given(st.sampled_from([*SHIPPED]), st.integers(6, 14), st.integers(6, 14), st.integers(6, 14))
+def test_four_times_the_work_takes_longer(key: Key, m: int, n: int, k: int) -> None:
+    small, large = (
+        seconds(SHIPPED[key], 2**m, 2**n, 2**k),
+        seconds(SHIPPED[key], 2 ** (m + 1), 2 ** (n + 1), 2**k),
+    )
+    assert large > 0.9 * small
+
+
+def test_a_grid_is_exact_at_its_nodes_and_linear_between_them() -> None:
+    grid, nodes = np.random.default_rng(1).normal(size=(2, 3)), ((0.0, 1.0), (0.0, 2.0, 6.0))
+    points = np.array([[0, 0], [1, 6], [0.5, 2], [0, 1], [-9, 99]])
+    expected = [
+        grid[0, 0],
+        grid[1, 2],
+        grid[:, 1].mean(),
+        grid[0, :2].mean(),
+        grid[0, 2],
+    ]
+    assert interpolated(grid, nodes, points) == pytest.approx(expected)
+
+
+def test_a_device_alike_takes_the_shares_of_its_sibling_with_a_wider_spread() -> None:
+    own, alike = (model_of(PRODUCTS, name, "bf16", "vllm") for name in ("h100", "mi300x"))
+    assert alike.values == own.values
+    assert alike.spread > own.spread
+    assert seconds(alike, 8192, 8192, 8192) == pytest.approx(
+        seconds(own, 8192, 8192, 8192) * own.chip.flops / alike.chip.flops, rel=0.15
+    )
+
+
+def test_wider_elements_take_longer() -> None:
+    half, whole = (model_of(PRODUCTS, "a100", dtype, "vllm") for dtype in ("bf16", "fp32"))
+    assert seconds(whole, 4096, 4096, 4096) > 8 * seconds(half, 4096, 4096, 4096)
+
+
+@each_case("device", ACCELERATORS)
+def test_every_device_has_products_in_its_dtypes(device: str) -> None:
+    for dtype in ACCELERATORS[device].peak:
+        engine = "trtllm" if dtype not in ("fp32",) else "vllm"
+        assert seconds(model_of(PRODUCTS, device, dtype, engine), 512, 512, 512) > 0
+
+
+@each_case(
+    ("device", "precision", "engine", "message"),
+    [
+        ("a100", "fp8", "vllm", "a100 has no 'fp8': it has fp32, tf32, fp16, bf16"),
+        (
+            "h100",
+            "bf16",
+            "cutlass",
+            "no engine 'cutlass' in bf16: there are sglang, trtllm, vllm",
+        ),
+    ],
+)
+def test_what_is_refused(device: str, precision: str, engine: str, message: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        model_of(PRODUCTS, device, precision, engine)
+    assert str(refusal.value) == message
+
+
+def test_the_mean_of_all_devices_is_less_sure() -> None:
+    for key, model in SHIPPED.items():
+        if key.device == ALL:
+            own = [each.spread for other, each in SHIPPED.items() if other[1:] == key[1:]]
+            assert model.spread >= np.median(own)

@@ -1,0 +1,104 @@
+"""Models of kernels learnt from made-up times, and files that are refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.models.kernel_times.kernel_model import Chip, Key
+from experiments.models.kernel_times.products import PRODUCTS
+from experiments.studies.kernel_fit import Measured, Smoothness, fit, learn, left_out, mean_model
+from experiments.studies.kernel_rows import products
+from experiments.studies.kernel_times import main
+from grouped_cases import each_case
+from topologies.errors import InputError
+
+CHIP = Chip(300e12, 2e12, 100, 2)
+SMOOTH = Smoothness(0.1, (2.0, 3.0, 3.0))
+HEADING = "machine,framework,version,kernel,precision,m,n,k,time_us\n"
+
+
+def measured(launch: float, slower: float = 0.0, number: int = 60) -> Measured:
+    """Kernels at the usual values but for the launch, slower by a smooth factor."""
+    random = np.random.default_rng(3)
+    sizes = {name: np.exp2(random.integers(5, 15, number)) for name in "mnk"}
+    sizes["quantised"] = np.zeros(number)
+    values = {name: value.usual for name, value in PRODUCTS.values.items()} | {"launch": launch}
+    times = PRODUCTS.formula(sizes, values, CHIP) * np.exp(slower * np.log2(sizes["k"]) / 10)
+    return Measured(sizes, times, (sizes["n"] * 2**20 + sizes["k"]).astype(np.int64))
+
+
+def test_a_fit_finds_the_launch_that_made_the_times() -> None:
+    model = fit(PRODUCTS, CHIP, measured(20e-6), SMOOTH, PRODUCTS.values)
+    assert model.values["launch"] == pytest.approx(20e-6, rel=0.05)
+    assert model.rows == 60
+
+
+def test_the_grid_learns_what_the_formula_does_not_say() -> None:
+    kernels = measured(3e-6, slower=0.2)
+    model = fit(PRODUCTS, CHIP, kernels, SMOOTH, PRODUCTS.values)
+    apart = np.log(model.seconds(kernels.sizes) / kernels.seconds)
+    assert np.median(np.abs(apart)) < 0.01
+    assert np.ptp(model.grid) > 0
+
+
+def test_shapes_left_out_are_predicted_by_the_others() -> None:
+    groups = {Key("a", "bf16", "x"): (CHIP, measured(5e-6, 0.1))}
+    learnt = learn(PRODUCTS, groups, SMOOTH)
+    errors = left_out(PRODUCTS, groups, SMOOTH, learnt)
+    for key, (_, kernels) in groups.items():
+        within = np.log(learnt[key].seconds(kernels.sizes) / kernels.seconds)
+        assert np.abs(within).mean() < np.abs(errors[key]).mean() < 0.1
+
+
+def test_a_mean_lies_between_its_members() -> None:
+    members = [
+        fit(PRODUCTS, CHIP, measured(launch), SMOOTH, PRODUCTS.values) for launch in (4e-6, 9e-6)
+    ]
+    mean = mean_model(members)
+    assert mean.values["launch"] == pytest.approx(6e-6, rel=0.1)
+    assert mean_model(members[:1]).values == pytest.approx(members[0].values)
+
+
+def test_the_engine_is_the_framework_and_weights_alone_are_left_out(tmp_path: Path) -> None:
+    table = tmp_path / "gemm.csv"
+    row = "h100_sxm,vllm,{},any,{},128,256,512,{}\n"
+    texts = [row.format("0.19.0", "fp8_block", 9), row.format("0.24.0", "fp8_block", 90)]
+    table.write_text(HEADING + "".join(texts) + row.format("0.19.0", "int4_wo", 5))
+    groups = products(tmp_path)
+    assert [*groups] == [Key("h100", "fp8_block", f"vllm{end}") for end in ("", "_eager")]
+    chip, kernels = groups[Key("h100", "fp8_block", "vllm")]
+    assert chip.flops == 1979e12
+    assert kernels.seconds.tolist() == [9e-6]
+    assert kernels.sizes["quantised"].tolist() == [1]
+
+
+def test_scores_are_of_the_table_that_ships(tmp_path: Path) -> None:
+    row = "a100_sxm,vllm,0.14.0,any,bfloat16,8192,8192,8192,4000\n"
+    (tmp_path / "gemm.csv").write_text(HEADING + row)
+    assert "products, as shipped" in main(tmp_path, score=True)
+
+
+@each_case(
+    ("text", "message"),
+    [
+        ("", "gemm.csv has no column framework, machine, precision, time_us, version"),
+        ("machine,precision\nh100_sxm,fp8\n", "gemm.csv has no column framework, time_us, version"),
+        (HEADING + "h100_sxm,vllm,1,x,fp8,1,1,1,-3\n", "time_us is '-3': it is a positive number"),
+        (HEADING + "h100_sxm,vllm,1,x,fp8,1,,1,3\n", "n is '': it is a positive number"),
+        (HEADING + "h100_sxm,vllm,1,x,fp8,1,1,nan,3\n", "k is 'nan': it is a positive number"),
+        (HEADING + "h100_sxm,vllm,1,x,fp8,1\n", "n is '': it is a positive number"),
+        (HEADING + "mars,vllm,1,x,fp8,1,1,1,3\n", "'mars' is no device: there are "),
+        ("\x00\xff\xfe", "is no CSV file"),
+    ],
+)
+def test_what_a_table_is_refused_for(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "gemm.csv").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError) as refusal:
+        products(tmp_path)
+    assert message in str(refusal.value)
+
+
+def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no file .*gemm\.csv"):
+        products(tmp_path)
