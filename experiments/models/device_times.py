@@ -13,7 +13,7 @@ are a multiple of 128, the mean error is 4.7% (A100) and 4.8% (H100).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp
 from pathlib import Path
@@ -85,6 +85,16 @@ class DeviceTimes:
         return multiplies(self.device, self.dtype)
 
     @property
+    def narrow(self) -> bool:
+        """Whether layers multiply below 16 bits."""
+        return self.math in NARROW
+
+    @property
+    def wide(self) -> DeviceTimes:
+        """The times of what stays in 16 bits: attention, the head, routers."""
+        return replace(self, dtype="bf16") if self.narrow else self
+
+    @property
     def limited(self) -> float:
         """What times are multiplied by that the power of the board limits."""
         return self.scale * power_factor(self.device, self.power)
@@ -120,7 +130,7 @@ class DeviceTimes:
         """A fused attention."""
         device = accelerator(self.device)
         shares = FUSED[kind]["a100" if device.alike == "a100" else "h100"]
-        peak = device.peak["bf16" if self.math in NARROW else self.math]
+        peak = device.peak["bf16" if self.narrow else self.math]
         return self.limited * flops / (peak * shares[0 if forward else 1])
 
 

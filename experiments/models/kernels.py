@@ -4,10 +4,11 @@ as the parts of a block of a plan with the collectives between them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
 
-from experiments.models.accelerators import MEMORY, PRECISIONS, accelerator, bandwidth
+from experiments.models import narrow_casts
+from experiments.models.accelerators import MEMORY, NARROW, PRECISIONS, accelerator, bandwidth
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import BlockCut
 from simulator.parallel.blocks import BlockPart
@@ -48,9 +49,15 @@ class Gate(NamedTuple):
     in_pieces: bool = False
     """Whether the collective runs in pieces beside the product next to it: behind a gather, or in
     front of a reduction."""
+    wire: float = 1.0
+    """The bytes that a gather moves over those of V: less than 1 if its input is cast."""
     kept: bool = True
     """Whether what the forward gathers is kept. Otherwise the backward gathers it again, beside the
     backward for inputs of the operation after it."""
+
+    def moved(self, collective: str) -> float:
+        """V of a collective, in bytes."""
+        return self.nbytes * (self.wire if collective == "all_gather" else 1.0)
 
 
 class Ring(NamedTuple):
@@ -93,7 +100,8 @@ class _Parts:
         """End a part, with a collective at its end if there is a gate; returns all parts."""
         if gate:
             launch = (self.kernels + 1) * self.launch
-            part = BlockPart(self.seconds, gate.group, collective, gate.nbytes, launch=launch)
+            moved = gate.moved(collective)
+            part = BlockPart(self.seconds, gate.group, collective, moved, launch=launch)
             self.parts.append(part)
         elif self.seconds > 0:
             self.parts.append(BlockPart(self.seconds, launch=self.kernels * self.launch))
@@ -104,7 +112,8 @@ class _Parts:
         """Add a part whose collective runs beside its computation."""
         self.close()
         launch = launches * self.launch
-        self.parts.append(BlockPart(seconds, gate.group, collective, gate.nbytes, True, launch))
+        moved = gate.moved(collective)
+        self.parts.append(BlockPart(seconds, gate.group, collective, moved, True, launch))
 
     def turn(self, ring: Ring, seconds: float, kernels: int, nbytes: float) -> None:
         """Add the steps of a ring."""
@@ -207,6 +216,16 @@ class Kernels:
         """Bytes of an activation."""
         return PRECISIONS[self.times.dtype].width
 
+    @property
+    def wide(self) -> Self:
+        """The computations that stay in 16 bits."""
+        return replace(self, times=self.times.wide) if self.times.narrow else self
+
+    @property
+    def wire(self) -> float:
+        """Bytes of a cast input of a product over those of the input: 1 in 16 bits and more."""
+        return NARROW[self.times.math] / self.width if self.times.narrow else 1.0
+
     def product(
         self,
         rows: float,
@@ -218,9 +237,10 @@ class Kernels:
         later: float = 0.0,
     ) -> Computation:
         """`number` products of `rows` x `inner` by `inner` x `outputs` elements of weights. The
-        gradients of a micro-batch are added to those before it."""
+        gradients of a micro-batch are added to those before it. Below 16 bits, input, gradients
+        and, unless they are kept, weights are cast."""
         times, summed = self.times, self.cut.accumulated * outputs * inner
-        return Computation(
+        wide = Computation(
             number * times.product(rows, outputs, inner),
             number * times.product(rows, inner, outputs),
             number * (times.product(outputs, inner, rows) + times.traffic(summed)),
@@ -228,6 +248,24 @@ class Kernels:
             2 * number,
             kept,
             later,
+        )
+        if not times.narrow:
+            return wide
+        cut, tokens = self.cut, rows * number
+        matrices = (tokens, inner), (tokens, outputs), (number * outputs, inner)
+        cast, gradients, weights = (narrow_casts.cast(times, *m, cut.scaling) for m in matrices)
+        weights *= cut.casts_weights
+        passes = narrow_casts.reads(times, cut.scaling) * (1 + cut.casts_weights)
+        # What Transformer Engine keeps for the backward is cast; torchao casts it again.
+        bytes_kept = self.wire if cut.keeps_casts else 1.0
+        return Computation(
+            wide.forward + cast + weights,
+            wide.inputs + gradients + weights,
+            wide.weights + (0.0 if cut.keeps_casts else cast),
+            number + passes,
+            2 * number + passes,
+            kept * bytes_kept,
+            later * bytes_kept,
         )
 
     def memory(self, nbytes: float, nbytes_back: float, kept: float = 0.0) -> Computation:

@@ -38,6 +38,9 @@ def blocks(
     cut.check(shape, seq, name)
     writer = Writer(times, cut, shape, seq, routed)
     layers = _layers(writer)
+    if times.narrow and any(ends := cut.wide_ends):
+        wide, end = _layers(writer.wide), max(ends[0], shape.blocks - ends[1])
+        layers = [*wide[: ends[0]], *layers[ends[0] : end], *wide[end:]]
     embedding = writer.block("embedding", writer.embedding(), shape.embedding / cut.tp)
     last = writer.norm() + writer.head()
     head = writer.block("head", last, shape.head_parameters / cut.tp + shape.width)

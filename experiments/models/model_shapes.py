@@ -6,6 +6,7 @@ FLOPs for each token that passes it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal
 
 from experiments.models.device_times import Attention
 from experiments.models.mixer_shapes import Experts, Latent, Mamba, WeightMatrix, windowed
+from experiments.models.narrow_casts import Scaling
 from experiments.models.recomputation import parse_text
 from experiments.option_text import parse_at_least
 from simulator.parallel.degrees import divisor
@@ -192,6 +194,13 @@ class TransformerShape:
         return sum(matrix.parameters for matrix in self.mlp_matrices(hidden)) if hidden else 0
 
     @property
+    def multiplied(self) -> int:
+        """Elements of the matrices in blocks, without those of routers."""
+        routers = self.expert_blocks * self.experts.number * self.width if self.experts else 0
+        ends = self.embedding + self.norms + self.head_parameters
+        return self.parameters - ends - routers
+
+    @property
     def norms(self) -> int:
         """Elements of all norms: one of a token before each part of a block, and another before the
         first block (encoder) or after the last."""
@@ -235,6 +244,12 @@ def _parse_imbalance(text: str) -> float:
     return value
 
 
+def _parse_ends(text: str) -> str:
+    if not re.fullmatch(r"\d{1,4}(\+\d{1,4})?", text, re.ASCII):
+        raise InputError("a number of layers at both ends, like 1, or 1+4")
+    return text
+
+
 @dataclass(frozen=True)
 class BlockCut:
     """How a micro-batch and the matrices of a transformer are cut. Its fields are keys of a plan,
@@ -269,6 +284,11 @@ class BlockCut:
     pieces: bool = False
     """Whether collectives of sequence parallel run in pieces beside the products next to them, as
     in Transformer Engine. Their first piece is not counted."""
+    scaling: Scaling = "delayed"
+    """With fp8: whether tensors are scaled by the largest element of steps before, or by that of
+    now, for which they are read once more."""
+    bf16_layers: Annotated[str, _parse_ends] = ""
+    """Below 16 bits: layers at both ends that multiply in bf16, like 1, or 1+4 at begin and end."""
     grads: Literal["fp32", "bf16"] = "fp32"
     """The dtype of gradients."""
     compiled: bool = False
@@ -305,6 +325,22 @@ class BlockCut:
         """Bytes that move for each gradient of a weight when it is added to that of the
         micro-batches before."""
         return GRADIENTS[self.grads][1]
+
+    @property
+    def casts_weights(self) -> bool:
+        """Whether each micro-batch casts weights. Otherwise the optimizer does once a step."""
+        return False
+
+    @property
+    def keeps_casts(self) -> bool:
+        """Whether the backward finds the inputs of products cast."""
+        return True
+
+    @property
+    def wide_ends(self) -> tuple[int, int]:
+        """The first and the last layers that multiply in bf16."""
+        first, _, last = (self.bf16_layers or "0").partition("+")
+        return int(first), int(last or first)
 
     def check(self, shape: TransformerShape, seq: int, name: str) -> None:
         """Raise InputError with what would be right if the shape cannot be cut so, with sequences

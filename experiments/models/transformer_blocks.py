@@ -127,8 +127,8 @@ class Writer(Kernels):
         if self.cut.tp == 1:
             return []
         if self.cut.sp:
-            pieces = self.cut.pieces
-            return [Gate("tp", "all_gather", "reduce_scatter", self.nbytes, pieces, kept=False)]
+            nbytes, pieces, wire = self.nbytes, self.cut.pieces, self.wire
+            return [Gate("tp", "all_gather", "reduce_scatter", nbytes, pieces, wire, kept=False)]
         return [Gate("tp", "", "all_reduce", self.nbytes)]
 
     def exit(self) -> list[Event]:
@@ -136,7 +136,8 @@ class Writer(Kernels):
         if self.cut.tp == 1:
             return []
         if self.cut.sp:
-            return [Gate("tp", "reduce_scatter", "all_gather", self.nbytes, self.cut.pieces)]
+            cut, nbytes = self.cut, self.nbytes
+            return [Gate("tp", "reduce_scatter", "all_gather", nbytes, cut.pieces, self.wire)]
         return [Gate("tp", "all_reduce", "", self.nbytes)]
 
     def norm(self) -> list[Event]:
@@ -241,7 +242,7 @@ class Writer(Kernels):
 
     def core(self) -> Computation:
         """Scores, softmax and values of a rank's heads."""
-        shape, cut, times = self.shape, self.cut, self.times
+        shape, cut, times = self.shape, self.cut, self.times.wide
         heads = cut.micro * shape.heads / cut.tp
         rows, columns = self.seq / cut.cp, float(self.seq)
         causal = 2 if shape.kind == "decoder" else 1
@@ -314,16 +315,14 @@ class Writer(Kernels):
             back.insert(0, Gate(group, "reduce_scatter", "all_gather", copies))
         router = self.cut_nbytes
         events = [
-            self.product(tokens, experts.number, shape.width, kept=router, later=router),
+            self.wide.product(tokens, experts.number, shape.width, kept=router, later=router),
             self.memory(2 * sent, 2 * sent),
             *to_experts,
             *self.expert_mlps(experts),
             *back,
             self.memory(2 * sent, 2 * sent),
         ]
-        if not experts.shared:
-            return events
-        return [*events, *self.shared(experts)]
+        return [*events, *(self.shared(experts) if experts.shared else ())]
 
     def _even(self, experts: Experts) -> float:
         """Tokens at the experts of a rank with even routing, once for each expert that they
@@ -352,12 +351,11 @@ class Writer(Kernels):
         """The tables of tokens and positions, or the matrix of an image's patches. Its output is
         kept as the input of the first norm."""
         shape, nbytes = self.shape, self.cut_nbytes
-        events: list[Event] = [
-            self.memory(2 * nbytes, 0 if self.cut.lora else 3 * nbytes, kept=self.mask)
-        ]
+        back = 0 if self.cut.lora else 3 * nbytes
+        events: list[Event] = [self.memory(2 * nbytes, back, kept=self.mask)]
         if shape.patch:
-            events.insert(0, self.product(self.tokens, shape.width, shape.patch))
-        return events + self.exit()
+            events.insert(0, self.wide.product(self.tokens, shape.width, shape.patch))
+        return events + self.wide.exit()
 
     def head(self) -> list[Event]:
         """The logits and the loss."""
@@ -365,8 +363,8 @@ class Writer(Kernels):
         rows = self.tokens if shape.kind == "decoder" else float(self.cut.micro)
         outputs = shape.head.outputs / self.cut.tp
         logits = rows * outputs
-        events = self.entry()
-        events.append(self.product(rows, outputs, shape.width, kept=nbytes, later=nbytes))
+        events = self.wide.entry()
+        events.append(self.wide.product(rows, outputs, shape.width, kept=nbytes, later=nbytes))
         if self.cut.tp > 1 and shape.kind != "encoder":
             # The largest logit, the sum of exponentials and the logit of the target.
             events += [Gate("tp", "all_reduce", "", rows * WIDE)] * 3

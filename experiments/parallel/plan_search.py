@@ -310,7 +310,8 @@ class PlanBounds:
 
         def written(recompute: str) -> list[Block]:
             under = replace(plan, recompute=recompute)
-            cut = plan.accumulated, *(getattr(under, each.name) for each in fields(BlockCut))
+            casts = training.times.narrow and (plan.casts_weights, plan.keeps_casts)
+            cut = plan.accumulated, casts, *(getattr(under, each.name) for each in fields(BlockCut))
             if cut not in self._blocks:
                 self._blocks[cut] = blocks(
                     training.shape, training.seq, under, training.times, training.name

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 
-from experiments.models.accelerators import PRECISIONS, accelerator
+from experiments.models.accelerators import NARROW, PRECISIONS, accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import GRADIENTS, TransformerShape
+from experiments.models.narrow_casts import reads, stored
 from experiments.models.recomputation import parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import with_tensors
@@ -63,7 +64,21 @@ class Training:
         """The model in the precision of a plan that names one. Raises InputError, with those that
         the device has, if it lacks this one."""
         dtype = plan.precision or self.times.dtype
-        return replace(self, times=replace(self.times, dtype=dtype))
+        times = replace(self.times, dtype=dtype)
+        for key in ("scaling", "bf16_layers", "fp8_gather"):
+            takes = ["fp8"] if key == "scaling" else [*NARROW]
+            if getattr(plan, key) != getattr(Plan, key) and times.math not in takes:
+                right = ", ".join(takes)
+                raise InputError(f"plan: {key} goes with precision={right}: it is {dtype}")
+        return replace(self, times=times)
+
+    def cast_share(self, plan: Plan) -> float:
+        """The share of the parameters that layers multiply below 16 bits."""
+        shape = self.shape
+        if not self.times.narrow:
+            return 0.0
+        layers = max(0, shape.blocks - sum(plan.wide_ends)) / shape.blocks
+        return layers * shape.multiplied / shape.parameters
 
     @property
     def flops_per_token(self) -> float:
@@ -203,14 +218,23 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
     ]
     # Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its
     # norm is found (4); parameter, gradient and two moments are read (16), and written but for the
-    # gradient (12); the parameter is copied in 16 bits (6).
-    update = 44.0
+    # gradient (12); the parameter is copied in 16 bits (6). Moments in 16 bits take half.
+    update = 44.0 if plan.moments == "fp32" else 36.0
+    moved = [update * count for count in updated]
+    if training.times.narrow and not plan.casts_weights:
+        # Once a step weights are cast, of all ranks or of each rank's share.
+        times, share = training.times, training.cast_share(plan)
+        nbytes_cast = share * (2.0 * reads(times, plan.scaling) + stored(times))
+        whole = [float(sum(elements(stage).values())) for stage in stages]
+        counts = updated if plan.fp8_gather else whole
+        moved = [each + nbytes_cast * n for each, n in zip(moved, counts, strict=True)]
     return Sharding(
         nbytes=nbytes,
         zero=plan.zero,
         overlap=plan.overlap,
         bucket=plan.bucket,
-        optimizer=tuple(training.times.traffic(update * count) for count in updated),
+        optimizer=tuple(training.times.traffic(each) for each in moved),
+        gathered=_gathered(training, plan),
         tied=shape.embedding / plan.tp * nbytes
         if shape.tied and plan.pp > 1 and not plan.lora
         else 0.0,
@@ -221,6 +245,15 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
         bandwidth=1.0 / training.times.traffic(1.0),
         ddp=_ddp(training.times, plan) if plan.ddp != "no" else None,
     )
+
+
+def _gathered(training: Training, plan: Plan) -> float:
+    """Bytes of an element of a parameter that is gathered. Megatron-Core gathers parameters in
+    mxfp8, whose layouts differ, in 16 bits, and nvfp4 too."""
+    math = training.times.math
+    if not plan.fp8_gather or math not in ("fp8", "fp8_block"):
+        return 2.0
+    return 2.0 + training.cast_share(plan) * (NARROW[math] - 2.0)
 
 
 def _ddp(times: DeviceTimes, plan: Plan) -> BucketRules:
@@ -234,11 +267,17 @@ def state_of(training: Training, plan: Plan) -> State:
     """What is held between steps for each element of the parameters.
 
     FSDP holds shares of parameters and gradients in fp32, and converts what it gathers; others hold
-    a copy of the parameters in fp32 with the optimizer.
+    a copy of the parameters in fp32 with the optimizer. Below 16 bits they keep the weights cast
+    beside those in 16 bits, or in place of them.
     """
+    moments = 8.0 if plan.moments == "fp32" else 4.0
     if PRECISIONS[training.times.dtype].width > 2 or plan.zero == 3:
-        return State(4.0, 4.0, 8.0)
-    return State(2.0, GRADIENTS[plan.grads][0], 12.0)
+        return State(4.0, 4.0, moments)
+    parameters = 2.0
+    if training.times.narrow:
+        replaced = 2.0 if plan.fp8_gather else 0.0
+        parameters += training.cast_share(plan) * (stored(training.times) - replaced)
+    return State(parameters, GRADIENTS[plan.grads][0], 4.0 + moments)
 
 
 def memory_of(training: Training, plan: Plan, work: Work) -> StepMemory:

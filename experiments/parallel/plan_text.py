@@ -74,9 +74,14 @@ class Plan(BlockCut):
     """Sequences of a step. By default 4 micro-batches for each device of a pipeline."""
     precision: Annotated[str, partial(_parse_choice, [*PRECISIONS])] = ""
     """What the layers multiply in, a name of PRECISIONS. By default the dtype of the model."""
+    fp8_gather: bool = False
+    """Below 16 bits, with zero=1 to 3: whether parameters are held and gathered cast, without a
+    copy in 16 bits."""
     zero: Annotated[int, partial(_parse_choice, range(4))] = 0
     """What data-parallel ranks share: 1 the optimizer, 2 gradients too, 3 parameters too (FSDP);
     0: nothing."""
+    moments: Literal["fp32", "bf16"] = "fp32"
+    """The dtype of the two moments of Adam."""
     reshard: Annotated[bool | int, _parse_reshard] = True
     """With zero=3: yes frees parameters behind the forward and gathers them again, no keeps them, a
     number keeps them in runs of so many ranks."""
@@ -164,6 +169,16 @@ class Plan(BlockCut):
         gradients."""
         return 0.0 if self.zero >= 2 and self.sync else super().accumulated
 
+    @property
+    def casts_weights(self) -> bool:
+        """With zero=3 they are gathered for each micro-batch, and cast there."""
+        return self.zero == 3 and not self.fp8_gather
+
+    @property
+    def keeps_casts(self) -> bool:
+        """With zero=3 as in torchao, otherwise as in Transformer Engine."""
+        return self.zero < 3
+
     def __str__(self) -> str:
         parts = [str(self.degrees)]
         # Those with other defaults under DDP are always written there.
@@ -225,7 +240,7 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
         values = {**_DDP, **values}
     plan = Plan(**values)
     # Stages of ZeRO from which on a key counts.
-    counts = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2}
+    counts = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2, "fp8_gather": 1}
     for key in values:
         if plan.zero < (least := counts.get(key, 0)):
             raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")

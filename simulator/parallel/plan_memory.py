@@ -172,7 +172,7 @@ def _moments(work: Work, stage: int, kind: int) -> Floats:
     order = sorted(single, reverse=kind != FORWARD)
     sizes, end = np.array([single[layer] for layer in order]), np.zeros((1, len(PARTS)))
     behind = np.append(end, rows, axis=0)[order]
-    element = sharding.parameter if sharding.zero == 3 and kind != WEIGHTS else 0.0
+    element = sharding.element if sharding.zero == 3 and kind != WEIGHTS else 0.0
     for layer, row in enumerate(rows):
         coming = [each for each in order if (each > layer if kind == FORWARD else each < layer)]
         live = [layer, *coming[:1]] if layer in single else coming[:1]
@@ -242,7 +242,7 @@ def _fixed(work: Work, state: State, communicator: float) -> Floats:
             row[UNSHARDED] = sum(elements(work.stages[stage]).values()) * sharding.nbytes
         whole = sum(elements(work.stages[stage], frozen=True).values())
         if sharding.zero == 3 and sharding.reshard not in (True, False):
-            row[GATHERED] = whole * sharding.parameter / sharding.reshard
+            row[GATHERED] = whole * sharding.element / sharding.reshard
     fixed = np.zeros((pipeline.devices, len(PARTS)))
     np.add.at(fixed, pipeline.place, of_stage)
     degrees, kinds = work.times.degrees, ("tp", "cp", "pp", "ep", *work.groups)

@@ -84,12 +84,19 @@ class Sharding:
     ddp: BucketRules | None = None
     """With stage 0: what buckets cost if DistributedDataParallel of PyTorch reduces the gradients;
     None: another library does."""
+    gathered: float = 0.0
+    """Bytes of an element of a parameter that is gathered; 0: as many as `parameter`."""
 
     def __post_init__(self) -> None:
         if self.zero not in range(4):
             raise InputError(f"zero is {self.zero}: 0, 1, 2 or 3")
         if self.fsdp not in (1, 2):
             raise InputError(f"fsdp is {self.fsdp}: 1 or 2")
+
+    @property
+    def element(self) -> float:
+        """Bytes of an element of a parameter that is gathered."""
+        return self.gathered or self.parameter
 
     @property
     def rules(self) -> BucketRules | None:
@@ -173,7 +180,7 @@ def gathers(stage: Sequence[Block], sharding: Sharding) -> list[Call]:
     if sharding.zero not in (1, 2):
         return []
     return [
-        Call(sharding.sharing(group), "all_gather", count * sharding.parameter)
+        Call(sharding.sharing(group), "all_gather", count * sharding.element)
         for group, count in elements(stage).items()
     ]
 
@@ -246,7 +253,7 @@ class UnitPass(Pass):
     def _gathering(self, unit: Unit) -> list[Call]:
         kind = self.sharding.sharing if self.kind == FORWARD else self.sharding.backward
         return [
-            Call(kind(group), "all_gather", count * self.sharding.parameter)
+            Call(kind(group), "all_gather", count * self.sharding.element)
             for group, count in unit.elements.items()
         ]
 
@@ -287,7 +294,7 @@ class UnitPass(Pass):
     def _enter(self, number: int) -> None:
         """Copy the parameters of a unit out of the buffer; what follows waits for that."""
         unit = self.order[number]
-        seconds = self._copy(2 * unit.parameters * self.sharding.parameter)
+        seconds = self._copy(2 * unit.parameters * self.sharding.element)
         before = (*self.tails, *self.gathered[number])
         row = PassTask(COMPUTE, seconds, GATHER, before, unit.blocks[0], self.launched)
         self.tails = (self.row(row),)

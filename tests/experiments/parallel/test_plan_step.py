@@ -11,7 +11,14 @@ import pytest
 from ddp_steps import step
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.plan_step import Training, pipeline_of, sharding_of, stages_of, work_of
+from experiments.parallel.plan_step import (
+    Training,
+    pipeline_of,
+    sharding_of,
+    stages_of,
+    state_of,
+    work_of,
+)
 from experiments.parallel.plan_text import Plan, parse_plan
 from grouped_cases import each_case
 from shipped_shapes import training
@@ -80,6 +87,102 @@ def test_layers_of_a_stage_that_are_alike_are_the_same_block() -> None:
     assert [bool(block.again) for block in last] == [True, True, False, False]
     assert first[1] is first[2] is last[0] is last[1]
     assert first[3] is last[2]
+
+
+@each_case(
+    ("plan", "device", "message"),
+    [
+        ("scaling=current", "h100", "plan: scaling goes with precision=fp8: it is bf16"),
+        (
+            "precision=mxfp8,scaling=current",
+            "b200",
+            "plan: scaling goes with precision=fp8: it is mxfp8",
+        ),
+        (
+            "bf16_layers=1+2",
+            "h100",
+            "plan: bf16_layers goes with precision=fp8, fp8_block, mxfp8, nvfp4: it is bf16",
+        ),
+        (
+            "fp8_gather=yes,zero=1,precision=tf32",
+            "a100",
+            "plan: fp8_gather goes with precision=fp8, fp8_block, mxfp8, nvfp4: it is tf32",
+        ),
+    ],
+)
+def test_keys_of_a_precision_are_refused_under_others(plan: str, device: str, message: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        training(SMALL, device).under(parse_plan(plan))
+    assert str(refusal.value) == message
+
+
+@each_case(
+    ("plan", "message"),
+    [
+        ("fp8_gather=yes", "plan: fp8_gather goes with zero=1: it is 0"),
+        ("scaling=now", "plan: scaling=now: 'now': delayed or current"),
+        ("bf16_layers=1+", "plan: bf16_layers=1+: a number of layers at both ends, like 1, or 1+4"),
+        ("moments=fp8", "plan: moments=fp8: 'fp8': fp32 or bf16"),
+    ],
+)
+def test_values_of_a_precision_are_checked(plan: str, message: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        parse_plan(plan)
+    assert str(refusal.value) == message
+
+
+@each_case(
+    ("text", "device", "parameters", "gathered"),
+    [
+        # Beside 2 bytes the casts of matrices in layers, by rows and by columns.
+        ("zero=1,precision=fp8", "h100", (2.0, 2.0), 2.0),
+        ("zero=1,precision=fp8", "b200", (2.0, 1.0), 2.0),
+        ("zero=1,precision=nvfp4", "b200", (2.0, 2 * 0.5625), 2.0),
+        # In place of them.
+        ("zero=1,precision=fp8,fp8_gather=yes", "h100", (2.0, 0.0), (2.0, -1.0)),
+        ("zero=1,precision=mxfp8,fp8_gather=yes", "b200", (2.0, 2 / 32), 2.0),
+        ("zero=3,precision=fp8,fp8_gather=yes", "h100", (4.0, 0.0), (2.0, -1.0)),
+        ("zero=1,precision=fp8,fp8_gather=yes,bf16_layers=3", "h100", (2.0, 0.0), 2.0),
+    ],
+)
+def test_bytes_of_parameters_by_hand(
+    text: str,
+    device: str,
+    parameters: tuple[float, float],
+    gathered: float | tuple[float, float],
+) -> None:
+    """A model with 6 layers of 12 h² elements in matrices, and a table of 51200 + 256 rows."""
+    plan = parse_plan(f"dp=8,{text}")
+    model = training(SMALL, device).under(plan)
+    layers = 6 * 12 * 512**2 / model.shape.parameters
+    assert model.shape.multiplied == pytest.approx(6 * (12 * 512**2 + 9 * 512))
+    share = model.shape.multiplied / model.shape.parameters
+    assert share == pytest.approx(layers, rel=0.01)
+    width, more = gathered if isinstance(gathered, tuple) else (gathered, 0.0)
+    assert state_of(model, plan).parameters == pytest.approx(parameters[0] + parameters[1] * share)
+    sharding = sharding_of(model, plan, stages_of(model, plan))
+    assert sharding.element == pytest.approx(width + more * share)
+
+
+def test_moments_in_16_bits_take_half_and_move_less() -> None:
+    model, plans = training(SMALL), [parse_plan(f"moments={name}") for name in ("fp32", "bf16")]
+    assert [state_of(model, plan).optimizer for plan in plans] == [12.0, 8.0]
+    usual, short = (sharding_of(model, plan, stages_of(model, plan)) for plan in plans)
+    assert short.optimizer[0] == pytest.approx(usual.optimizer[0] * 36 / 44)
+
+
+def test_weights_are_cast_once_a_step() -> None:
+    """By all ranks, or by each rank for its share if it is gathered cast."""
+    model = training(SMALL, "h100").under(parse_plan("precision=fp8"))
+    share = model.shape.multiplied / model.shape.parameters
+    nbytes = (2 + 2) * share * model.times.traffic(1.0)
+    for text, ranks in (("zero=1", 1), ("zero=1,fp8_gather=yes", 8), ("zero=3,fp8_gather=yes", 8)):
+        plan = parse_plan(f"dp=8,{text}")
+        stages = stages_of(model, plan)
+        usual = sharding_of(training(SMALL, "h100"), replace(plan, fp8_gather=False), stages)
+        elements = sum(block.parameters for block in stages[0])
+        casts = sharding_of(model, plan, stages).optimizer[0] - usual.optimizer[0]
+        assert casts == pytest.approx(nbytes * elements / ranks)
 
 
 def test_layers_that_stages_do_not_divide_are_refused() -> None:

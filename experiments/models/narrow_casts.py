@@ -1,0 +1,40 @@
+"""Casts of what layers multiply below 16 bits: their time, and the bytes that they leave.
+
+Recipes are those of Transformer Engine (github.com/NVIDIA/TransformerEngine,
+transformer_engine/pytorch/tensor) and of float8 in torchao (github.com/pytorch/ao, torchao/float8).
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from experiments.models.accelerators import NARROW, accelerator
+from experiments.models.device_times import DeviceTimes
+
+Scaling = Literal["delayed", "current"]
+
+
+def reads(times: DeviceTimes, scaling: Scaling) -> int:
+    """How often a cast reads its input: twice where the largest element of the whole tensor scales
+    it, with current scaling and in nvfp4. Scales of blocks need one pass."""
+    whole = times.math == "nvfp4" or (times.math == "fp8" and scaling == "current")
+    return 2 if whole else 1
+
+
+def layouts(times: DeviceTimes) -> int:
+    """The copies of a tensor that products need, by rows and by columns. Blocks are scaled along
+    the inner side of each product. With a scale a tensor, Blackwell multiplies any layout, and
+    others one alone."""
+    return 1 if times.math == "fp8" and accelerator(times.device).alike == "b200" else 2
+
+
+def stored(times: DeviceTimes) -> float:
+    """Bytes of an element in all layouts."""
+    return layouts(times) * NARROW[times.math]
+
+
+def cast(times: DeviceTimes, rows: float, columns: float, scaling: Scaling) -> float:
+    """Seconds of the cast of a matrix in 16 bits, with all its layouts."""
+    more = (layouts(times) - 1) * NARROW[times.math] * rows * columns
+    seconds = times.quantize(rows, columns, dynamic=reads(times, scaling) > 1)
+    return seconds + times.traffic(more)
