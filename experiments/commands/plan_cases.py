@@ -21,6 +21,7 @@ from experiments.options.options import DetailName
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.parallel.framework_defaults import like_framework
 from experiments.parallel.plan_job import PlanJob, Setting
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_search import SearchResult, find_plans
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from experiments.training.training_grid import TrainingGrid
 
-USED = ("model", "plan", "p", "batch", "detail", "tokens", "calibrate_compute")
+USED = ("model", "plan", "p", "batch", "detail", "tokens", "like", "calibrate_compute")
 """Options of a training job that go with a plan or a search."""
 COURSE = (*CONDITIONS, "seed", "steps")
 """Options that go with a plan, and not with a search."""
@@ -59,13 +60,15 @@ class SearchRequest(Setting):
     """The GPUs of the job."""
     values: Mapping[str, object]
     """What all plans have."""
+    like: str | None = None
+    """The framework whose defaults plans have."""
 
     def searched(self) -> SearchResult:
         """The fastest plans."""
         # Only the fastest plans have intervals.
         times = replace(self.groups(Plan(dp=self.gpus)), end=None)
         size, span = node_size(times.topology, self.gpus), span_of(times.topology, self.gpus)
-        space = Space(self.training, self.gpus, size, self.values, span)
+        space = Space(self.training, self.gpus, size, self.values, span, self.like)
         return find_plans(space, times, output.Progress, level=level_of(self.profile))
 
     def records(self) -> list[output.Record]:
@@ -209,6 +212,7 @@ def parse_course(
     stated = {name: getattr(options, name) for name in plain}
     setting, gpus = _setting(replace(options, **plain), machine, rules, profile)
     plan, detail = parse_plan(_with_batch(options), gpus), options.detail
+    plan, defaults = like_framework(plan, options.like, setting.training.times.device)
     if detail is DetailName.transfers and any(stated[name] != plain[name] for name in COURSE):
         raise InputError(f"--detail {detail.value}: it is of a step without conditions")
     changed = {name: value for name, value in stated.items() if value != plain[name]}
@@ -223,6 +227,7 @@ def parse_course(
     return PlanJob(
         **vars(setting) | settled | {"training": setting.training.under(plan)},
         plan=plan,
+        defaults=defaults,
         transfers=detail is DetailName.transfers,
         conditions=conditions,
         steps=options.steps or 1,
@@ -245,7 +250,7 @@ def parse_search(
         parameters["batch"] = options.batch
     training = setting.training.under(replace(Plan(), **values))
     shared = {**vars(setting), "training": training, "parameters": parameters}
-    return SearchRequest(**shared, gpus=gpus, values=values)
+    return SearchRequest(**shared, gpus=gpus, values=values, like=options.like)
 
 
 def _with_batch(options: PlanOptions) -> str:
@@ -296,6 +301,7 @@ def _setting(
             raise InputError(f"--p {p[:40]}: take 1 GPU or more")
     parameters = {
         "model": options.model,
+        **({"like": options.like} if options.like else {}),
         "device": device,
         **fitted,
         **profile.library_parameters,

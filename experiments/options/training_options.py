@@ -330,6 +330,14 @@ class PlanOptions(TrainingOptions):
         str | None,
         typer.Option(help="Tokens of the training, for its days and GPU hours: 15T, 300B."),
     ] = None
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FRAMEWORK",
+            help="Give keys that the plan leaves out the values of megatron, torchtitan or "
+            "deepspeed.",
+        ),
+    ] = None
     calibrate_compute: Annotated[
         str | None,
         typer.Option(

@@ -79,6 +79,8 @@ class PlanJob(Setting):
     conditions: Conditions = field(default_factory=Conditions)
     steps: int = 1
     epochs: Epochs = field(default_factory=Epochs)
+    defaults: str = ""
+    """The framework whose defaults the plan has, and what they are; empty for none."""
 
     def step(self) -> Step:
         """The operations of a step."""
@@ -121,6 +123,7 @@ class PlanJob(Setting):
             transfers_s,
             interval_of(step.work, level, seconds=seconds_of) if level else None,
             self.epochs,
+            self.defaults,
         )
 
     def _places(self, step: Step) -> Numbers:

@@ -71,6 +71,8 @@ class PlanRun:
     interval: Interval | None = None
     """The interval of the step, if the profile says how sure it is."""
     epochs: Epochs = field(default_factory=Epochs)
+    defaults: str = ""
+    """The framework whose defaults the plan has, and what they are; empty for none."""
 
     @property
     def has_conditions(self) -> bool:
@@ -166,6 +168,7 @@ class PlanRun:
             "model": training.name,
             "device": times.device,
             "plan": str(plan),
+            **({"defaults": self.defaults} if self.defaults else {}),
             "gpus": gpus,
             "batch": sequences,
             "micro_batches": plan.micro_batches,

@@ -12,6 +12,7 @@ from typing import Any
 
 from experiments.models.accelerators import accelerator
 from experiments.models.recomputation import WHOLE
+from experiments.parallel.framework_defaults import like_framework
 from experiments.parallel.plan_step import Training, memory_of, stage_sizes, work_of
 from experiments.parallel.plan_text import Plan, parse_values
 from experiments.text_lines import bytes_cell
@@ -32,6 +33,8 @@ class Space:
     """The values of the user."""
     span: str = "no nodes"
     """Whether the GPUs are on one node, as the errors of plans tell apart."""
+    like: str | None = None
+    """The framework whose defaults plans have; None: as their degrees say."""
 
     @property
     def batch(self) -> int:
@@ -44,13 +47,22 @@ class Space:
         plans, left_out = list[Plan](), Counter[str]()
         for degrees in self._degrees():
             usual = {"sp": degrees["tp"] > 1, "overlap": True}
-            first = replace(Plan(), **{**usual, **self.wanted, **degrees, "batch": self.batch})
+            stated = *self.wanted, *usual, "zero"
+            first = replace(
+                Plan(),
+                **{**usual, **self.wanted, **degrees, "batch": self.batch, "stated": stated},
+            )
             choices = list(self._choices(first))
             if reason := self._refused(first):
                 left_out[reason] += len(choices)
                 continue
+            device = self.training.times.device
+            by_stages = {
+                v: like_framework(replace(first, v=v), self.like, device)[0] for v in (1, 2)
+            }
             for micro, v, zero, recompute in choices:
-                plan = replace(first, micro=micro, v=v, zero=zero, recompute=recompute)
+                base = by_stages[min(v, 2)]
+                plan = replace(base, micro=micro, v=v, zero=zero, recompute=recompute)
                 if reason := self._unfit(plan):
                     left_out[reason] += 1
                 else:

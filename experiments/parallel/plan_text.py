@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -127,6 +127,10 @@ class Plan(BlockCut):
     with a message for each expert."""
     order: str = ORDER
     """The parallelisms from the innermost to the outermost."""
+    stated: Collection[str] = field(default=(), compare=False, repr=False)
+    """No key: the keys that the user writes."""
+    implied: Collection[str] = field(default=(), compare=False, repr=False)
+    """No key: the keys that have their values of a framework that the user does not name."""
 
     @property
     def degrees(self) -> Degrees:
@@ -183,9 +187,11 @@ class Plan(BlockCut):
         parts = [str(self.degrees)]
         # Those with other defaults under DDP are always written there.
         written = ("micro",) if self.ddp == "no" else ("micro", *_DDP)
+        written = (*written, *(key for key in BY_FRAMEWORK if key in self.stated))
         for key in KEYS[6:]:
             value = getattr(self, key)
-            if value == getattr(Plan, key) and key not in written:
+            usual = value == getattr(Plan, key) and key not in written
+            if usual or key in self.implied:
                 continue
             if isinstance(value, bool):
                 value = "yes" if value else "no"
@@ -199,7 +205,8 @@ def _keys() -> list[str]:
     own, cut = [*Plan.__annotations__], [each.name for each in fields(BlockCut)]
     place = own.index("overlap")
     degrees = "dp", "tp", "pp", "cp", "ep", "etp", "micro"
-    return [*dict.fromkeys((*degrees, *own[:place], *cut, *own[place:]))]
+    keys = dict.fromkeys((*degrees, *own[:place], *cut, *own[place:]))
+    return [key for key in keys if key not in ("stated", "implied")]
 
 
 def _parser_of(kind: Any) -> Parser:
@@ -210,9 +217,10 @@ def _parser_of(kind: Any) -> Parser:
 
 
 KEYS = _keys()
-_PARSERS = {
-    key: _parser_of(kind) for key, kind in get_type_hints(Plan, include_extras=True).items()
-}
+_KINDS = get_type_hints(Plan, include_extras=True)
+_PARSERS = {key: _parser_of(_KINDS[key]) for key in KEYS}
+BY_FRAMEWORK = "attention", "synchronous", "loss"
+"""Keys whose defaults are those of the framework that runs the plan."""
 _DDP = {"overlap": True, "bucket": DEFAULT}
 """Defaults of a plan with DDP."""
 
@@ -238,7 +246,7 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
     values = parse_values(text)
     if values.get("ddp", "no") != "no":
         values = {**_DDP, **values}
-    plan = Plan(**values)
+    plan = Plan(**values, stated=tuple(values))
     # Stages of ZeRO from which on a key counts.
     counts = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2, "fp8_gather": 1}
     for key in values:

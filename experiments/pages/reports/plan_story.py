@@ -68,6 +68,7 @@ FIGURES = {
     "expected": EXPECTED,
     "model FLOP/s": ("{tflops:.1f} TFLOP/s", "a GPU, {mfu:.1%} of its peak (MFU)"),
     "micro-batches": ("{micro_batches}", "of each pipeline"),
+    "defaults of": ("", "{defaults}"),
     "allocated": (
         "{allocated_bytes:B}",
         "for tensors of the fullest GPU; the allocator needs {margin_bytes:B} beyond, and reserves "
@@ -302,6 +303,7 @@ def search(result: Result) -> Story:
         row["change"] = row["step_s"] / fastest - 1
     slower = next((row for row in simulated[1:] if row["change"] > 0.001), None)
     others = "All others that were simulated are as fast."
+    defaults = result.report.get("defaults")
     if slower:
         factor = times(slower["change"] + 1)
         others = f"The next one that is slower, {slower['plan']}, takes {factor} times as long."
@@ -316,6 +318,7 @@ def search(result: Result) -> Story:
         f"simulated.",
         fill("The fastest is {plan}: {step_s:s} a step, {tokens_per_s:,.0f} tokens/s.", best),
         others,
+        *([defaults] if defaults else []),
     ]
     first = _distinct(simulated)
     columns = {"plan": "plan", **PLANS, "why slower": "loses_to", "bound": "bound_s"}

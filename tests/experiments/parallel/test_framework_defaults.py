@@ -1,0 +1,103 @@
+"""What frameworks do where a plan does not say."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from experiments.models.accelerators import ACCELERATORS
+from experiments.parallel import framework_defaults
+from experiments.parallel.framework_defaults import like_framework
+from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, Plan, parse_plan
+from refusals import refusal
+
+ROOT = Path(__file__).parents[3]
+Simctl = Callable[..., "CompletedProcess[str]"]
+
+
+@pytest.mark.parametrize(
+    ("like", "text", "device", "plan"),
+    [
+        ("megatron", "dp=8", "a100", "zero=1,overlap=yes"),
+        ("megatron", "dp=1", "h100", "attention=flash3"),
+        ("megatron", "tp=2,sp=no", "a100", "tp=2"),
+        ("megatron", "tp=2", "b200", "tp=2,sp=yes,attention=flash3,pieces=yes"),
+        ("megatron", "pp=2,v=2", "a100", "pp=2,v=2,synchronous=no"),
+        ("megatron", "pp=2", "a100", "pp=2"),
+        ("torchtitan", "dp=8", "a100", "zero=3,loss=eager"),
+        ("torchtitan", "dp=8,ddp=yes", "a100", "ddp=yes,loss=eager"),
+        (
+            "torchtitan",
+            "dp=8,pp=2,tp=2",
+            "a100",
+            "tp=2,pp=2,zero=3,sp=yes,reshard=no,sync=no,loss=eager,synchronous=no",
+        ),
+        ("torchtitan", "dp=8,zero=1,loss=fused", "a100", "zero=1,loss=fused"),
+        ("deepspeed", "dp=8", "h200", "zero=1,loss=eager,overlap=yes"),
+        ("deepspeed", "dp=8", "mi300x", "zero=1,loss=eager,overlap=yes"),
+    ],
+)
+def test_a_framework_says_what_a_plan_leaves_out(
+    like: str, text: str, device: str, plan: str
+) -> None:
+    dp = parse_plan(text).dp
+    found, words = like_framework(parse_plan(text), like, device)
+    assert found == parse_plan(f"dp={dp},{plan}")
+    assert not words or words.startswith(f"{like}: ")
+
+
+@pytest.mark.parametrize("like", ["megatron", "torchtitan", "deepspeed"])
+@pytest.mark.parametrize("device", ACCELERATORS)
+def test_the_text_of_a_plan_has_the_defaults(like: str, device: str) -> None:
+    """The text alone is the same plan, also with the framework once more."""
+    for text in ("dp=4", "dp=2,tp=2,pp=2", "dp=2,pp=4,v=2,batch=64", "tp=8,zero=0,attention=flash"):
+        found, _ = like_framework(parse_plan(text), like, device)
+        again = parse_plan(str(found))
+        assert again == found
+        assert like_framework(again, like, device)[0] == found
+
+
+def test_keys_that_the_user_writes_stay() -> None:
+    stated = {key: getattr(Plan, key) for key in KEYS if key not in ("dp", "zero")}
+    plan = Plan(dp=8, stated=(*stated, "zero", "dp"))
+    for like in ("megatron", "torchtitan", "deepspeed"):
+        assert like_framework(plan, like, "h100") == (plan, "")
+
+
+def test_keys_by_framework_are_written_where_the_user_does() -> None:
+    text = "dp=2,tp=1,pp=1,micro=1,attention=flash2,loss=fused,synchronous=yes"
+    assert str(parse_plan(text)) == text
+    assert {key for key in BY_FRAMEWORK if key in KEYS} == set(BY_FRAMEWORK)
+    assert "a plan has no 'stated'" in refusal(parse_plan, "stated=x")
+
+
+def test_the_report_names_the_defaults(simctl: Simctl) -> None:
+    options = ("--model", "gpt3_1_7b:layers=4", "--topology", "hgx_h100", "--like")
+    printed = simctl("plan", "dp=8", *options, "torchtitan").stdout
+    assert "defaults of" in printed
+    assert "torchtitan: attention=flash3, loss=eager, zero=3" in printed
+    done = simctl("plan", "dp=8", *options, "jax")
+    assert done.returncode == 2
+    assert "--like 'jax': there are megatron, torchtitan, deepspeed" in done.stderr
+
+
+def test_the_page_has_the_table() -> None:
+    page = (ROOT / "docs" / "how-to" / "read-a-plan.md").read_text()
+    cells = [[cell.strip() for cell in line.split("|")] for line in page.splitlines()]
+    heading = next(row for row in cells if "`megatron`" in row)
+    by_key = {key: row for row in cells for key in row[1:2] for key in key.split(", ")}
+    with Path(framework_defaults.__file__).with_suffix(".csv").open(newline="") as file:
+        for row in csv.DictReader(file):
+            cell = by_key[f"`{row['key']}`"][heading.index(f"`{row['framework']}`")]
+            assert row["value"] in cell, row
+
+
+def test_a_search_has_the_defaults(simctl: Simctl) -> None:
+    options = ("--model", "gpt3_1_7b:layers=4", "--topology", "hgx_h100", "--batch", "16")
+    done = simctl("plan", "auto,pp=2,tp=1,cp=1", *options, "--like", "deepspeed", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.splitlines()[1:]
+    assert rows
+    assert all("loss=eager" in row for row in rows)
