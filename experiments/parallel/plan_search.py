@@ -178,9 +178,11 @@ def find_plans(
     simulated(len(fastest), len(fastest))
     if not fastest:
         best = min(plans, key=memory.__getitem__)
+        fixed = [key for key in space.wanted if key != "batch"]
+        hint = f"leave out {', '.join(fixed)} or " if fixed else ""
         raise InputError(
             f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {best} needs at "
-            f"least {bytes_cell(memory[best])} of {bytes_cell(limit)}: take more GPUs"
+            f"least {bytes_cell(memory[best])} of {bytes_cell(limit)}: {hint}take more GPUs"
         )
     # Plans with the same time make a group.
     starts = set(distinct(fastest))

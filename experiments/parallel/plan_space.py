@@ -70,9 +70,14 @@ class Space:
         if not plans:
             counted = [f"{count} {reason}" for reason, count in left_out.most_common(3)]
             reasons = ", ".join(counted or ["the degrees do not multiply to the GPUs"])
+            fixed = [key for key in self.wanted if key != "batch"]
+            # Each number of GPUs divides such a batch.
+            batch = -(-self.batch // self.gpus) * self.gpus
+            hints = [f"leave out {', '.join(fixed)}"] if fixed else []
+            hints += [f"take batch={batch}"] if batch != self.batch else []
             raise InputError(
                 f"no plan of {self.training.name} on {self.gpus} GPUs with batch={self.batch}: "
-                f"{reasons}: take another number of GPUs or another batch"
+                f"{reasons}: {' or '.join(hints) or 'take another number of GPUs'}"
             )
         return plans, left_out
 

@@ -136,18 +136,19 @@ def share_out(
         pp = next(
             (pp for pp in range(plan.pp, 0, -1) if count * plan.pp % (pp * stages) == 0), None
         )
-        right = f"pp={pp}" if pp else "another pp"
+        size, more = divmod(count, stages)
+        numbers = (more, size + 1), (stages - more, size)
+        right = f"layers={'+'.join(f'{n}x{each}' for n, each in numbers if n)}"
+        if not size:
+            right = "v=1" if plan.v > 1 else f"pp={count}"
         wrong = f"{name} has {count} layers, which {stages} stages do not divide"
         if plan.layers:
-            size, more = divmod(count, stages)
-            right = "+".join(
-                f"{n}x{each}" for n, each in ((more, size + 1), (stages - more, size)) if n
-            )
             wrong = (
                 f"{name} has {count} layers for {stages} stages: layers={plan.layers} has others"
             )
-            raise InputError(f"{wrong}: take layers={right}")
-        raise InputError(f"{wrong}: take {right} or uneven=yes")
+        elif pp:
+            right = f"pp={pp} or uneven=yes" if size else f"pp={pp}"
+        raise InputError(f"{wrong}: take {right}")
     again = parse_recomputation(plan.recompute)
     chosen = [True, *(each for size in sizes for each in again.layers(size)), *[True] * tail]
     if not all(chosen):

@@ -185,7 +185,8 @@ def divisor(number: int, most: int) -> int:
 
 
 def _other_degrees(degrees: Degrees, gpus: int) -> str:
-    """Degrees that multiply to `gpus`: only dp is another, or dp and one more."""
+    """Degrees that multiply to `gpus`: only dp is another, or dp and one more, or as few as
+    possible."""
     rest = degrees.ranks // degrees.dp
     if gpus % rest == 0:
         return f"dp={gpus // rest}"
@@ -194,4 +195,10 @@ def _other_degrees(degrees: Degrees, gpus: int) -> str:
         if gpus % (rest // most) == 0:
             degree = divisor(gpus // (rest // most), most)
             return f"{axis}={degree} and dp={gpus // (rest // most) // degree}"
-    return "other degrees"
+    words = []
+    for axis in ("tp", "cp", "pp"):
+        degree = divisor(gpus, getattr(degrees, axis))
+        gpus //= degree
+        if degree != getattr(degrees, axis):
+            words.append(f"{axis}={degree}")
+    return f"{', '.join(words)} and dp={gpus}"

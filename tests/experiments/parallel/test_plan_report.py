@@ -128,6 +128,9 @@ def test_where_all_transfers_take_less_the_report_says_why(simctl: Simctl) -> No
         (("auto", "--p", "8,16"), "--p 8,16: with auto one number of GPUs"),
         (("auto", "--p", "0"), "--p 0: take 1 GPU or more"),
         (("pp=8",), "has 4 layers, which 8 stages do not divide: take pp=4"),
+        (("pp=4,v=2,batch=8",), "which 8 stages do not divide: take pp=2"),
+        (("pp=2,v=4,batch=8",), "which 8 stages do not divide: take pp=1"),
+        (("pp=2,v=3,layers=4",), "layers=4 has others: take v=1"),
         (("tp=8,batch=3,dp=1", "--p", "8", "--model", MODEL + ",batch=2"), "batch=2: write it"),
         (("tp=8", "--model", "resnet50"), "give --model with a transformer"),
         (

@@ -13,6 +13,7 @@ from experiments.parallel.plan_space import Space, advice, parse_space
 from experiments.parallel.plan_step import stages_of, state_of, work_of
 from experiments.parallel.plan_text import parse_plan
 from grouped_cases import each_case
+from refusals import refusal
 from shipped_shapes import training
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import StepMemory, memory
@@ -188,3 +189,17 @@ def test_fsdp_holds_its_parameters_in_fp32() -> None:
     assert sum(state_of(model, parse_plan("zero=1"))) == 18
     assert sum(state_of(model, parse_plan("zero=1,grads=bf16"))) == 16
     assert accelerator("a100").capacity == 81920 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("wanted", "hint"),
+    [
+        ({"tp": 3}, "the degrees do not multiply to the GPUs: leave out tp"),
+        ({"tp": 8, "pp": 1, "batch": 7, "micro": 2}, "leave out tp, pp, micro or take batch=8"),
+        ({"dp": 8, "batch": 4}, "dp does not divide the batch: leave out dp or take batch=8"),
+    ],
+)
+def test_a_search_without_a_plan_names_keys_to_leave_out(
+    wanted: dict[str, object], hint: str
+) -> None:
+    assert refusal(space(GPT, wanted=wanted).plans).endswith(hint)

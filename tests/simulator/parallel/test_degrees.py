@@ -5,6 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refusals import refusal
 from simulator.parallel.degrees import KINDS, Degrees, divisor
 
 
@@ -53,3 +54,16 @@ def test_as_many_ranks_of_an_expert_as_of_the_rest_change_no_group(plan: Degrees
     same = replace(usual, etp=plan.tp)
     for kind in KINDS:
         assert (same.groups(kind) == usual.groups(kind)).all()
+
+
+@given(*[st.integers(1, 12)] * 4, st.integers(1, 200))
+def test_a_refusal_names_degrees_that_multiply_to_the_gpus(
+    dp: int, tp: int, pp: int, cp: int, gpus: int
+) -> None:
+    degrees = Degrees(dp=dp, tp=tp, pp=pp, cp=cp)
+    if degrees.ranks == gpus:
+        return
+    named = refusal(degrees.check, gpus).partition(": take ")[2]
+    pairs = dict(word.split("=") for word in named.replace(",", "").split() if word != "and")
+    right = replace(degrees, **{axis: int(degree) for axis, degree in pairs.items()})
+    right.check(gpus)

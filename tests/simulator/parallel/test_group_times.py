@@ -113,7 +113,7 @@ def test_groups_follow_the_order_of_megatron() -> None:
         (Degrees(dp=8, tp=4, pp=2), 32, "take dp=4"),
         (Degrees(dp=8, tp=4, pp=3), 32, "take pp=2 and dp=4"),
         (Degrees(dp=1, tp=3, pp=1), 8, "take tp=2 and dp=4"),
-        (Degrees(dp=1, tp=3, pp=5), 8, "take other degrees"),
+        (Degrees(dp=1, tp=3, pp=5), 8, "take tp=2, pp=4 and dp=1"),
     ],
 )
 def test_degrees_for_other_gpus_are_refused(plan: Degrees, gpus: int, right: str) -> None:
