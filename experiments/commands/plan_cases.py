@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments import output
+from experiments.frameworks.job_choice import chosen_transformer, names_file, with_jobs
 from experiments.models.accelerators import DEVICES
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_catalogue import Entry, find_transformer
 from experiments.options import condition_parser
 from experiments.options.execution_options import ExecutionOptions
 from experiments.options.machine_options import MachineOptions, RuleOptions
@@ -48,8 +48,6 @@ USED = ("model", "plan", "p", "batch", "detail", "tokens", "like", "calibrate_co
 """Options of a training job that go with a plan or a search."""
 COURSE = (*CONDITIONS, "seed", "steps")
 """Options that go with a plan, and not with a search."""
-JOB_FILES = (".yaml", ".yml", ".json", ".toml", ".sh", ".txt")
-"""The endings of the files of Megatron, Megatron-Bridge, NeMo and torchtitan."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,48 +130,22 @@ def _with_jobs(
 ) -> PlanOptions:
     """The options with the plans, the model and the GPUs of the files that a plan names."""
     plans = plans_in(options.plan)
-    if not any(map(_names_file, plans)):
+    if not any(map(names_file, plans)):
         return options
-    from experiments.frameworks.job_file import read_job
-
     gpus = None
     if options.p is not None and len(counts := parse_counts(options.p)) == 1:
         gpus = counts[0]
     elif options.p is None:
         gpus = _whole_machine(profile.calibrated(machine, rules)[0].blueprint)
-    jobs = {plan: read_job(plan, gpus) for plan in plans if _names_file(plan)}
-    for job in jobs.values():
-        for sentence in job.sentences():
-            output.note(sentence)
-    texts = [jobs[plan].plan if plan in jobs else plan for plan in plans]
-    models = {job.model for job in jobs.values()} - {None}
-    counted = {job.gpus for job in jobs.values()} - {None}
+    texts, models, counted = with_jobs(plans, gpus)
     changes: dict[str, Any] = {"plan": "; ".join(texts)}
     if options.model == PlanOptions().model and models:
         if len(models) > 1:
-            raise InputError(
-                f"the files train {' and '.join(sorted(map(str, models)))}: give --model"
-            )
-        changes["model"] = models.pop()
+            raise InputError(f"the files train {' and '.join(models)}: give --model")
+        changes["model"] = models[0]
     if options.p is None and machine.topology is None and len(counted) == 1:
-        changes["p"] = str(counted.pop())
+        changes["p"] = str(counted[0])
     return replace(options, **changes)
-
-
-def _names_file(plan: str) -> bool:
-    """Whether a plan is that of a file of another framework: run.sh, or run.toml,micro=2."""
-    name = plan.partition(",")[0]
-    return "=" not in name and Path(name).suffix.lower() in JOB_FILES
-
-
-def _transformer(text: str) -> Entry:
-    """The transformer for --model, which may be that of a framework's file, but for .json."""
-    name = text.partition(":")[0]
-    if name.lower().endswith(".json") or not _names_file(name):
-        return find_transformer(text)
-    from experiments.frameworks.job_file import model_in
-
-    return model_in(text)
 
 
 def _whole_machine(blueprint: Blueprint) -> int | None:
@@ -274,7 +246,7 @@ def _setting(
         raise InputError("give --model with a transformer, like llama3_70b")
     chosen, calibrated = profile.calibrated(machine, rules)
     blueprint = replace(chosen.blueprint, force=rules.force)
-    entry = _transformer(options.model)
+    entry = chosen_transformer(options.model)
     if "batch" in entry.choices:
         raise InputError(f"{entry.name}: batch={entry.choices['batch']}: write it in the plan")
     usual = DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
