@@ -12,6 +12,7 @@ from typing import Any
 from experiments.frameworks.facts import Facts
 from experiments.frameworks.settings import Setting
 from experiments.models.head_shapes import multi_head
+from experiments.models.mixer_shapes import Mamba
 from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
 from experiments.models.model_shapes import Experts, Latent, TransformerShape
 from topologies.errors import InputError
@@ -34,7 +35,7 @@ def model_of(facts: Facts, name: str) -> Entry | None:
     """The model that a file `name` describes; None if it does not say, or names one that simctl
     does not know. Raises InputError for sizes that make no sense."""
     text = presets().get(_preset(facts), "")
-    if "blocks" in facts and "width" in facts:
+    if "width" in facts and ("blocks" in facts or "pattern" in facts):
         entry = _of_sizes(facts, name)
     elif "width=" in text:
         words = dict(part.split("=") for part in (_DECODER + text).split())
@@ -123,6 +124,7 @@ def _shape(facts: Facts) -> TransformerShape:
         "head_norms": facts.yes("head_norms") and not facts.yes("is_latent"),
         "experts": _experts(facts, hidden),
     }
+    more |= _windows(facts) | _hybrid(facts, width)
     if facts.yes("is_latent", "key_rank" in facts):
         usual_sizes = {"query_rank": 0, "key_rank": 512, "nope": 128, "rope": 64, "value": 128}
         more["latent"] = Latent(
@@ -132,7 +134,35 @@ def _shape(facts: Facts) -> TransformerShape:
     for key in ("blocks", "width", "heads"):
         if facts.whole(key, 1) < 1 or facts.whole(key, 1) > 2**24:
             raise InputError(f"{facts.known[key]}: expected 1 to {2**24}")
-    return multi_head(facts.whole("blocks", 0), width, heads, **more)
+    blocks = facts.whole("blocks", len(more.get("pattern", "")))
+    return multi_head(blocks, width, heads, **more)
+
+
+def _windows(facts: Facts) -> dict[str, Any]:
+    """Windowed attention: Megatron counts the tokens before a query, and says how many blocks have
+    a window for each that has none."""
+    sizes = re.findall(r"\d{1,8}", facts.word("window"))
+    if not sizes:
+        return {}
+    sinks = facts.word("softmax") == "learnable"
+    return {"window": int(sizes[0]) + 1, "period": facts.whole("period", 1), "sinks": sinks}
+
+
+def _hybrid(facts: Facts, width: int) -> dict[str, Any]:
+    """The blocks of a hybrid, and its Mamba-2 mixers."""
+    if not (pattern := facts.word("pattern")):
+        return {}
+    if not re.fullmatch(r"[M*E-]{1,4096}", pattern):
+        facts.say("pattern", "simctl knows the letters M, *, - and E")
+        return {}
+    size = facts.whole("mamba_head", 64)
+    mixer = Mamba(
+        facts.whole("mamba_heads", 2 * width // size),
+        size,
+        facts.whole("state", 128),
+        facts.whole("groups", 8),
+    )
+    return {"pattern": pattern, "mamba": mixer if "M" in pattern else None}
 
 
 def _experts(facts: Facts, hidden: int) -> Experts | None:

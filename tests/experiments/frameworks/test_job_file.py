@@ -16,6 +16,7 @@ from experiments.frameworks.facts import key_table
 from experiments.frameworks.job_file import JobFile, model_in, read_job
 from experiments.frameworks.model_facts import model_of, presets
 from experiments.frameworks.settings import Setting
+from experiments.models.model_catalogue import MODELS
 from experiments.parallel.plan_text import KEYS, Plan, parse_plan
 from job_texts import ARGUMENTS, BRIDGE, JOBS, TITAN
 from page_blocks import blocks
@@ -64,10 +65,12 @@ def test_keys_of_the_user_count_more(tmp_path: Path) -> None:
 
 
 def test_what_no_key_says_is_named_with_its_line(tmp_path: Path) -> None:
-    text = "--num-experts 8\n--mtp-num-layers 1\n--expert-tensor-parallel-size 1\n--lr 1\n--new 3\n"
+    text = (
+        "--num-experts 8\n--moe-latent-size 1\n--expert-tensor-parallel-size 1\n--lr 1\n--new 3\n"
+    )
     read = job(tmp_path, "run.sh", f"--micro-batch-size 1\n--bf16\n{text}")
     assert read.facts.remarks == [
-        "run.sh line 4, mtp_num_layers=1: the model has layers that simctl does not know",
+        "run.sh line 4, moe_latent_size=1: the model has layers that simctl does not know",
         "run.sh line 7, new=3: simctl does not know this key",
     ]
     assert read.facts.idle == 1
@@ -159,6 +162,31 @@ def test_experts_and_latent_attention_are_those_of_the_catalogue(tmp_path: Path)
         --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128
         --qk-layernorm --seq-length 4096""".replace("([0]*3+[1]*58)", '"([0]*3+[1]*58)"')
     assert job(tmp_path, "run.sh", text).model == "deepseek_v3"
+
+
+def test_windows_and_hybrids_are_those_of_the_catalogue(tmp_path: Path) -> None:
+    windows = """--num-layers 24 --hidden-size 2880 --ffn-hidden-size 2880 --num-attention-heads 64
+        --group-query-attention --num-query-groups 8 --kv-channels 64 --num-experts 32
+        --moe-router-topk 4 --moe-ffn-hidden-size 2880 --normalization RMSNorm --quick-geglu
+        --untie-embeddings-and-output-weights --position-embedding-type rope --seq-length 4096
+        --window-size 127,0 --window-attn-skip-freq 2 --softmax-type learnable"""
+    assert job(tmp_path, "a.sh", windows).model == "gpt_oss_20b"
+    pattern = MODELS["nemotron3_nano"].shape.pattern
+    hybrid = f"""--hybrid-layer-pattern {pattern} --hidden-size 2688 --ffn-hidden-size 1856
+        --num-attention-heads 32 --group-query-attention --num-query-groups 2 --kv-channels 128
+        --num-experts 128 --moe-router-topk 6 --moe-ffn-hidden-size 1856 --disable-bias-linear
+        --moe-shared-expert-intermediate-size 3712 --normalization RMSNorm --mamba-num-heads 64
+        --untie-embeddings-and-output-weights --position-embedding-type none --seq-length 4096
+        --mamba-head-dim 64 --mamba-num-groups 8 --mamba-state-dim 128 --mtp-num-layers 1"""
+    read = job(tmp_path, "b.sh", hybrid)
+    assert read.model == "nemotron3_nano"
+    assert "mtp=1" in read.plan
+    assert "simctl knows the letters" in remarks(tmp_path, "b.sh", hybrid.replace("EM", "X"))[0]
+
+
+def test_adapters_are_those_of_lora(tmp_path: Path) -> None:
+    text = "model: {seq_length: 8}\npeft: {dim: 16, target_modules: [linear_qkv, linear_fc1]}\n"
+    assert job(tmp_path, "a.yaml", text).plan == "lora=16,adapters=all"
 
 
 def test_a_shape_of_its_own_is_the_model_of_the_file(tmp_path: Path) -> None:
