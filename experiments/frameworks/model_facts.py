@@ -12,9 +12,9 @@ from typing import Any
 from experiments.frameworks.facts import Facts
 from experiments.frameworks.settings import Setting
 from experiments.models.head_shapes import multi_head
-from experiments.models.mixer_shapes import Mamba
+from experiments.models.mixer_shapes import Experts, Latent, Mamba
 from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
-from experiments.models.model_shapes import Experts, Latent, TransformerShape
+from experiments.models.model_shapes import TransformerShape
 from topologies.errors import InputError
 
 _DECODER = "norm=rms gated=true biases=false is_rotary=true tied=false "

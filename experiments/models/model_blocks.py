@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from experiments.models import kernels as passes
+from experiments.models.adapters import adapter_elements
 from experiments.models.device_times import DeviceTimes
 from experiments.models.kernels import Event
 from experiments.models.mamba_mixer import part
-from experiments.models.mixer_shapes import WeightMatrix
 from experiments.models.model_shapes import BlockCut, TransformerShape
 from experiments.models.recomputation import parse_recomputation
 from experiments.models.transformer_blocks import Writer
@@ -79,16 +79,6 @@ def _frozen(block: Block, adapters: float = 0.0, of_experts: float = 0.0) -> Blo
     )
 
 
-def _adapters(rank: int, matrices: Sequence[WeightMatrix]) -> int:
-    """Elements of the adapters of a part. Matrices of the same tokens, but for the last one, are
-    one product and have an adapter together, as in Megatron-Bridge."""
-    *into, last = matrices
-    width = into[0].inputs
-    merged = sum(matrix.outputs for matrix in into if matrix.inputs == width)
-    single = [last, *(matrix for matrix in into if matrix.inputs != width)]
-    return rank * (width + merged + sum(each.inputs + each.outputs for each in single))
-
-
 def _with_adapters(writer: Writer, kind: str, block: Block) -> Block:
     """A layer of which the adapters alone are trained."""
     shape, cut, of_experts = writer.shape, writer.cut, 0.0
@@ -99,9 +89,11 @@ def _with_adapters(writer: Writer, kind: str, block: Block) -> Block:
         parts += [shape.mlp_matrices(hidden)] if hidden else []
         parts += [shape.mamba.matrices(shape.width)] if shape.mamba and kind == "M" else []
         if experts:
-            each = _adapters(cut.lora, shape.mlp_matrices(experts.hidden))
+            each = adapter_elements(cut.lora, shape.mlp_matrices(experts.hidden))
             of_experts = experts.number * each / cut.ep / cut.expert_ranks
-    return _frozen(block, sum(_adapters(cut.lora, part) for part in parts) / cut.tp, of_experts)
+    return _frozen(
+        block, sum(adapter_elements(cut.lora, part) for part in parts) / cut.tp, of_experts
+    )
 
 
 def _layer(writer: Writer, kind: str) -> Block:

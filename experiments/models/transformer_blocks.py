@@ -18,7 +18,8 @@ from math import ceil
 from typing import NamedTuple
 
 from experiments.models import kernels as passes
-from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
+from experiments.models.adapters import AdaptedKernels
+from experiments.models.kernels import Computation, Event, Gate, Ring
 from experiments.models.mixer_shapes import Experts, windowed
 from experiments.models.model_shapes import Loss, TransformerShape
 from simulator.parallel.blocks import Block
@@ -59,7 +60,7 @@ torch.distributed.tensor.parallel holds the exponential, too."""
 
 
 @dataclass(frozen=True)
-class Writer(Kernels):
+class Writer(AdaptedKernels):
     """Writes the blocks of a shape that is cut, for sequences of `seq` tokens."""
 
     shape: TransformerShape
@@ -84,43 +85,6 @@ class Writer(Kernels):
     def cut_nbytes(self) -> float:
         """Bytes of a rank's tokens where norms are."""
         return self.nbytes / (self.cut.tp if self.cut.sp else 1)
-
-    def product(
-        self,
-        rows: float,
-        outputs: float,
-        inner: float,
-        number: int = 1,
-        *,
-        kept: float = 0.0,
-        later: float = 0.0,
-        part: str = "",
-    ) -> Computation:
-        """Under LoRA the matrix is frozen: its backward is that for inputs. If its `part` has
-        adapters, their two products run beside it, and its input is kept for them."""
-        whole = super().product(rows, outputs, inner, number, kept=kept, later=later)
-        rank = self.cut.lora
-        if not rank:
-            return whole
-        whole = whole._replace(weights=0.0, kernels_back=number, kept=0.0, later=0.0)
-        if part != "attention" and (not part or self.cut.adapters == "attention"):
-            return whole
-        moved = 3 * rows * number * outputs * self.width
-        each = (
-            whole,
-            super().product(rows, rank, inner, number),
-            super().product(rows, outputs, rank, number),
-            self.memory(moved, moved),
-        )
-        return Computation(
-            sum(kernel.forward for kernel in each),
-            sum(kernel.inputs for kernel in each),
-            sum(kernel.weights for kernel in each),
-            sum(kernel.kernels for kernel in each),
-            sum(kernel.kernels_back for kernel in each),
-            kept,
-            later,
-        )
 
     def entry(self) -> list[Event]:
         """The begin of a part that tensor parallel cuts."""
