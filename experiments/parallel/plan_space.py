@@ -148,7 +148,8 @@ def parse_space(text: str) -> dict[str, Any]:
     """
     _, _, rest = text.partition(",")
     values = parse_values(rest)
-    for key in ("schedule", "reshard", "shard", "sync", "fsdp", "ddp", "router", "seed", "nodes"):
+    usual = "schedule reshard shard sync fsdp ddp router seed nodes offload"
+    for key in usual.split():
         if key in values:
             raise InputError(f"plan: {key} does not go with auto: leave it out, or write a plan")
     return values

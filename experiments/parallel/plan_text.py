@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from experiments.models.accelerators import PRECISIONS
 from experiments.models.model_shapes import BlockCut, Degree
-from experiments.option_text import PARSERS, Parser, parse_pairs, parse_zipf
+from experiments.option_text import PARSERS, Parser, parse_at_least, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
 from simulator.parallel.pipelines import PipelineOrder
@@ -118,6 +118,8 @@ class Plan(BlockCut):
     layers: Annotated[str, _parse_layers] = ""
     """How stages share the layers: the number of each stage, like 10+6x12+10, or what counts as a
     layer: embedding, loss or embedding+loss. By default evenly."""
+    offload: Annotated[int, parse_at_least(0)] = 0
+    """The first layers of each stage whose activations wait in the memory of the host."""
     router: Annotated[str, _parse_router] = ""
     """How tokens choose experts, like zipf:1.2: the larger, the more uneven. By default evenly."""
     seed: int = 0
