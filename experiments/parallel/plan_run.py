@@ -161,7 +161,10 @@ class PlanRun:
         tokens_per_s = sequences * training.seq / (seconds or 1.0)
         span = span_of(self.step.work.times.topology, gpus)
         error, measured = mean_error(kind_of(times, plan.zero, span))
-        means = "computing", "optimizer", "exposed", "hidden", "launching", "idle", "idle_between"
+        means = (
+            *("computing", "optimizer", "exposed", "hidden"),
+            *("launching", "launches", "idle", "idle_between"),
+        )
         of_devices = {name: getattr(self.measures, name).reshape(plan.pp, -1) for name in means}
         interval = self.interval and self.interval.at_least(self.epochs.reading(sequences))
         return {

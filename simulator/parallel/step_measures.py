@@ -50,6 +50,8 @@ class StepMeasures:
     """The bubble of the step: nothing of the above."""
     idle_between: Floats
     """The bubble between the first and the last action of a place."""
+    launches: Floats
+    """For which the CPU launches, also while the device computes."""
 
     @property
     def bubble(self) -> float:
@@ -72,6 +74,7 @@ def measure(step: Step) -> StepMeasures:
     inner, active, launched = _collapsed(step)
     exposed, communicating = first + inner, busy + active
     exposed[:, COMPUTE] = communicating[:, COMPUTE] = 0.0
+    host = schedule.lane == HOST
     launching = first[:, HOST] + launched
     exposed[:, HOST] = communicating[:, HOST] = 0.0
     # What rounding leaves of the bubble is 0.
@@ -87,6 +90,7 @@ def measure(step: Step) -> StepMeasures:
         launching,
         np.where(np.abs(idle) > 1e-12 * total, idle, 0.0),
         summed(rows.place[inside], rows.length[inside], places),
+        active[:, HOST] + summed(schedule.rank[host], ran[host], places),
     )
 
 

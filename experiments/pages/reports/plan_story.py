@@ -264,8 +264,9 @@ def _spent(row: Record, devices: Sequence[Record]) -> list[Record]:
         )
         if exposed + hidden > 0:
             seconds[f"exposed {name}"] = exposed, f"{meaning}; hidden {format_seconds(hidden)}"
-    if row["launching_s"] > 0:
-        seconds["launching"] = row["launching_s"], "waiting for the CPU"
+    if launches := row.get("launches_s", row["launching_s"]):
+        waits = f"waiting for the CPU, which launches for {format_seconds(launches)}"
+        seconds["launching"] = row["launching_s"], waits
     for name, about in (("restarting_s", "after a failure"), ("input_s", "waiting for samples")):
         if row.get(name):
             seconds[name.removesuffix("_s")] = row[name], about

@@ -53,6 +53,17 @@ def test_a_row_has_the_figures_of_a_step() -> None:
     assert sum(device["exposed_tp_s"] for device in run.devices) > 0
 
 
+@each_case("plan", ["dp=8,batch=16", "pp=8,batch=512,micro=1"])
+def test_the_cpu_launches_all_kernels(plan: str) -> None:
+    run = simulated(plan)
+    step = run.step
+    stages, count = step.work.stages, run.plan.micro_batches
+    parts = [part for stage in stages for block in stage for part in block.forward + block.backward]
+    launches = count * sum(part.launch for part in parts) / run.plan.pp
+    assert run.row["launches_s"] == pytest.approx(launches)
+    assert 0 < run.row["launching_s"] <= launches
+
+
 def test_tokens_of_a_training_take_days_and_gpu_hours() -> None:
     run = simulated("dp=8")
     assert "days" not in run.row
