@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments import output
 from experiments.frameworks.job_choice import chosen_transformer, names_file, with_jobs
-from experiments.models.accelerators import DEVICES
+from experiments.models.accelerators import DEVICES, usual_dtype
 from experiments.models.device_times import DeviceTimes
 from experiments.options import condition_parser
 from experiments.options.execution_options import ExecutionOptions
@@ -252,7 +252,7 @@ def _setting(
     usual = DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
     device = str(entry.choices.get("device", usual))
     power = float(entry.choices.get("power", 0.0))
-    times = DeviceTimes(device, str(entry.choices.get("dtype", "bf16")), power=power)
+    times = DeviceTimes(device, str(entry.choices.get("dtype", usual_dtype(device))), power=power)
     setting = Setting(
         training=Training(entry.name, entry.shape, entry.size, times),
         machine=blueprint,

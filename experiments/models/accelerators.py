@@ -125,6 +125,16 @@ def accelerator(name: str) -> Accelerator:
     return ACCELERATORS[name]
 
 
+def usual_dtype(device: str) -> str:
+    """The dtype in which a device trains if nobody names one: bf16, or amp or fp32 if it lacks it.
+
+    >>> usual_dtype("h100"), usual_dtype("v100"), usual_dtype("p100")
+    ('bf16', 'amp', 'fp32')
+    """
+    peak = accelerator(device).peak
+    return next(name for name in ("bf16", "amp", "fp32") if peak.keys() & {*PRECISIONS[name].math})
+
+
 def multiplies(device: str, dtype: str, kind: str = "matmul") -> str:
     """The dtype of multiplications of a kind of :data:`SHARES` on `device` if a model is trained in
     `dtype`.

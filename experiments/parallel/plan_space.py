@@ -131,6 +131,8 @@ class Space:
             return "pp x v does not divide the layers"
         if plan.v > 1 and batches % plan.pp:
             return "interleaved: pp does not divide the micro-batches"
+        if plan.fp8_gather and not plan.zero:
+            return "fp8_gather needs zero"
         if plan.zero and plan.dp * plan.cp == 1 and "zero" not in self.wanted:
             return "zero shares nothing among one rank"
         unasked = "recompute" not in self.wanted

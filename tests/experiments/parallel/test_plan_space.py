@@ -71,6 +71,12 @@ def test_plans_that_are_left_out_are_counted_by_the_reason() -> None:
     assert len(plans) == 2 * (3 + 2 * 4 + 4)
 
 
+def test_a_search_gathers_cast_parameters_where_ranks_share_them() -> None:
+    plans, left_out = space(GPT, wanted=parse_space("auto,fp8_gather=yes")).plans()
+    assert left_out["fp8_gather needs zero"]
+    assert {plan.zero for plan in plans} == {1, 2, 3}
+
+
 def test_plans_have_the_values_of_the_user() -> None:
     values = parse_space("auto, tp=8,recompute=selective,overlap=no,micro=2")
     plans, _ = space(GPT, wanted=values).plans()
