@@ -53,16 +53,9 @@ class Outline:
     def bound(self) -> float:
         """Seconds that the step does not go below."""
         passes, reduced = [*map(self._pass, self.stages)], list[float]()
-        devices, sharding, count = self.times.degrees.pp, self.sharding, self.micro_batches
-        # The CPU may run ahead during passes that are written in full: the last backward if
-        # gradients overlap, and backwards of stage 2 of ZeRO.
-        forwards = 0 if sharding.zero == 2 else count
-        backwards = count - 1 if sharding.overlap and sharding.zero < 2 else count
+        devices, sharding = self.times.degrees.pp, self.sharding
         for device, end in enumerate(self._ends(passes)):
-            launching = sum(
-                forwards * each.launch_forward + backwards * each.launch_backward
-                for each in passes[device::devices]
-            )
+            launching = self._launching(self.stages[device::devices], passes[device::devices])
             reducing = self._reducing(self.stages[device::devices])
             reduced.append(max(end + reducing, launching))
         if sharding.tied and devices > 1:
@@ -74,6 +67,34 @@ class Outline:
             reduced[device] += sum(map(sharding.seconds_of, mine)) + self._longest(calls)
         # Sums in another order differ in their last digits.
         return max(reduced) * (1 - 1e-9)
+
+    def _launching(
+        self, stages: Sequence[Sequence[Block]], passes: Sequence[PassSeconds]
+    ) -> float:
+        """Seconds in which the CPU of a device launches the passes of its stages. It may launch
+        passes that are written in full beside others, so the longer of both counts."""
+        count, full, rest = self.micro_batches, 0.0, 0.0
+        for stage, each in zip(stages, passes, strict=True):
+            forwards, backwards = self._in_full(stage)
+            full += forwards * each.launch_forward + backwards * each.launch_backward
+            rest += (count - forwards) * each.launch_forward
+            rest += (count - backwards) * each.launch_backward
+        return max(full, rest)
+
+    def _in_full(self, stage: Sequence[Block]) -> tuple[int, int]:
+        """How many forwards and backwards of a stage are written in full: those with collectives of
+        units, and the last backward if gradients overlap."""
+        sharding, overlapping = self.sharding, int(self.sharding.overlap)
+        if sharding.zero < 2:
+            return 0, overlapping
+
+        def calls(kind: int, *, last: bool = False) -> bool:
+            return bool(UnitPass(stage, kind, self.times, sharding=sharding, last=last).calls)
+
+        forwards = self.micro_batches * calls(FORWARD)
+        if calls(BACKWARD):
+            return forwards, self.micro_batches
+        return forwards, max(overlapping, int(calls(BACKWARD, last=True)))
 
     def _seconds(self, block: Block) -> PassSeconds:
         if id(block) not in self.known:

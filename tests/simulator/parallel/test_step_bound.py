@@ -97,6 +97,15 @@ def test_no_step_is_shorter_than_its_bound(work: Work) -> None:
         assert least <= measure(write(work, detail)).step
 
 
+def test_launches_of_a_last_backward_run_beside_the_backwards_before_it() -> None:
+    again = (BlockPart(1.0), BlockPart(1.0, launch=3.0))
+    block = Block("layer", (), (), (), (), again)
+    pipeline = find("gpipe").build(devices=1, micro_batches=3)
+    times = GroupTimes(star(2, bandwidth=1e9), Degrees())
+    work = Work(((block,),), pipeline, times, Sharding(zero=2, overlap=True, sync=False))
+    assert outline(work).bound <= measure(write(work, "passes")).step == 8.0
+
+
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved"])
 def test_the_bound_of_a_plain_pipeline_is_its_time(name: str) -> None:
     degrees = Degrees(dp=2, pp=4)
