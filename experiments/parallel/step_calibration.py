@@ -1,16 +1,11 @@
 """Measured steps of plans: how far simulated ones were from them, by the kind of plan, and
-calibration of the times of a device with a CSV of steps.
-
-A step is bound by the device or by the CPU that launches its kernels. What a row tells of the two
-is weighed against what is known before: tables of matrix products know a device well, and the
-launch of a kernel is a guess.
-"""
+calibration of the times of a device with a CSV of steps."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -19,10 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
+from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
+from experiments.models.model_shapes import TransformerShape
 from experiments.output import counted
-from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, fit
+from experiments.parallel.plan_step import Training, memory_of, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from simulator.analysis.critical_path import critical_path
 from simulator.parallel.group_times import GroupTimes
@@ -34,14 +32,17 @@ from topologies.topology import Floats, Topology
 
 FILE = Path(__file__).with_name("plan_errors.csv")
 """One row for each kind; `python -m experiments.studies plan-accuracy FOLDER` prints them."""
-STARTS = 1.0, 4.0
-"""Factors on the launch to start from: where it does not bind, the step tells nothing of it."""
-PRECISE = 1e-9
-"""The error of a step by its known paths, as a share of it."""
 BOUND = np.full(len(STREAMS), 2)
 """Which factor the times of a stream have: 0 that of the device, 1 that of launches, 2 none."""
 BOUND[[COMPUTE, COPIES]], BOUND[HOST] = 0, 1
 MOST_ROWS = 1000
+SHOWN = 8
+"""Measured steps whose errors are shown after a fit: the farthest."""
+HALF = 0.5
+"""A row that counts less is called odd."""
+FULL = 0.8
+"""The share of the memory from which on a step may run short of it. Of steps under FSDP 14 of 68
+above it, and 2 of 94 below it, take over a tenth longer than others of their GPU and precision."""
 COLUMNS = "model", "plan", "seconds"
 
 
@@ -114,23 +115,6 @@ def error_cells(error: float | None, measured: str) -> list[str]:
     return ["" if error is None else f"{error:.1%}", measured]
 
 
-class Factors(NamedTuple):
-    """What rows tell."""
-
-    scale: float = 1.0
-    """The factor on the times of the device."""
-    launch: float = 1.0
-
-    def of(self, times: DeviceTimes) -> DeviceTimes:
-        """The calibrated times."""
-        return replace(times, scale=times.scale * self.scale, launch=times.launch * self.launch)
-
-
-PathSeconds = Callable[[Factors], Floats]
-"""The seconds of the critical path of a step with factors, shape (3,): of the device, of launches,
-and of all else."""
-
-
 def read_steps(path: Path) -> dict[str, tuple[str, str, float]]:
     """The steps in a CSV with the columns model, plan and seconds, by file and line: the model and
     the plan as options take them, and the seconds. More columns count for nothing.
@@ -172,27 +156,55 @@ def _step(
 
 
 def calibrated_by(
-    path: Path, times: DeviceTimes, groups: Callable[[Plan], GroupTimes]
+    path: Path, training: Training, groups: Callable[[Plan], GroupTimes]
 ) -> DeviceTimes:
-    """The times with the factors that the steps of a file tell, where `groups` has the times of
-    collectives. Says on stderr what they are.
+    """The times with the factors that the steps of a file tell for a model, where `groups` has the
+    times of collectives. Says on stderr what they are, and how far off the steps then are.
 
     Raises InputError for a step that cannot be simulated.
     """
-    steps, paths = read_steps(path), list[PathSeconds]()
-    for where, (model, plan, _) in steps.items():
+    steps, rows, times = read_steps(path), list[FitRow](), training.times
+    for where, (model, plan, seconds) in steps.items():
         try:
             # A large written step takes 400 MB, so few of them stay.
-            paths.append(plan_critical_path(model, plan, times, groups, keeps=len(paths) < 4))
-            paths[-1](Factors())
+            simulated = plan_critical_path(model, plan, times, groups, keeps=len(rows) < 4)
+            simulated(Factors())
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-    factors = calibrate(paths, [seconds for *_, seconds in steps.values()])
+        sizes = sizes_of(find_transformer(model).shape)
+        full = memory_share(model, plan, times, groups) >= FULL
+        precision = parse_plan(plan).precision or times.dtype
+        rows.append(FitRow(simulated, seconds, sizes, precision, full))
+    fitted = fit(rows, sizes_of(training.shape), times.dtype)
     output.note(
-        f"{path.name}: {output.counted(len(steps), 'measured step')}: times of the device x "
-        f"{factors.scale:.3f}, launches x {factors.launch:.3f}"
+        f"{path.name}: {counted(len(steps), 'measured step')}: times of the device x "
+        f"{fitted.factors.scale:.3f} (give or take {fitted.spread:.1%}), launches x "
+        f"{fitted.factors.launch:.3f}"
     )
-    return factors.of(times)
+    lines = sorted(zip(steps, fitted.misses, fitted.weights, strict=True), key=_farness)
+    for where, miss, weight in lines[:SHOWN]:
+        counts = f", counts {weight:.0%}" if weight < HALF else ""
+        output.note(f"{where.rpartition('/')[2]}: simulated {np.expm1(miss):+.1%}{counts}")
+    return fitted.factors.of(times)
+
+
+def _farness(line: tuple[str, float, float]) -> float:
+    return -abs(line[1])
+
+
+def memory_share(
+    model: str, text: str, times: DeviceTimes, groups: Callable[[Plan], GroupTimes]
+) -> float:
+    """The memory of the fullest device of a step as a share of what the device has."""
+    plan, entry = parse_plan(text), find_transformer(model)
+    training = Training(entry.name, entry.shape, entry.size, times).under(plan)
+    held = memory_of(training, plan, work_of(training, plan, groups(plan)))
+    return held.peak / accelerator(times.device).capacity
+
+
+def sizes_of(shape: TransformerShape) -> TransformerShape:
+    """What models have in common that share a factor: all sizes but the number of layers."""
+    return replace(shape, blocks=1)
 
 
 def plan_critical_path(
@@ -234,58 +246,3 @@ def plan_critical_path(
         return np.bincount(bound, critical.seconds, 3).astype(np.float64)
 
     return path
-
-
-def calibrate(paths: Sequence[PathSeconds], measured: Sequence[float]) -> Factors:
-    """The likeliest factors by the critical paths of steps and their measured seconds.
-
-    All logarithms are taken as normal. So one step that is bound by the device moves the factor on
-    its times half of the way, by the root of what the step says; one that is bound by the CPU moves
-    the launch nearly all of the way.
-    """
-    # A step takes as long as its longest path, and the time of a path is linear in both factors.
-    # So the likeliest factors by the paths that are known say where to simulate next, which adds
-    # the path that is critical there, until no path is new.
-    critical_paths = [np.zeros((0, 3)) for _ in paths]
-    for start in STARTS:
-        _learn(paths, critical_paths, Factors(launch=start))
-    for _ in range(30):  # as paths are finite, an end; a handful of rounds is usual
-        factors = _likeliest(critical_paths, np.log(measured))
-        if not _learn(paths, critical_paths, factors):
-            break
-    return factors
-
-
-def _learn(paths: Sequence[PathSeconds], critical_paths: list[Floats], factors: Factors) -> bool:
-    """Add the critical path of each step to its known ones, seconds for factors of 1, shape (paths,
-    3). Returns whether a step takes another time than the longest path that was known."""
-    point, learnt = np.array([*factors, 1.0]), False
-    for number, path in enumerate(paths):
-        critical, seconds = path(factors), critical_paths[number] @ point
-        step = critical.sum()
-        learnt |= bool(abs(seconds.max(initial=0.0) - step) > PRECISE * step)
-        # Where factors change the order of operations, an old path may take longer than the step.
-        rest = critical_paths[number][seconds <= (1 + PRECISE) * step]
-        critical_paths[number] = np.append(rest, [critical / point], axis=0)
-    return learnt
-
-
-def _likeliest(critical_paths: Sequence[Floats], measured: Floats) -> Factors:
-    """The likeliest factors by known paths of each step and the logarithms of measured seconds."""
-    from scipy.optimize import least_squares
-
-    def doubts(logs: Floats) -> Floats:
-        """How unlikely logarithms of factors are, in standard deviations: of each factor, then of
-        each step."""
-        point = np.append(np.exp(logs), 1.0)
-        missed = np.log([(paths @ point).max() for paths in critical_paths]) - measured
-        # Before a row is seen: tables know a device to 15%, launches depend on CPU and framework.
-        # A step differs by 15% from a model with the right factors: some jobs run short of memory
-        # or share a machine, which no model of compute knows.
-        return np.concatenate([logs / (0.15, 1.0), missed / 0.15])
-
-    fits = [
-        least_squares(doubts, [0.0, np.log(start)], diff_step=[0.03] * 2, x_scale=0.1)
-        for start in STARTS
-    ]
-    return Factors(*np.exp(min(fits, key=lambda fit: float(fit.cost)).x).tolist())

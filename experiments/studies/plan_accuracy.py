@@ -1,168 +1,123 @@
 """Predicted steps of plans of parallel training beside measured and published ones.
 
-Machines: the A100 of the three-dimensional plans are in nodes of 8 with 800 Gbit/s, four HDR ports
-a node. Those of FSDP are in nodes with 1600 Gbit/s; the network of its H100 is not known and is
-taken as one of 400 Gbit/s a GPU.
-
-One row of each GPU and precision calibrates compute and does not count: that with the fewest GPUs,
-then the least TP x PP, then the first in its file. Nothing else is fitted.
+Each protocol says which rows calibrate the times of the device for a row. These rows are never the
+row itself. Nothing else is fitted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
+import typer
 
 from experiments import output
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
+from experiments.models.model_shapes import TransformerShape
+from experiments.parallel.factor_fit import STARTS, Factors, Fit, FitRow, PathSeconds, fit
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.parallel.step_calibration import (
-    PathSeconds,
+    FULL,
     PlanError,
     PlanKind,
-    calibrate,
     kind_of,
+    memory_share,
     plan_critical_path,
+    sizes_of,
     span_of,
 )
-from experiments.studies.measured_rows import aligned, grouped, rows_of
+from experiments.studies.measured_plans import (
+    MeasuredStep,
+    mlperf,
+    published,
+    sharded,
+    three_dimensional,
+    whole_plans,
+)
+from experiments.studies.measured_rows import aligned, grouped
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
 from simulator.parallel.step_measures import StepMeasures, measure
 from topologies.catalogue import find
+from topologies.errors import InputError
+from topologies.topology import Floats
+
+Case = tuple[MeasuredStep, tuple[MeasuredStep, ...]]
+"""A row to predict, and the rows that calibrate."""
+Rows = Sequence[MeasuredStep]
 
 
-class MeasuredStep(NamedTuple):
-    """A measured step."""
-
-    table: str
-    """The file that it is from."""
-    kind: str
-    """The GPU and precision: rows of a kind share their calibration."""
-    group: str
-    """Its plan in a word or two: rows are also averaged by this."""
-    device: str
-    dtype: str
-    machine: str
-    """The machine, as `--topology` takes it."""
-    model: str
-    plan: str
-    seconds: float
-    order: tuple[int, ...]
-    """The row with the smallest one calibrates its kind: fewest GPUs, least TP x PP, first in the
-    file."""
-
-    @property
-    def text(self) -> str:
-        """The model and the plan; of a paper, the name of its row."""
-        return f"{self.model} {self.plan}" if self.table else self.group
+def one_row(rows: Rows, *, by_model: bool = False) -> Iterator[Case]:
+    """One row of each GPU and precision calibrates: that with the fewest GPUs, then the least
+    TP x PP, then the first in its file. With `by_model` one row of each model does, too."""
+    for alike in grouped(rows, lambda row: row.kind).values():
+        models = grouped(alike, lambda row: row.model_name if by_model else "").values()
+        firsts = tuple(min(model, key=lambda row: row.order) for model in models)
+        yield from ((row, firsts) for row in alike if row not in firsts)
 
 
-MEGATRON = "recompute=full,attention=unfused,dropout=yes,overlap_tp=no,scatter=yes"
-"""Megatron-LM of 2021: everything is computed again, and all-reduces stand alone. Stages send each
-other shares, which they gather."""
+def new_plan(rows: Rows) -> Iterator[Case]:
+    """All rows of the same GPU and precision calibrate, but those with the same plan of the same
+    model."""
+    for alike in grouped(rows, lambda row: row.kind).values():
+        for row in alike:
+            others = tuple(each for each in alike if each.text != row.text)
+            if others:
+                yield row, others
 
 
-def three_dimensional(path: Path) -> Iterator[MeasuredStep]:
-    """Rows of `a100_3d_single.csv` or `a100_3d_multi.csv`."""
-    for number, row in enumerate(rows_of(path)):
-        gpus, tp, dp, pp = (int(row[name]) for name in ("gpus", "tp", "dp", "pp"))
-        nodes = -(-gpus // 8)
-        yield MeasuredStep(
-            path.stem,
-            "A100",
-            f"tp={tp} pp={pp}",
-            "a100",
-            "bf16",
-            "dgx_a100" if nodes == 1 else f"dgx_a100:nodes={nodes},nics=4",
-            f"gpt3_1_7b:layers={row['layers']},hidden={row['hidden']},heads={row['heads']},"
-            f"seq={row['seq']}",
-            f"dp={dp},tp={tp},pp={pp},micro={row['micro_batch']},batch={row['global_batch']},"
-            f"{MEGATRON}",
-            float(row["iteration_ms"]) / 1e3,
-            (gpus, tp * pp, number),
-        )
+def larger_scale(rows: Rows) -> Iterator[Case]:
+    """The row with the fewest GPUs of the same model, GPU and precision calibrates."""
+    for alike in grouped(rows, lambda row: (row.kind, row.model_name)).values():
+        first = min(alike, key=lambda row: row.order)
+        yield from ((row, (first,)) for row in alike if row.gpus > first.gpus)
 
 
-def sharded(path: Path) -> Iterator[MeasuredStep]:
-    """Rows of `fsdp_mpt.csv`: tokens/s a GPU as seconds of a step."""
-    for number, row in enumerate(rows_of(path)):
-        gpus, device = int(row["gpus"]), row["gpu"][:4]
-        micro, repeats, seq = (int(row[name]) for name in ("micro_batch", "grad_accum", "seq"))
-        wide = "fp32" if row["mp_mode"] == "DEFAULT" else "bf16"
-        again = "full" if row["checkpointing"] == "yes" else "none"
-        host = "dgx_a100" if device == "a100" else "hgx_h100"
-        yield MeasuredStep(
-            path.stem,
-            f"{row['gpu']} {row['precision']}",
-            f"mpt_{row['model']}",
-            device,
-            "bf16",
-            host if gpus <= 8 else f"{host}:nodes={gpus // 8}",
-            f"mpt_{row['model']}:seq={seq}",
-            f"dp={gpus},zero=3,fsdp=1,micro={micro},batch={gpus * micro * repeats},"
-            f"recompute={again},stops=yes,attention=flash,grads={wide}",
-            seq * micro * repeats / float(row["tokens_per_s_gpu"]),
-            (gpus, 1, number),
-        )
+def later_release(rows: Rows) -> Iterator[Case]:
+    """The same plan under the releases of software before calibrates."""
+    for alike in grouped(rows, lambda row: (row.kind, row.text)).values():
+        for row in alike:
+            before = tuple(each for each in alike if each.version < row.version)
+            if before:
+                yield row, before
 
 
-def mlperf(path: Path) -> Iterator[MeasuredStep]:
-    """Rows of `mlperf_llama31_405b.csv`."""
-    for number, row in enumerate(rows_of(path)):
-        gpus = int(row["gpus"])
-        blackwell = "GB200" in row["machine"]
-        yield MeasuredStep(
-            path.stem,
-            row["machine"],
-            row["machine"],
-            "b200" if blackwell else "h100",
-            "fp8",
-            f"nvl72:nodes={-(-gpus // 72)}" if blackwell else f"hgx_h100:nodes={gpus // 8}",
-            "llama3_405b",
-            f"dp={row['dp']},tp={row['tp']},pp={row['pp']},cp={row['cp']},v=8,micro=1,"
-            f"batch={row['global_batch']},zero=1,sp=yes,attention=flash3,overlap=yes,"
-            "pieces=yes,uneven=yes",
-            float(row["step_s"]),
-            (gpus, int(row["tp"]) * int(row["pp"]), number),
-        )
+FACTORS = 1 / 8, 8.0
+"""Factors on the times of a device between which a search takes place."""
 
 
-def published(paper: str) -> Iterator[MeasuredStep]:
-    """Steps of a paper on DGX A100, from `plan_accuracy.csv`.
+def no_row(rows: Rows) -> Iterator[Case]:
+    """The times are those of the specification."""
+    yield from ((row, ()) for row in rows)
 
-    - narayanan: Table 1 of Narayanan et al., SC 2021, seconds from TFLOP/s a GPU by its equation 3
-      with everything computed again;
-    - korthikanti: Table 5 of Korthikanti et al., arXiv 2205.05198, everything computed again, or
-      sequence parallel with scores computed again.
-    """
-    for row in rows_of(Path(__file__).with_suffix(".csv")):
-        if row["paper"] == paper:
-            gpus, texts = int(row["gpus"]), (row["model"], row["plan"])
-            machine = f"dgx_a100:nodes={gpus // 8}"
-            kind = "", "A100", row["group"], "a100", "bf16", machine
-            yield MeasuredStep(*kind, *texts, float(row["seconds"]), (gpus,))
+
+PROTOCOLS: dict[str, Callable[[Rows], Iterable[Case]]] = {
+    "nothing fitted": no_row,
+    "one row a GPU and precision": one_row,
+    "one row a model, GPU and precision": lambda rows: one_row(rows, by_model=True),
+    "GPU and precision known, plan new": new_plan,
+    "larger scales from the smallest": larger_scale,
+    "a plan under a later release": later_release,
+}
 
 
 class Predicted(NamedTuple):
     """A measured step and its predictions."""
 
     row: MeasuredStep
-    measures: StepMeasures
-    """The simulated step."""
+    seconds: float
+    """Seconds of the simulated step."""
     plain: float
     """Seconds of a constant efficiency and the bubble of the pipeline, without communication."""
     times: DeviceTimes
     """The times of the device."""
-    calibrates: bool = False
 
     @property
     def kind(self) -> PlanKind:
@@ -170,11 +125,6 @@ class Predicted(NamedTuple):
         plan = parse_plan(self.row.plan)
         topology = _times(self.row.machine, plan.degrees).topology
         return kind_of(self.times, plan.zero, span_of(topology, plan.degrees.ranks))
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the simulated step."""
-        return self.measures.step
 
     @property
     def error(self) -> float:
@@ -192,47 +142,88 @@ def _times(machine: str, degrees: Degrees) -> GroupTimes:
     return GroupTimes(find(machine).for_training(degrees.ranks).build(degrees.ranks), degrees)
 
 
-def simulate(model: str, plan: str, machine: str, times: DeviceTimes) -> StepMeasures:
+def simulate(row: MeasuredStep, times: DeviceTimes) -> StepMeasures:
     """The measures of a step."""
-    entry, parsed = find_transformer(model), parse_plan(plan)
-    training = Training(entry.name, entry.shape, entry.size, times).under(parsed)
-    return measure(write(work_of(training, parsed, _times(machine, parsed.degrees))))
+    entry, plan = find_transformer(row.model), parse_plan(row.plan, row.gpus)
+    training = Training(entry.name, entry.shape, entry.size, times).under(plan)
+    return measure(write(work_of(training, plan, _times(row.machine, plan.degrees))))
 
 
-def predict(rows: Sequence[MeasuredStep], *, by_model: bool = False) -> list[Predicted]:
-    """The predictions of rows, a GPU and precision after the other. One row of each calibrates it;
-    with `by_model` one row of each of its models does."""
+@cache
+def critical_paths(device: str, dtype: str, machine: str, model: str, plan: str) -> Floats:
+    """The critical paths of a step where the device and where launches bind, shape (2, 3): seconds
+    of the device, of launches, and of all else. In between, the longest path is the step."""
+    times = DeviceTimes(device, dtype)
+    path = plan_critical_path(model, plan, times, lambda each: _times(machine, each.degrees))
+    points = [Factors(launch=start) for start in STARTS]
+    return np.array([path(point) / np.array([*point, 1.0]) for point in points])
+
+
+def path_of(row: MeasuredStep) -> PathSeconds:
+    """The critical path of a row with factors, by :func:`critical_paths`."""
+    paths = critical_paths(row.device, row.dtype, row.machine, row.model, row.plan)
+
+    def path(factors: Factors) -> Floats:
+        scaled = paths * np.array([*factors, 1.0])
+        return np.asarray(scaled[scaled.sum(axis=1).argmax()])
+
+    return path
+
+
+def factor_of(row: MeasuredStep) -> float:
+    """The factor on the times of the device with which a step takes as long as measured; the
+    smallest one of a search where all else takes longer."""
+    path, low, high = path_of(row), *FACTORS
+    for _ in range(40):
+        middle = (low * high) ** 0.5
+        above = path(Factors(middle)).sum() >= row.seconds
+        low, high = (low, middle) if above else (middle, high)
+    return high
+
+
+def predict(cases: Iterable[Case]) -> list[Predicted]:
+    """The predictions of rows with the times that their calibrating rows tell."""
     predicted = []
-    for alike in grouped(rows, lambda row: row.kind).values():
-        models = grouped(alike, lambda row: row.group if by_model else "").values()
-        firsts = [min(model, key=lambda row: row.order) for model in models]
-        usual = DeviceTimes(alike[0].device, alike[0].dtype)
-        paths = [_path(first, usual) for first in firsts]
-        times = calibrate(paths, [first.seconds for first in firsts]).of(usual)
-        for model, first in zip(models, firsts, strict=True):
-            predicted += [
-                Predicted(
-                    row,
-                    simulate(row.model, row.plan, row.machine, times),
-                    plain(row) * first.seconds / plain(first),
-                    times,
-                    row is first,
-                )
-                for row in model
-            ]
+    for row, known in cases:
+        factors = _fit(row.model, row.dtype, known).factors if known else Factors()
+        efficiency = [each.seconds / plain(each) for each in known] or [1.0]
+        predicted.append(
+            Predicted(
+                row,
+                float(path_of(row)(factors).sum()),
+                plain(row) * float(np.exp(np.log(efficiency).mean())),
+                factors.of(DeviceTimes(row.device, row.dtype)),
+            )
+        )
     return predicted
 
 
-def _path(row: MeasuredStep, times: DeviceTimes) -> PathSeconds:
-    return plan_critical_path(
-        row.model, row.plan, times, lambda plan: _times(row.machine, plan.degrees)
-    )
+@lru_cache(maxsize=4096)
+def _fit(model: str, precision: str, known: tuple[MeasuredStep, ...]) -> Fit:
+    rows = [
+        FitRow(path_of(row), row.seconds, _sizes(row.model), row.dtype, fills(row)) for row in known
+    ]
+    return fit(rows, _sizes(model), precision)
 
 
+@cache
+def fills(row: MeasuredStep) -> bool:
+    """Whether a row fills the memory of its devices."""
+    times = DeviceTimes(row.device, row.dtype)
+    share = memory_share(row.model, row.plan, times, lambda each: _times(row.machine, each.degrees))
+    return share >= FULL * row.memory
+
+
+@cache
+def _sizes(model: str) -> TransformerShape:
+    return sizes_of(find_transformer(model).shape)
+
+
+@cache
 def plain(row: MeasuredStep) -> float:
     """Seconds at the peak of the device: FLOPs of the model, a third more if all is computed again,
     and the bubble (p - 1) / (v m) of a pipeline."""
-    entry, plan = find_transformer(row.model), parse_plan(row.plan)
+    entry, plan = find_transformer(row.model), parse_plan(row.plan, row.gpus)
     training = Training(entry.name, entry.shape, entry.size, DeviceTimes(row.device, row.dtype))
     again = 4 / 3 if plan.recompute == "full" else 1.0
     flops = training.flops_per_token * entry.size * plan.sequences * again
@@ -241,63 +232,84 @@ def plain(row: MeasuredStep) -> float:
     return flops / (peak * plan.degrees.ranks) * (1 + bubble)
 
 
-def main(folder: Path) -> str:
-    """Tables of all files of a folder of measured training."""
-    single = [*three_dimensional(folder / "a100_3d_single.csv")]
-    several = [*three_dimensional(folder / "a100_3d_multi.csv")]
-    fsdp = [*sharded(folder / "fsdp_mpt.csv")]
-    three = predict([*single, *several])
-    every = predict(fsdp)
-    parts = {
-        "A100, three-dimensional plans, one node": [p for p in three if p.row in set(single)],
-        "A100, three-dimensional plans, 64 and 256 GPUs": [
-            p for p in three if p.row in set(several)
-        ],
-        "FSDP, one row a GPU and precision": every,
-        "FSDP, one row a model, GPU and precision": predict(fsdp, by_model=True),
-    }
-    counted = {name: [p for p in part if not p.calibrates] for name, part in parts.items()}
-    plain = {name: np.abs([each.plain_error for each in part]) for name, part in counted.items()}
-    sections = {
-        "": _errors(counted)
-        | {"of a plain model": [f"{each.mean():.1%}" for each in plain.values()]}
-    }
-    for name, part in counted.items():
-        by_plan = grouped(part, lambda each: each.row.group)
-        sections[f"{name}, by plan"] = _errors(dict(sorted(by_plan.items())))
+FOLDERS = typer.Argument(help="folders of measured training")
+READERS: dict[str, Callable[[Path], Iterable[MeasuredStep]]] = {
+    "a100_3d_single": three_dimensional,
+    "a100_3d_multi": three_dimensional,
+    "fsdp_mpt": sharded,
+    "mlperf_llama31_405b": mlperf,
+}
+"""What reads a file of its own columns."""
+ELSEWHERE = "abci_v100_resnet50_horovod"
+"""A file for another study."""
+
+
+def files_in(
+    folders: Sequence[Path],
+) -> tuple[dict[str, list[MeasuredStep]], dict[str, Mapping[str, int]]]:
+    """The steps of each file of folders, those of :data:`READERS` and runs with their whole plans;
+    and how many rows of a file are left out for which reason.
+
+    Raises InputError for a file that cannot be read, and for folders without one.
+    """
+    files, skipped = dict[str, list[MeasuredStep]](), dict[str, Mapping[str, int]]()
+    for path in sorted(path for folder in folders for path in folder.glob("*.csv")):
+        if path.stem in READERS:
+            files[path.stem] = [*READERS[path.stem](path)]
+        elif path.stem != ELSEWHERE:
+            files[path.stem], skipped[path.stem] = whole_plans(path)
+    if not files:
+        raise InputError(f"no CSV of measured steps in {', '.join(map(str, folders))[:200]}")
+    return files, skipped
+
+
+def main(folders: Annotated[list[Path], FOLDERS]) -> str:
+    """Tables of all files of folders of measured training."""
+    files, skipped = files_in(folders)
+    three = [row for name in files if "a100_3d" in name for row in files[name]]
+    parts = dict[str, list[Predicted]]()
+    for name, rows in files.items():
+        for title, protocol in PROTOCOLS.items():
+            cases = list(protocol(three if "a100_3d" in name else rows))
+            part = predict(case for case in cases if case[0] in set(rows))
+            if part:
+                parts[f"{name}, {title}"] = part
+    parts |= {f"{paper}, nothing fitted": predict(no_row([*published(paper)])) for paper in PAPERS}
+    sections = {"": errors(parts)}
+    for name, part in parts.items():
+        by_kind = grouped(part, lambda each: f"{each.row.kind} {each.row.group}")
+        sections[f"{name}, by plan"] = errors(dict(sorted(by_kind.items())))
         worst = sorted(part, key=lambda each: -abs(each.error))[:10]
         sections[f"{name}, the ten worst"] = _steps(worst) | _parts_of_steps(worst)
-    mlperf_steps = unfitted([*mlperf(folder / "mlperf_llama31_405b.csv")])
-    machines = {"machine": [each.row.group for each in mlperf_steps]}
-    sections["MLPerf Training 5.0, nothing fitted"] = machines | _steps(mlperf_steps)
-    for paper, steps in (
-        ("Narayanan et al. 2021, table 1", "narayanan"),
-        ("Korthikanti et al. 2022, table 5", "korthikanti"),
-    ):
-        sections[f"{paper}, nothing fitted"] = _steps(unfitted([*published(steps)]))
-    kinds = errors_by_kind([*three, *every, *unfitted([*single, *several, *fsdp]), *mlperf_steps])
-    sections["Errors by kind of plan, as reports name them"] = {
-        name: [str(row[name]) for row in kinds] for name in kinds[0]
+    left_out = [(name, reason, str(n)) for name, of in skipped.items() for reason, n in of.items()]
+    columns = zip(*left_out, strict=True) if left_out else ((), (), ())
+    sections["Rows that plans cannot say yet"] = {
+        heading: [*cells]
+        for heading, cells in zip(("file", "reason", "rows"), columns, strict=True)
     }
+    kinds = errors_by_kind(
+        [each for name, part in parts.items() if _in_reports(name) for each in part]
+    )
+    sections["Errors by kind of plan, as reports name them"] = (
+        {name: [str(row[name]) for row in kinds] for name in kinds[0]} if kinds else {}
+    )
     tables = [f"{name}\n\n{aligned(columns)}".strip() for name, columns in sections.items()]
     return "\n\n".join(tables)
 
 
-def unfitted(rows: Sequence[MeasuredStep]) -> list[Predicted]:
-    """The predictions of rows with the times of the specification."""
-    predicted = []
-    for row in rows:
-        times = DeviceTimes(row.device, row.dtype)
-        step = simulate(row.model, row.plan, row.machine, times)
-        predicted.append(Predicted(row, step, plain(row), times))
-    return predicted
+PAPERS = ("narayanan", "korthikanti")
+"""Papers whose steps are predicted with the times of the specification."""
+
+
+def _in_reports(part: str) -> bool:
+    name, _, title = part.partition(", ")
+    return name not in PAPERS and title in ("nothing fitted", "one row a GPU and precision")
 
 
 def errors_by_kind(predicted: Sequence[Predicted]) -> list[output.Record]:
     """The errors of each kind of plan that a report tells apart: rows of its file."""
-    counted = [each for each in predicted if not each.calibrates]
     rows: list[output.Record] = []
-    for kind, alike in grouped(counted, lambda each: each.kind).items():
+    for kind, alike in grouped(predicted, lambda each: each.kind).items():
         errors = np.array([each.error for each in alike])
         figures = np.abs(errors).mean(), errors.mean(), np.quantile(np.abs(errors), 0.9)
         error = PlanError(len(errors), *(round(float(figure), 3) for figure in figures))
@@ -308,14 +320,23 @@ def errors_by_kind(predicted: Sequence[Predicted]) -> list[output.Record]:
 Columns = dict[str, list[str]]
 
 
-def _errors(parts: Mapping[str, Sequence[Predicted]]) -> Columns:
-    errors = [np.array([each.error for each in part]) for part in parts.values()]
+def errors(parts: Mapping[str, Sequence[Predicted]]) -> Columns:
+    """The errors of parts, beside those of the plain model."""
+    all_errors = [np.array([each.error for each in part]) for part in parts.values()]
+    plains = [np.abs([each.plain_error for each in part]) for part in parts.values()]
+    figures = {
+        "mean": [np.abs(part).mean() for part in all_errors],
+        "median": [np.median(np.abs(part)) for part in all_errors],
+        "nine of ten": [np.quantile(np.abs(part), 0.9) for part in all_errors],
+        "largest": [np.abs(part).max() for part in all_errors],
+        "plain model": [part.mean() for part in plains],
+        "its median": [np.median(part) for part in plains],
+    }
     return {
         "rows of": [*parts],
-        "number": [str(len(part)) for part in errors],
-        "mean error": [f"{np.abs(part).mean():.1%}" for part in errors],
-        "bias": [f"{part.mean():+.1%}" for part in errors],
-        "largest": [f"{np.abs(part).max():.1%}" for part in errors],
+        "number": [str(len(part)) for part in all_errors],
+        "bias": [f"{part.mean():+.1%}" for part in all_errors],
+        **{name: [f"{figure:.1%}" for figure in column] for name, column in figures.items()},
     }
 
 
@@ -329,7 +350,7 @@ def _steps(predicted: Sequence[Predicted]) -> Columns:
 
 
 def _parts_of_steps(predicted: Sequence[Predicted]) -> Columns:
-    measures = [each.measures for each in predicted]
+    measures = [_measures(each.row, each.times) for each in predicted]
     seconds = {
         "device": [each.computing for each in measures],
         "launches": [each.launching for each in measures],
@@ -338,3 +359,6 @@ def _parts_of_steps(predicted: Sequence[Predicted]) -> Columns:
         "optimizer": [each.optimizer for each in measures],
     }
     return {name: [f"{part.mean():.3f}" for part in parts] for name, parts in seconds.items()}
+
+
+_measures = lru_cache(maxsize=1024)(simulate)

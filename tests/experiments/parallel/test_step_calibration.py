@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import csv
 from dataclasses import replace
-from math import exp, log
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from experiments.models.device_times import DeviceTimes
+from experiments.parallel.factor_fit import Factors
 from experiments.parallel.plan_step import work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from experiments.parallel.step_calibration import (
     FILE,
     MOST_ROWS,
-    Factors,
     PlanError,
     PlanKind,
-    calibrate,
     calibrated_by,
     kind_of,
     mean_error,
@@ -37,7 +32,6 @@ from simulator.parallel.step import write
 from topologies.catalogue import find
 from topologies.errors import InputError
 from topologies.shapes import star
-from topologies.topology import Floats
 
 STEP = 'gpt2:layers=2,"dp=2,micro=1,batch=4",0.05\n'
 GOOD = f"model,plan,seconds\n{STEP}"
@@ -83,9 +77,11 @@ def test_times_are_fitted_to_the_steps_of_a_machine(
 ) -> None:
     path = tmp_path / "steps.csv"
     path.write_text(GOOD)
-    times = calibrated_by(path, DeviceTimes("a100"), groups)
+    times = calibrated_by(path, training("gpt2:layers=4", device="a100"), groups)
     assert times.launch > 1e-5
-    assert "1 measured step: times of the device x" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "1 measured step: times of the device x" in said
+    assert "steps.csv line 2: simulated " in said
 
 
 @each_case(
@@ -109,52 +105,7 @@ def test_a_step_that_cannot_be_simulated_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "steps.csv"
     path.write_text(GOOD + 'gpt2,"dp=1,tp=5",0.5\n')
     with pytest.raises(InputError, match="line 3: gpt2 has 12 heads"):
-        calibrated_by(path, DeviceTimes("a100"), groups)
-
-
-def device(factors: Factors) -> Floats:
-    """Two seconds of the device."""
-    return np.array([2.0 * factors.scale, 0.0, 0.0])
-
-
-def step(factors: Factors) -> Floats:
-    """Two seconds of the device, or a second of launches if they take longer."""
-    launches = np.array([0.0, factors.launch, 0.0])
-    return max(device(factors), launches, key=np.sum)
-
-
-@given(st.floats(0.5, 3))
-@settings(max_examples=10)
-def test_a_row_that_the_device_binds_moves_its_factor_half_way(factor: float) -> None:
-    """Two normal logarithms with the same standard deviation."""
-    got = calibrate([device], [2 * factor])
-    assert got.scale == pytest.approx(factor**0.5, rel=1e-3)
-    assert got.launch == pytest.approx(1, rel=1e-3)
-
-
-def test_a_row_far_above_the_device_tells_of_the_launch() -> None:
-    got = calibrate([step], [10.0])
-    assert got.launch == pytest.approx(exp(log(10) / (1 + 0.15**2)), rel=0.01)
-    assert got.scale == pytest.approx(1, abs=0.01)
-
-
-def test_many_rows_leave_little_of_what_was_known_before() -> None:
-    assert calibrate([device] * 20, [3.0] * 20).scale == pytest.approx(1.5 ** (20 / 21), rel=1e-3)
-
-
-def test_a_row_that_is_predicted_changes_nothing() -> None:
-    assert calibrate([step], [2.0]) == pytest.approx(Factors(), rel=1e-6)
-
-
-def test_a_few_simulations_find_the_path_that_binds() -> None:
-    tried = list[Factors]()
-
-    def counted(factors: Factors) -> Floats:
-        tried.append(factors)
-        return step(factors)
-
-    calibrate([counted], [5.0])
-    assert len(tried) <= 6
+        calibrated_by(path, training("gpt2"), groups)
 
 
 def test_the_file_has_the_columns_that_the_benchmark_prints() -> None:

@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from experiments.parallel.factor_fit import Factors
 from experiments.studies import plan_accuracy
+from experiments.studies.measured_plans import (
+    MeasuredStep,
+    published,
+    sharded,
+    three_dimensional,
+)
+from topologies.errors import InputError
 
 SINGLE = """gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iteration_ms
 4,4,1,256,4,4,128,2,1,2,60
@@ -39,37 +47,59 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_row_with_the_fewest_gpus_calibrates_and_does_not_count(folder: Path) -> None:
-    rows = [*plan_accuracy.three_dimensional(folder / "a100_3d_single.csv")]
-    predicted = plan_accuracy.predict(rows)
-    assert [each.calibrates for each in predicted] == [False, True, False]
-    fitted = predicted[1]
-    assert abs(fitted.error) < 0.05
-    assert fitted.plain_error == pytest.approx(0)
-    assert predicted[2].plain == pytest.approx(2 * fitted.plain)
-
-
-def test_rows_become_models_plans_and_machines(folder: Path) -> None:
-    (several,) = plan_accuracy.three_dimensional(folder / "a100_3d_multi.csv")
-    assert several.machine == "dgx_a100:nodes=2,nics=4"
-    assert several.seconds == 0.5
-    first, second, third = plan_accuracy.sharded(folder / "fsdp_mpt.csv")
-    assert first.seconds == 128 * 2 / 10000
-    assert "recompute=full" in first.plan
-    assert "grads=fp32" in first.plan
-    assert "recompute=none" in second.plan
-    assert "grads=bf16" in third.plan
-    assert (first.kind, third.kind) == ("h100_80gb amp_bf16", "a100_40gb bf16")
+    rows = [*three_dimensional(folder / "a100_3d_single.csv")]
+    cases = [*plan_accuracy.one_row(rows)]
+    assert cases == [(rows[0], (rows[1],)), (rows[2], (rows[1],))]
+    predicted = plan_accuracy.predict(cases)
+    assert predicted[1].plain == pytest.approx(
+        2 * plan_accuracy.plain(rows[1]) * predicted[0].plain / plan_accuracy.plain(rows[0])
+    )
+    (again,) = plan_accuracy.predict([(rows[1], (rows[1],))])
+    assert abs(again.error) < 0.05
+    assert again.plain_error == pytest.approx(0)
 
 
 def test_rows_of_a_model_calibrate_it_too(folder: Path) -> None:
-    rows = [*plan_accuracy.sharded(folder / "fsdp_mpt.csv")]
-    predicted = plan_accuracy.predict(rows, by_model=True)
-    assert [each.calibrates for each in predicted] == [True, False, True]
+    rows = [*sharded(folder / "fsdp_mpt.csv")]
+    assert [*plan_accuracy.one_row(rows, by_model=True)] == [(rows[1], (rows[0],))]
+
+
+def step(name: str, gpus: int, version: str = "1", kind: str = "H100 bf16") -> MeasuredStep:
+    """A measured step of a plan of this name."""
+    plan = f"dp={gpus},micro={len(name)}"
+    texts = "hgx_h100", f"llama3_8b:layers={len(name)}", plan
+    return MeasuredStep("runs", kind, name, "h100", "bf16", *texts, 1.0, (gpus, 1, 0), version)
+
+
+def test_a_new_plan_is_calibrated_by_all_others_of_its_kind() -> None:
+    first, second, other = step("a", 8), step("bb", 8), step("a", 8, kind="H100 fp8")
+    rows = [first, second, first._replace(version="2"), other]
+    assert [known for _, known in plan_accuracy.new_plan(rows)] == [
+        (second,),
+        (first, rows[2]),
+        (second,),
+    ]
+
+
+def test_larger_scales_are_calibrated_by_the_smallest() -> None:
+    rows = [step("a", 64), step("a", 8), step("bb", 16)]
+    assert [*plan_accuracy.larger_scale(rows)] == [(rows[0], (rows[1],))]
+
+
+def test_later_releases_are_calibrated_by_those_before() -> None:
+    rows = [step("a", 8, "2"), step("a", 8, "1"), step("a", 16, "1")]
+    assert [*plan_accuracy.later_release(rows)] == [(rows[0], (rows[1],))]
+
+
+def test_a_factor_of_the_device_explains_a_step(folder: Path) -> None:
+    row = next(iter(sharded(folder / "fsdp_mpt.csv")))
+    usual = plan_accuracy.path_of(row)(Factors(1.5)).sum()
+    assert plan_accuracy.factor_of(row._replace(seconds=usual)) == pytest.approx(1.5, rel=1e-6)
 
 
 def test_errors_are_counted_by_kind_of_plan(folder: Path) -> None:
-    predicted = plan_accuracy.unfitted([*plan_accuracy.sharded(folder / "fsdp_mpt.csv")])
-    rows = plan_accuracy.errors_by_kind([*predicted, predicted[0]._replace(calibrates=True)])
+    predicted = plan_accuracy.predict(plan_accuracy.no_row([*sharded(folder / "fsdp_mpt.csv")]))
+    rows = plan_accuracy.errors_by_kind(predicted)
     errors = [each.error for each in predicted if each.kind == predicted[0].kind]
     first = rows[0]
     assert [row["device"] for row in rows] == ["h100", "a100"]
@@ -79,35 +109,42 @@ def test_errors_are_counted_by_kind_of_plan(folder: Path) -> None:
     assert first["mean"] == pytest.approx(sum(map(abs, errors)) / len(errors), abs=5e-4)
 
 
+def predicted_of(paper: str) -> list[plan_accuracy.Predicted]:
+    """The steps of a paper, predicted with nothing fitted."""
+    return plan_accuracy.predict(plan_accuracy.no_row([*published(paper)]))
+
+
 @pytest.mark.parametrize("number", range(4))
 def test_published_steps_are_predicted_without_a_fit(number: int) -> None:
     """Narayanan et al., SC 2021, table 1: the rows up to 256 GPUs, within 6%."""
-    (predicted,) = plan_accuracy.unfitted([[*plan_accuracy.published("narayanan")][number]])
+    (predicted,) = plan_accuracy.predict([([*published("narayanan")][number], ())])
     assert abs(predicted.error) < 0.06
 
 
 @pytest.mark.parametrize("number", range(4))
 def test_recomputation_is_predicted_without_a_fit(number: int) -> None:
     """Korthikanti et al., arXiv 2205.05198, table 5: the two smaller models, within 10%."""
-    (predicted,) = plan_accuracy.unfitted([[*plan_accuracy.published("korthikanti")][number]])
+    (predicted,) = plan_accuracy.predict([([*published("korthikanti")][number], ())])
     assert abs(predicted.error) < 0.10
 
 
 @pytest.mark.exhaustive
 def test_published_steps_of_interleaved_pipelines_are_near() -> None:
     """Within 6% and 10%; no cause was found for the row of 76.1 G, which is 7% too fast."""
-    narayanan, korthikanti = (
-        [*plan_accuracy.published("narayanan")],
-        [*plan_accuracy.published("korthikanti")],
-    )
+    narayanan, korthikanti = predicted_of("narayanan"), predicted_of("korthikanti")
     for rows, most in ((narayanan[4:8], 0.06), (korthikanti[4:6], 0.10)):
-        for each in plan_accuracy.unfitted(rows):
+        for each in rows:
             assert abs(each.error) < (0.07 if each.row.group == "76.1 G" else most), each.row.group
 
 
-@pytest.mark.exhaustive
-def test_the_tables_of_a_folder(folder: Path) -> None:
-    text = plan_accuracy.main(folder)
-    assert "A100, three-dimensional plans, one node" in text
-    assert "Eos H100" in text
-    assert "of a plain model" in text
+def test_the_tables_of_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_accuracy, "PAPERS", ())
+    text = plan_accuracy.main([folder])
+    assert "a100_3d_single, one row a GPU and precision" in text
+    assert "fsdp_mpt, one row a model, GPU and precision, the ten worst" in text
+    assert "Errors by kind of plan" in text
+
+
+def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no CSV of measured steps"):
+        plan_accuracy.main([tmp_path])

@@ -1,0 +1,217 @@
+"""Factors on the times of a device, fitted to measured steps.
+
+A step is bound by the device or by the CPU that launches its kernels. What rows say of the two is
+weighed against what is known before. Logarithms are taken as normal, in levels: a factor for the
+device, which rows of all models share, a further one for each model and for each precision, and
+what is left of each row. A row may be odd, as a job that runs short of memory or shares its
+machine. Then much more is left of it. How likely that is follows from what all other rows, and what
+was known before, predict for it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.models.device_times import DeviceTimes
+from topologies.topology import Floats
+
+STARTS = 1.0, 4.0
+"""Factors on the launch to start from: where it does not bind, the step tells nothing of it."""
+PRECISE = 1e-9
+"""The error of a step by its known paths, as a share of it."""
+REPEATS = 6
+"""How often the rows are weighed anew. Then their weights change by less than 1%."""
+
+
+class Factors(NamedTuple):
+    """What rows tell."""
+
+    scale: float = 1.0
+    """The factor on the times of the device."""
+    launch: float = 1.0
+
+    def of(self, times: DeviceTimes) -> DeviceTimes:
+        """The calibrated times."""
+        return replace(times, scale=times.scale * self.scale, launch=times.launch * self.launch)
+
+
+PathSeconds = Callable[[Factors], Floats]
+"""The seconds of the critical path of a step with factors, shape (3,): of the device, of launches,
+and of all else."""
+
+
+class FitRow(NamedTuple):
+    """A measured step."""
+
+    path: PathSeconds
+    seconds: float
+    model: Hashable = None
+    precision: str = ""
+    full: bool = False
+    """Whether it fills the memory of its devices. Then an allocator may free and fetch blocks in
+    each step, which takes time."""
+
+
+class Spreads(NamedTuple):
+    """Standard deviations of logarithms, and the share of odd rows."""
+
+    device: float
+    """The device against its tables."""
+    launch: float
+    """The launch of a kernel: it depends on CPU and framework."""
+    model: float
+    precision: float
+    step: float
+    """A step against the model with the right factors."""
+    launched: float
+    """The same of a step that launches bind."""
+    odd: float
+    """The same of an odd row."""
+    odd_share: float
+    full_odd_share: float
+    """The share of odd rows among those that fill their memory."""
+
+
+@cache
+def spreads() -> Spreads:
+    """The spreads that shared rows taught: `factor_spreads.csv` has their source."""
+    with Path(__file__).with_name("factor_spreads.csv").open(newline="") as file:
+        values = {row["spread"]: float(row["value"]) for row in csv.DictReader(file)}
+    return Spreads(**values)
+
+
+class Fit(NamedTuple):
+    """Likely factors."""
+
+    factors: Factors
+    spread: float
+    """The standard deviation of the logarithm of the factor of the device."""
+    weights: tuple[float, ...]
+    """How much each row counts, from 0 to 1."""
+    misses: tuple[float, ...]
+    """The logarithm of the fitted seconds of each row over its measured ones."""
+
+
+def fit(
+    rows: Sequence[FitRow],
+    model: Hashable = None,
+    precision: str = "",
+    known: Spreads | None = None,
+) -> Fit:
+    """The likeliest factors for a model and a precision."""
+    # A step takes as long as its longest path, and the time of a path is linear in both factors.
+    # So the likeliest factors by the paths that are known say where to simulate next, which adds
+    # the path that is critical there, until no path is new.
+    problem = _Levels(rows, model, precision, known or spreads())
+    for start in STARTS:
+        problem.learn([Factors(launch=start)] * len(rows))
+    for _ in range(30):  # as paths are finite, an end; a handful of rounds is usual
+        found = problem.solve()
+        if not problem.learn(problem.factors(problem.logs)):
+            break
+    return found
+
+
+class _Levels:
+    """The factors of all levels: device, launch, those of each model, those of each precision."""
+
+    def __init__(
+        self, rows: Sequence[FitRow], model: Hashable, precision: str, known: Spreads
+    ) -> None:
+        self.rows, self.known = rows, known
+        models = [model, *(row.model for row in rows)]
+        precisions = [precision, *(row.precision for row in rows)]
+        columns = [
+            [[each == one for each in levels] for one in dict.fromkeys(levels)]
+            for levels in (models, precisions)
+        ]
+        common = np.ones((1, len(rows) + 1))
+        self.design = np.concatenate([common, 0 * common, *columns]).T
+        """Which factors the device has for the target, and then for each row."""
+        first, second = (len(part) for part in columns)
+        self.priors = np.array(
+            [known.device, known.launch, *[known.model] * first, *[known.precision] * second]
+        )
+        self.paths = [np.zeros((0, 3)) for _ in rows]
+        self.left = np.full(len(rows), known.step)
+        self.logs = np.zeros(len(self.priors))
+
+    def factors(self, logs: Floats) -> list[Factors]:
+        """Those of each row."""
+        scales = np.exp(self.design[1:] @ logs)
+        return [Factors(scale, float(np.exp(logs[1]))) for scale in scales.tolist()]
+
+    def learn(self, factors: Sequence[Factors]) -> bool:
+        """Add the critical path of each step to its known ones, seconds for factors of 1, shape
+        (paths, 3). Returns whether a step takes another time than the longest path that was
+        known."""
+        learnt = False
+        for number, (row, each) in enumerate(zip(self.rows, factors, strict=True)):
+            point = np.array([*each, 1.0])
+            critical, seconds = row.path(each), self.paths[number] @ point
+            step = critical.sum()
+            learnt |= bool(abs(seconds.max(initial=0.0) - step) > PRECISE * step)
+            # Where factors change the order of operations, an old path may take longer than the
+            # step.
+            rest = self.paths[number][seconds <= (1 + PRECISE) * step]
+            self.paths[number] = np.append(rest, [critical / point], axis=0)
+        return learnt
+
+    def misses(self, logs: Floats) -> Floats:
+        """The logarithms of simulated over measured seconds."""
+        factors = self.factors(logs)
+        seconds = [
+            float((paths @ np.array([*each, 1.0])).max()) / row.seconds
+            for paths, each, row in zip(self.paths, factors, self.rows, strict=True)
+        ]
+        return np.log(np.array(seconds))
+
+    def solve(self) -> Fit:
+        """The likeliest factors by the known paths. Each round weighs the rows by the last fit."""
+        from scipy.optimize import least_squares
+
+        def doubts(logs: Floats) -> Floats:
+            return np.concatenate([logs / self.priors, self.misses(logs) / self.left])
+
+        for _ in range(REPEATS):
+            starts = [np.zeros(len(self.priors)) for _ in STARTS]
+            for start, launch in zip(starts, STARTS, strict=True):
+                start[1] = np.log(launch)
+            fits = [least_squares(doubts, start, diff_step=0.03, x_scale=0.1) for start in starts]
+            best = min(fits, key=lambda each: float(each.cost))
+            self.logs, misses = best.x, self.misses(best.x)
+            jacobian = np.array(best.jac, dtype=np.float64)
+            inverse = np.linalg.inv(jacobian.T @ jacobian)
+            leverage = np.einsum("ij,jk,ik->i", jacobian, inverse, jacobian)[len(self.priors) :]
+            launched = jacobian[len(self.priors) :, 1] * self.left
+            steps = np.hypot(self.known.step, launched * self.known.launched)
+            leverage = np.clip(leverage, 1e-9, 1 - 1e-9)
+            self.left, weights = self._weighed(misses, leverage, steps)
+        target = self.design[0]
+        scale, launch = np.exp([target @ self.logs, self.logs[1]]).tolist()
+        spread = float(np.sqrt(target @ inverse @ target))
+        return Fit(Factors(scale, launch), spread, tuple(weights.tolist()), tuple(misses.tolist()))
+
+    def _weighed(self, misses: Floats, leverage: Floats, steps: Floats) -> tuple[Floats, Floats]:
+        """What is left of each row, as a standard deviation with which a normal row would move the
+        fit as far as the mixture of a clean one, with a deviation in `steps`, and an odd one does,
+        and its weight."""
+        known = self.known
+        # What all but this row predict: how far off, and how surely.
+        off = misses / (1 - leverage)
+        before = self.left**2 * leverage / (1 - leverage)
+        clean, odd = before + steps**2, before + known.odd**2
+        shares = np.where([row.full for row in self.rows], known.full_odd_share, known.odd_share)
+        chances = np.array([1 - shares, shares]) * [
+            np.exp(-(off**2) / 2 / each) / np.sqrt(each) for each in (clean, odd)
+        ]
+        share = chances[0] / chances.sum(axis=0)
+        moves = share * before / clean + (1 - share) * before / odd
+        return np.sqrt(before * (1 - moves) / moves), moves * clean / before
