@@ -229,7 +229,6 @@ def _reason(row: Row) -> str:
         "MaxText": "MaxText" in row.get("note", ""),
         row["task"]: row["task"] != "pretrain" and not row.get("lora_rank"),
         f"no machine with {row['gpu'][:40]}": device not in ACCELERATORS,
-        "activations on the host": row.get("offloaded_layers", "") not in ("", "0"),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
 
@@ -329,7 +328,6 @@ def _plan(row: Row) -> str:
     shards, table = "fsdp" in row.get("sharding", ""), row.get("source", "")
     # Without a word of it, Megatron's recipes for speed overlap all that they can.
     overlap = row.get("overlap", "") or "grad_reduce;tp;p2p"
-    old = row["gpu"] == "A100" or "torchtitan" in table
     values = {
         "dp": _whole(row, "dp"),
         "tp": tp,
@@ -342,7 +340,10 @@ def _plan(row: Row) -> str:
         "recompute": _recompute(row),
     }
     values = {key: value for key, value in values.items() if value not in (1, "none")}
-    values |= {"zero": 3 if shards else 1, "attention": "flash2" if old else "flash3"}
+    values |= {
+        "zero": 3 if shards else 1,
+        "attention": "flash2" if row["gpu"] == "A100" else "flash3",
+    }
     if pp > 1 and chunks > 1:
         values |= {"v": chunks, "synchronous": "no"}
     if pp > 1:
@@ -355,6 +356,10 @@ def _plan(row: Row) -> str:
         values["etp"] = _whole(row, "etp", 1)
     if not shards:
         values["overlap"] = "yes" if "grad_reduce" in overlap else "no"
+    if "torchtitan" in table:
+        values["loss"] = "eager"
+    if row.get("offloaded_layers"):
+        values["offload"] = _whole(row, "offloaded_layers")
     if row.get("lora_rank"):
         values["lora"] = _whole(row, "lora_rank")
     if row.get("token_drop") == "yes":
