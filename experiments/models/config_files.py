@@ -64,7 +64,6 @@ _KINDS: Mapping[str, Any] = {
     # These are the only values that simctl can read.
     "false": Literal[False],
     "true": Literal[True],
-    "none": None,
     "one": Literal[1],
     "no layers": Annotated[list[int], Field(max_length=0)],
 }
@@ -125,7 +124,8 @@ def _shape(values: dict[str, Any], constants: Mapping[str, Any]) -> TransformerS
     if values.get("number"):
         inside = values.get("inside") or values["hidden"]
         shared = values.get("shared_size", values.get("shared", 0) * inside)
-        experts = values["number"], values["top"], inside, shared, values.get("dense", 0)
+        dense, latent = values.get("dense", 0), values.get("latent_width") or 0
+        experts = values["number"], values["top"], inside, shared, dense, latent
         values["experts"] = Experts(*experts)
     if "layer_types" in values:
         turns = [kind == "full_attention" for kind in values["layer_types"]]
@@ -133,8 +133,8 @@ def _shape(values: dict[str, Any], constants: Mapping[str, Any]) -> TransformerS
         if turns != [number % period == 0 for number in range(1, values["blocks"] + 1)]:
             raise InputError("layer_types: expected full attention in every so many-th layer")
     if "pattern" in values:
-        sizes = [values[key] for key in ("mamba_heads", "mamba_head", "state", "groups")]
-        values["mamba"] = Mamba(*sizes, kernel=values["kernel"], chunk=values["chunk"])
+        keys = "mamba_heads", "mamba_head", "state", "groups", "kernel", "chunk"
+        values["mamba"] = Mamba(*(values[key] for key in keys))
         if len(values["pattern"]) != values["blocks"]:
             raise InputError(
                 f"hybrid_override_pattern has {len(values['pattern'])} layers, and "
@@ -144,7 +144,7 @@ def _shape(values: dict[str, Any], constants: Mapping[str, Any]) -> TransformerS
             raise InputError("hybrid_override_pattern has E: n_routed_experts is missing")
     if "nope" in values:
         of_queries = values["query_rank"] or 0
-        sizes = (values[key] for key in ("key_rank", "nope", "rope", "value"))
+        sizes = [values[key] for key in ("key_rank", "nope", "rope", "value")]
         values |= {"latent": Latent(of_queries, *sizes), "head_size": values["nope"]}
     if "patch_size" in values:
         side, rest = divmod(values["image_size"], values["patch_size"])

@@ -48,6 +48,19 @@ class Experts:
     """Elements of a token inside the shared experts together; 0: there is none."""
     dense: int = 0
     """First blocks of the model that have an MLP instead of experts."""
+    latent: int = 0
+    """Elements of a token on its way to experts, which a matrix makes before and another takes back
+    (LatentMoE of Nemotron 3); 0: all of them."""
+
+    def latent_matrices(self, width: int) -> tuple[WeightMatrix, ...]:
+        """The matrices before and after latent experts; none for others."""
+        sizes = {"latent_in": (width, self.latent), "latent_out": (self.latent, width)}
+        return tuple(WeightMatrix(name, *size) for name, size in sizes.items() if self.latent)
+
+    def dense_parameters(self, width: int) -> int:
+        """Elements of the router and of the matrices around latent experts."""
+        matrices = sum(matrix.parameters for matrix in self.latent_matrices(width))
+        return self.number * width + matrices
 
 
 @dataclass(frozen=True)
@@ -93,6 +106,13 @@ class Mamba:
         """Elements of a token that are convolved: those of heads, and those that write and read
         states."""
         return self.inner + 2 * self.groups * self.state
+
+    @property
+    def scan(self) -> int:
+        """Multiplications of the scan for a token, which section 6 of the paper counts: scores of a
+        chunk, and for each head their sums, states and outputs."""
+        inside = self.chunk * (self.groups * self.state + self.inner)
+        return inside + 2 * self.inner * self.state
 
     def matrices(self, width: int) -> tuple[WeightMatrix, WeightMatrix]:
         """The matrices before and after the scan: gates, what is convolved, and a time step for

@@ -89,11 +89,10 @@ def _with_adapters(writer: Writer, kind: str, block: Block) -> Block:
         parts += [shape.mlp_matrices(hidden)] if hidden else []
         parts += [shape.mamba.matrices(shape.width)] if shape.mamba and kind == "M" else []
         if experts:
-            each = adapter_elements(cut.lora, shape.mlp_matrices(experts.hidden))
+            each = adapter_elements(cut.lora, shape.expert_matrices)
             of_experts = experts.number * each / cut.ep / cut.expert_ranks
-    return _frozen(
-        block, sum(adapter_elements(cut.lora, part) for part in parts) / cut.tp, of_experts
-    )
+    trained = sum(adapter_elements(cut.lora, part) for part in parts)
+    return _frozen(block, trained / cut.tp, of_experts)
 
 
 def _layer(writer: Writer, kind: str) -> Block:
@@ -132,8 +131,9 @@ def _elements(shape: TransformerShape, cut: BlockCut, kind: str) -> tuple[float,
     elements, of_experts = float(len(kind) * shape.width), 0.0
     for letter in kind:
         if letter == "E" and (experts := shape.experts):
-            elements += experts.number * shape.width + shape.mlp(experts.shared) / cut.tp
-            of_experts = experts.number * shape.mlp(experts.hidden) / cut.ep / cut.expert_ranks
+            elements += experts.dense_parameters(shape.width) + shape.mlp(experts.shared) / cut.tp
+            each = sum(matrix.parameters for matrix in shape.expert_matrices)
+            of_experts = experts.number * each / cut.ep / cut.expert_ranks
         elif letter == "M" and shape.mamba:
             elements += shape.mamba.parameters(shape.width) / cut.tp
         else:

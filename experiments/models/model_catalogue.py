@@ -207,7 +207,8 @@ def _changed(
         )
     if experts:
         inner, together = max(1, round(experts.hidden * scale)), round(experts.shared * scale)
-        experts = replace(experts, hidden=inner, shared=together)
+        latent = round(experts.latent * scale)
+        experts = replace(experts, hidden=inner, shared=together, latent=latent)
     return replace(
         shape,
         blocks=values.get("layers", shape.blocks),
@@ -227,7 +228,9 @@ def _shipped(row: Mapping[str, str]) -> Entry:
     shared = {"hidden": 4 * sizes["width"]} | FAMILIES[family]
     shared |= {key: sizes[key] for key in ("kv_heads", "hidden") if row[key]}
     if row["experts"]:
-        experts = [sizes.get(key, 0) for key in ("experts", "top", "inside", "shared", "dense")]
+        experts = [
+            sizes.get(key, 0) for key in ("experts", "top", "inside", "shared", "dense", "latent")
+        ]
         shared["experts"] = Experts(*experts)
     shared["pattern"] = row["pattern"]
     shape = multi_head(sizes["blocks"], sizes["width"], sizes["heads"], **shared)

@@ -8,6 +8,13 @@ from experiments.models.mixer_shapes import Latent, Mamba
 from experiments.models.model_shapes import RMS_DECODER
 
 _LLAMA3 = {**RMS_DECODER, "kv_heads": 8, "vocabulary": 128256}
+_NEMOTRON3: dict[str, Any] = {
+    "kv_heads": 2,
+    "head_size": 128,
+    "norm": "rms",
+    "biases": False,
+    "vocabulary": 131072,
+}
 FAMILIES: dict[str, dict[str, Any]] = {
     # Devlin et al., NAACL 2019.
     "bert": {
@@ -53,15 +60,10 @@ FAMILIES: dict[str, dict[str, Any]] = {
     # Parmar et al., arXiv 2402.16819, table 1; NVIDIA, arXiv 2406.11704, table 1. MLPs have no
     # gates, and square what a ReLU leaves.
     "nemotron4": {"kv_heads": 8, "biases": False, "rotary": True, "vocabulary": 256000},
-    # nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B, config.json: attention has no positions.
-    "nemotron3": {
-        "kv_heads": 2,
-        "head_size": 128,
-        "norm": "rms",
-        "biases": False,
-        "vocabulary": 131072,
-        "mamba": Mamba(heads=64, head_size=64, state=128, groups=8),
-    },
+    # nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B and Super-120B-A12B, config.json: attention has no
+    # positions.
+    "nemotron3_nano": {**_NEMOTRON3, "mamba": Mamba(64, head_size=64, state=128, groups=8)},
+    "nemotron3_super": {**_NEMOTRON3, "mamba": Mamba(128, head_size=64, state=128, groups=8)},
     # Dosovitskiy et al., ICLR 2021, table 1, for images of 224 x 224 in patches of 16 x 16.
     "vit": {"vocabulary": 1000, "kind": "image", "positions": 197, "patch": 3 * 16**2},
 }

@@ -159,13 +159,25 @@ class TransformerShape:
         sizes["output"] = (self.heads * self.value_size, self.width)
         return tuple(WeightMatrix(name, *size, self.biases) for name, size in sizes.items())
 
-    def mlp_matrices(self, hidden: int) -> tuple[WeightMatrix, ...]:
-        """The matrices of an MLP or an expert with `hidden` elements inside."""
-        up = ("gate", "up") if self.gated else ("up",)
+    def mlp_matrices(self, hidden: int, width: int = 0) -> tuple[WeightMatrix, ...]:
+        """The matrices of an MLP or a shared expert with `hidden` elements inside, for tokens of
+        `width` elements; 0: the usual ones."""
+        up, width = ("gate", "up") if self.gated else ("up",), width or self.width
         return (
-            *(WeightMatrix(name, self.width, hidden, self.biases) for name in up),
-            WeightMatrix("down", hidden, self.width, self.biases),
+            *(WeightMatrix(name, width, hidden, self.biases) for name in up),
+            WeightMatrix("down", hidden, width, self.biases),
         )
+
+    @property
+    def expert_width(self) -> int:
+        """Elements of a token at an expert."""
+        return (self.experts.latent if self.experts else 0) or self.width
+
+    @property
+    def expert_matrices(self) -> tuple[WeightMatrix, ...]:
+        """The matrices of an expert; none if there are no experts."""
+        hidden = self.experts.hidden if self.experts else 0
+        return self.mlp_matrices(hidden, self.expert_width) if hidden else ()
 
     @property
     def head(self) -> WeightMatrix:
@@ -233,8 +245,9 @@ class TransformerShape:
         total += self.attention_blocks * self.attention + parts["-"] * self.mlp(self.hidden)
         total += parts["M"] * self.mamba.parameters(self.width) if self.mamba else 0
         if experts := self.experts:
-            inner = number * self.mlp(experts.hidden) + self.mlp(experts.shared)
-            total += self.expert_blocks * (experts.number * self.width + inner)
+            inner = number * sum(matrix.parameters for matrix in self.expert_matrices)
+            dense = self.mlp(experts.shared) + experts.dense_parameters(self.width)
+            total += self.expert_blocks * (inner + dense)
         return total
 
 

@@ -242,10 +242,12 @@ class Writer(AdaptedKernels):
         mlp = self.mlp(self.shape.hidden / self.cut.tp, self.tokens, kept=self.cut_nbytes)
         return self.entry() + mlp + self.exit() + self.residual()
 
-    def mlp(self, inside: float, rows: float, number: int = 1, *, kept: float) -> list[Event]:
+    def mlp(
+        self, inside: float, rows: float, number: int = 1, *, kept: float, width: int = 0
+    ) -> list[Event]:
         """An MLP with `inside` elements of a token inside, or `number` experts that share `rows`
-        tokens. It keeps `kept` bytes of its input."""
-        ups, width = 2 if self.shape.gated else 1, self.shape.width
+        tokens of `width` elements; 0: the usual ones. It keeps `kept` bytes of its input."""
+        ups, width = 2 if self.shape.gated else 1, width or self.shape.width
         share, nbytes = rows / number, rows * inside * self.width
         above = ups * nbytes
         return [
@@ -262,9 +264,9 @@ class Writer(AdaptedKernels):
         """A router, experts, and the shared experts beside them."""
         shape, cut = self.shape, self.cut
         tokens = self.tokens / cut.tp
-        sent = tokens * experts.top * shape.width * self.width
+        sent = tokens * experts.top * shape.expert_width * self.width
         even, arriving = self._even(experts), self._arriving(experts)
-        copies = arriving * shape.width * self.width
+        copies = arriving * shape.expert_width * self.width
         to_experts, back = list[Event](), list[Event]()
         if cut.ep > 1:
             names = ("dispatch", "combine") if self.routed else ("all_to_all", "all_to_all")
@@ -277,7 +279,7 @@ class Writer(AdaptedKernels):
             group = "tp" if self.cut.expert_ranks == cut.tp else "etp"
             to_experts.append(Gate(group, "all_gather", "reduce_scatter", copies))
             back.insert(0, Gate(group, "reduce_scatter", "all_gather", copies))
-        router = self.cut_nbytes
+        router, narrow = self.cut_nbytes, tokens * experts.latent * self.width
         events = [
             self.wide.product(tokens, experts.number, shape.width, kept=router, later=router),
             self.memory(2 * sent, 2 * sent),
@@ -286,6 +288,11 @@ class Writer(AdaptedKernels):
             *back,
             self.memory(2 * sent, 2 * sent),
         ]
+        if experts.latent:
+            # The input of the first matrix is that of the router, which is kept.
+            events.insert(1, self.product(tokens, experts.latent, shape.width, later=narrow))
+            last = self.product(tokens, shape.width, experts.latent, kept=narrow, later=narrow)
+            events.append(last)
         return [*events, *(self.shared(experts) if experts.shared else ())]
 
     def _even(self, experts: Experts) -> float:
@@ -303,8 +310,9 @@ class Writer(AdaptedKernels):
     def expert_mlps(self, experts: Experts) -> list[Event]:
         """The experts of a rank."""
         arriving, local = self._arriving(experts), experts.number // self.cut.ep
-        kept = arriving * self.shape.width * self.width
-        return self.mlp(experts.hidden / self.cut.expert_ranks, arriving, local, kept=kept)
+        inside, width = experts.hidden / self.cut.expert_ranks, self.shape.expert_width
+        kept = arriving * width * self.width
+        return self.mlp(inside, arriving, local, kept=kept, width=width)
 
     def shared(self, experts: Experts) -> list[Event]:
         """The shared experts, which every token passes."""

@@ -23,9 +23,8 @@ def host_bandwidth(topology: Topology) -> float:
         if len(up):
             speed = min(speed, float(topology.bandwidth[up[0]]) / below)
             device = int(topology.target[up[0]])
-            below = np.count_nonzero(
-                kinds.are("gpu")[topology.source] & (topology.target == device)
-            )
+            sharing = kinds.are("gpu")[topology.source] & (topology.target == device)
+            below = int(np.count_nonzero(sharing))
     if speed == inf:
         raise InputError(f"{topology.name} has no link from a GPU to a CPU: take offload=0")
     return speed

@@ -87,7 +87,8 @@ class Training:
         shape = self.shape
         table = 0 if shape.tied else shape.embedding
         scores = shape.seen(self.seq) * shape.heads * (shape.key_size + shape.value_size)
-        return 6.0 * (shape.active_parameters - table + scores)
+        scans = shape.parts["M"] * shape.mamba.scan if shape.mamba else 0
+        return 6.0 * (shape.active_parameters - table + scores + scans)
 
     def flops(self, plan: Plan, tokens_per_s: float) -> float:
         """The model's FLOP/s of each GPU of a plan. Frozen matrices have no backward for

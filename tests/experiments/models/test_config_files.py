@@ -179,7 +179,7 @@ def test_all_families_are_tested() -> None:
         ("nemotron3_nano", {"hybrid_override_pattern": "ME*"}, "pattern has 3 layers, and num_hid"),
         ("nemotron3_nano", {"hybrid_override_pattern": "M" * 51 + "X"}, "hybrid_override_pattern"),
         ("nemotron3_nano", {"n_routed_experts": 0}, "has E: n_routed_experts is missing"),
-        ("nemotron3_nano", {"moe_latent_size": 1024}, "moe_latent_size: 1024"),
+        ("nemotron3_nano", {"moe_latent_size": -1}, "moe_latent_size: -1"),
     ],
 )
 def test_layers_that_simctl_does_not_know_are_refused(

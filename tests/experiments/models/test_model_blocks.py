@@ -188,3 +188,15 @@ def test_a_further_token_takes_a_layer_and_the_head_once_more() -> None:
     assert shared.forward == head.forward
     assert shared.parameters == shape.width
     assert joined.parameters == 2 * shape.width**2 + 2 * shape.width
+
+
+def test_latent_experts_receive_narrow_tokens() -> None:
+    """NVIDIA-Nemotron-3-Super-120B-A12B: 1024 of 4096 elements reach 22 experts."""
+    _, shape, seq = find_shape("nemotron3_super:layers=2")
+    block = blocks(shape, seq, BlockCut(ep=8), TIMES)[2]
+    assert {part.nbytes for part in block.forward if part.group} == {seq * 22 * 1024 * 2}
+    assert block.parameters == 4096 * (1 + 512 + 2 * 1024 + 2 * 5376)
+    assert block.expert_parameters == 512 / 8 * 2 * 1024 * 2688
+    whole = find_shape("nemotron3_super")[1]
+    assert whole.parameters == pytest.approx(120e9, rel=0.01)
+    assert whole.active_parameters == pytest.approx(12e9, rel=0.1)
