@@ -25,7 +25,7 @@ class AdaptedKernels(Kernels):
         part: str = "",
     ) -> Computation:
         """Under LoRA the matrix is frozen: its backward is that for inputs. If its `part` has
-        adapters, their two products run beside it, and its input is kept for them."""
+        adapters, their two products in 16 bits follow it, and its input is kept for them."""
         whole = super().product(rows, outputs, inner, number, kept=kept, later=later)
         rank = self.cut.lora
         if not rank:
@@ -36,8 +36,8 @@ class AdaptedKernels(Kernels):
         moved = 3 * rows * number * outputs * self.width
         each = (
             whole,
-            super().product(rows, rank, inner, number),
-            super().product(rows, outputs, rank, number),
+            Kernels.product(self.wide, rows, rank, inner, number),
+            Kernels.product(self.wide, rows, outputs, rank, number),
             self.memory(moved, moved),
         )
         return Computation(

@@ -98,6 +98,7 @@ def _with_adapters(writer: Writer, kind: str, block: Block) -> Block:
 def _layer(writer: Writer, kind: str) -> Block:
     """A block with parts of a kind, as those of a shape."""
     shape, cut = writer.shape, writer.cut
+    writer = replace(writer, window=shape.window if "w" in kind else 0)
     whole, experts = _events(writer, kind), shape.experts if "E" in kind else None
     block = writer.block("experts" if experts else "layer", whole, *_elements(shape, cut, kind))
     words = _words(cut, kind, shape)
@@ -166,7 +167,9 @@ def _module(writer: Writer, kind: str, word: str) -> Again:
     if word in ("core_attn", "selective"):
         return [writer.core()], writer.scores
     if word == "layernorm":
-        return writer.norm() * len(kind), len(kind) * kept
+        # Their outputs are the inputs of the first product of each part.
+        first = [passes.computations(part(writer, letter))[0] for letter in kind]
+        return writer.norm() * len(kind), _kept(first)
     if word == "mla_up_proj":
         return writer.expansion(), writer.queries_and_keys
     if word == "mlp" or not experts:

@@ -73,6 +73,30 @@ def test_norms_are_computed_again_from_their_inputs() -> None:
     assert plain.kept - block.kept == 2 * (2 * 8192 * 4096)
 
 
+def test_norms_give_what_products_keep_of_them() -> None:
+    """In 8 bits under fp8. Adapters keep 16 bits, and frozen matrices without any keep nothing."""
+    times = DeviceTimes("h100", "fp8")
+    _, shape, seq = find_shape("llama3_8b")
+    for cut, each in (BlockCut(), 2 * 8192 * 4096), (BlockCut(lora=8), 2 * 8192 * 4096):
+        plain = blocks(shape, seq, cut, times)[1]
+        block = blocks(shape, seq, replace(cut, recompute="layernorm"), times)[1]
+        assert plain.kept - block.kept == pytest.approx(each)
+
+
+@each_case("recompute", ["core_attn", "op"])
+def test_windowed_attention_is_computed_again_with_its_window(recompute: str) -> None:
+    _, shape, _ = find_shape("gpt_oss_120b:layers=2")
+    seq = 32768
+    windowed, full = blocks(shape, seq, BlockCut(recompute=recompute), TIMES)[1:3]
+    plain = blocks(shape, seq, BlockCut(), TIMES)[1]
+    core = TIMES.attention("flash2", 2 * 64 * seq * 128 * 128, forward=True)
+    if recompute == "core_attn":
+        assert again(windowed) < 1.1 * core < again(full)
+    else:
+        # Attention is kept.
+        assert again(windowed) == again(full) < sum(part.seconds for part in plain.forward)
+
+
 def test_every_second_product_is_kept_as_in_torchtitan() -> None:
     """Of wq, wk, wv, wo, w1, w3 and w2 the outputs of wq, wv, w1 and w2 are kept, with that of
     attention and the input of the block."""
