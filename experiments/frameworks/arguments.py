@@ -13,7 +13,7 @@ from topologies.errors import InputError
 CONDITION = "condition."
 """What precedes the key of an argument inside `if` or `case`."""
 _TOKEN = re.compile(
-    r"""(?P<skip>(?:[ \t\r]|\\\r?\n)+|\#[^\n]*)|(?P<mark>\n|;;|[();|&<>])
+    r"""(?P<skip>(?:[^\S\n]|\\\r?\n)+|\#[^\n]*)|(?P<mark>\n|;;|[();|&<>])
     |(?P<word>(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\([^()]*\)
     |\$\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}|[^\s();|&<>"'\\])+)""",
     re.VERBOSE | re.DOTALL,

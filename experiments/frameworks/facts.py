@@ -14,6 +14,7 @@ from pathlib import Path
 from experiments.frameworks.arguments import CONDITION
 from experiments.frameworks.settings import Setting, words_of
 from topologies.errors import InputError
+from topologies.units import parse_number
 
 Row = Mapping[str, str]
 _TORCHTITAN = ("parallelism.", "training.", "activation_checkpoint.")
@@ -91,12 +92,15 @@ class Facts:
         """A fact as text."""
         return words_of(self.known[name].value) if name in self.known else usual
 
-    def whole(self, name: str, usual: int) -> int:
-        """A fact that is a whole number. Raises InputError, with the place, for another one."""
+    def whole(self, name: str, usual: int, least: int = -1) -> int:
+        """A fact that is a whole number from `least` on. Raises InputError, with the place, for
+        another one."""
         word = self.word(name, str(usual))
         if not re.fullmatch(r"-?\d{1,12}", word, re.ASCII):
             unset = ", and the script sets this variable nowhere or in a condition" * ("$" in word)
             raise InputError(f"{self.known[name]}: expected a whole number{unset}")
+        if int(word) < least:
+            raise InputError(f"{self.known[name]}: expected {least} or more")
         return int(word)
 
     def yes(self, name: str, usual: bool = False) -> bool:
@@ -105,6 +109,15 @@ class Facts:
         if word not in ("true", "false", "yes", "no", "0", "1"):
             raise InputError(f"{self.known[name]}: expected true or false")
         return word in ("true", "yes", "1")
+
+    def is_positive(self, name: str, usual: bool) -> bool:
+        """Whether a fact is above 0. Raises InputError, with the place, unless it is a number."""
+        if name not in self.known:
+            return usual
+        try:
+            return parse_number(self.word(name)) > 0
+        except InputError:
+            raise InputError(f"{self.known[name]}: expected a number") from None
 
     def say(self, name: str, reason: str) -> None:
         """Remark that simctl cannot express a fact."""

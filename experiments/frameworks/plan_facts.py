@@ -74,7 +74,7 @@ def _is_said(facts: Facts, key: str, value: str) -> bool:
 
 
 def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
-    tp, pp, keys = facts.whole("tp", 1), facts.whole("pp", 1), dict[str, str]()
+    (tp, pp), keys = (facts.whole(key, 1, 1) for key in ("tp", "pp")), dict[str, str]()
     if tp > 1 and facts.yes("sequence_parallel"):
         keys["sp"] = "yes"
     elif tp == 1:
@@ -84,16 +84,16 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
         keys["zero"] = "3"
     elif facts.yes("megatron_fsdp"):
         keys["zero"] = facts.word("sharding", "0")
-    if chunk := facts.whole("chunk_layers", 0):
+    if chunk := facts.whole("chunk_layers", 0, 0):
         keys["v"] = str(max(1, blocks // (pp * chunk)))
     if facts.yes("bf16_gradients") or not facts.yes("fp32_gradients", True):
         keys["grads"] = "bf16"
     if facts.word("attention_backend") == "unfused":
         keys["attention"] = "unfused"
-    usual = "0.1" if facts.is_arguments else "0"
-    if any(float(facts.word(f"{of}_dropout", usual)) for of in ("hidden", "attention")):
+    drops = (f"{of}_dropout" for of in ("hidden", "attention"))
+    if any(facts.is_positive(name, facts.is_arguments) for name in drops):
         keys["dropout"] = "yes"
-    v = facts.whole("v", int(keys.get("v", "1")))
+    v = facts.whole("v", int(keys.get("v", "1")), 1)
     if v > 1 and pp > 1:
         waits = facts.yes("no_overlap_p2p") or not facts.yes("overlap_p2p", True)
         keys["synchronous"] = "yes" if waits else "no"
@@ -152,7 +152,7 @@ def _stages(facts: Facts, blocks: int, pp: int) -> dict[str, str]:
     first stages have a layer more (torchtitan/distributed/pipeline_parallel.py)."""
     ends = [facts.whole(f"{end}_fewer", 1) for end in ("first", "last")]
     total, v = blocks + sum(ends), 1 if facts.word("schedule", "1f1b") in _SINGLE else 2
-    if chunk := facts.whole("chunk_layers", 0):
+    if chunk := facts.whole("chunk_layers", 0, 0):
         v = max(1, -(-total // chunk) // pp)
     size, more = divmod(total, pp * v)
     sizes = [size + (stage < more) for stage in range(pp * v)]
@@ -162,8 +162,8 @@ def _stages(facts: Facts, blocks: int, pp: int) -> dict[str, str]:
 
 
 def _torchtitan(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
-    tp, pp, cp = (facts.whole(key, 1) for key in ("tp", "pp", "cp"))
-    replicas, shards = facts.whole("replicas", 1), facts.whole("shards", -1)
+    tp, pp, cp, replicas = (facts.whole(key, 1, 1) for key in ("tp", "pp", "cp", "replicas"))
+    shards = facts.whole("shards", -1)
     if shards < 1 and gpus is not None:
         shards = max(1, gpus // (tp * pp * cp * replicas))
     keys = {"sp": "yes" if tp > 1 else "no"}

@@ -35,15 +35,20 @@ class Setting(NamedTuple):
     """The file and the line."""
 
     def __str__(self) -> str:
-        value = words_of(self.value)
-        return f"{self.place}, {self.key[:120]}={value if len(value) < 80 else shown(value)}"
+        key, value = self.key[:120], words_of(self.value)
+        key = key if key.isprintable() else shown(key)
+        is_plain = len(value) < 80 and value.isprintable()
+        return f"{self.place}, {key}={value if is_plain else shown(value)}"
 
 
 def words_of(value: object) -> str:
     """A value as the user writes it."""
     if isinstance(value, list):
         return ",".join(map(words_of, value))
-    return "null" if value is None else str(value).lower() if value in (True, False) else str(value)
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    # Python does not write a number of thousands of digits.
+    return hex(value) if isinstance(value, int) and value.bit_length() > 999 else str(value)
 
 
 def read_settings(path: Path) -> list[Setting]:

@@ -224,6 +224,7 @@ VALUES: dict[str, Value] = {
     "skew": _of("zipf:1.2", "zipf:0,seed=3", "zipf:1,top=2,nodes=1"),
     "matrix": _of("sizes.csv", "chunks.csv"),
     "calibrate_compute": _of("steps.csv"),
+    "like": _of("megatron", "torchtitan", "deepspeed"),
     "tokens": _of("15T", "300B", "4096", "1.5K", "0"),
     "orders": _several("gpipe", "1f1b", "zb_v", "interleaved:chunks=3", "zb_auto", "pipeline.csv"),
     "pipeline": _of("1f1b", "zb_v", "interleaved:chunks=3", "pipeline.csv"),

@@ -22,7 +22,7 @@ from refusals import attempt
 from topologies.errors import InputError
 
 SHARES = {
-    "measurements": 0.19,
+    "measurements": 0.14,
     "topology": 0.25,
     "model": 0.12,
     "config": 0.03,
@@ -34,6 +34,7 @@ SHARES = {
     "sizes": 0.03,
     "program": 0.04,
     "pipeline": 0.02,
+    "job file": 0.05,
     "workload": 0.05,
     "job": 0.05,
     "result": 0.05,

@@ -29,6 +29,7 @@ def read(text: str) -> dict[str, object]:
         ("if [ $A = b ]; then\n--tp 2\nfi\n--pp 3", {"condition.tp": "2", "pp": "3"}),
         ("case $A in\n b) TP=2 ;;\n c) TP=4 ;;\nesac\n--tp $TP", {"tp": "$TP"}),
         ("no arguments - at all", {}),
+        ("--a\xa01", {"a": "1"}),
     ],
 )
 def test_arguments_are_what_a_shell_gives(text: str, expected: dict[str, object]) -> None:

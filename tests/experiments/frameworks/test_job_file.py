@@ -87,6 +87,12 @@ def test_what_no_key_says_is_named_with_its_line(tmp_path: Path) -> None:
             "=3: expected true or false",
         ),
         ("train: {micro_batch_size: 0}", "plan: micro=0: 1 or more"),
+        ("model: {hidden_dropout: 0x}", "hidden_dropout=0x: expected a number"),
+        ("model: {pipeline_model_parallel_size: 0}", "=0: expected 1 or more"),
+        (
+            'model: {sequence_parallel: "a\\n", tensor_model_parallel_size: 2}',
+            "='a\\n': expected true",
+        ),
         (
             "model: {num_layers: 4, hidden_size: 100, num_attention_heads: 3}",
             "no multiple of heads",

@@ -55,6 +55,11 @@ def test_toml_has_paths_and_lines(tmp_path: Path) -> None:
     assert str(found["d.e"]) == "a.toml line 6, d.e=1,2"
 
 
+def test_huge_numbers_are_written_in_short(tmp_path: Path) -> None:
+    found = settings(tmp_path, "a.toml", f"a = 0x1{'0' * 5000}\n")
+    assert len(str(found["a"])) < 200
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
