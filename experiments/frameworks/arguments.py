@@ -33,7 +33,7 @@ class _Token(NamedTuple):
 
 def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
     """Keys with underscores, values, and lines of all arguments in the text of a script: True
-    without a value, a list of several values.
+    without a value, a list of several values. `program` is what runs, like pretrain_gpt.py.
 
     Raises InputError for a quote without an end.
     """
@@ -48,6 +48,8 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
             value: object = values[0] if len(values) == 1 else values or True
             yield CONDITION * (depth > 0) + key, value, line
             key = ""
+        if re.fullmatch(r"(?:.*/)?pretrain\w*\.py", word):
+            yield "program", word.rpartition("/")[2], token.line
         if is_key:
             first, equals, value_text = word[2:].partition("=")
             key, line = first.replace("-", "_"), token.line

@@ -12,7 +12,7 @@ from topologies.errors import InputError
 
 _PRECISIONS = {
     "bf16_with_fp8_delayed_scaling_mixed": "fp8",
-    "bf16_with_fp8_current_scaling_mixed": "fp8",
+    "bf16_with_fp8_current_scaling_mixed": "current",
     "bf16_with_fp8_subchannel_scaling_mixed": "fp8_block",
     "bf16_with_mxfp8_mixed": "mxfp8",
     "bf16_with_nvfp4_mixed": "nvfp4",
@@ -110,7 +110,13 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
     adapted = facts.word("adapted", "linear_qkv,linear_proj")
     if "lora" in facts and ("fc" in adapted or "mlp" in adapted):
         keys["adapters"] = "all"
-    return keys | _recomputation(facts) | _precision(facts)
+    keys |= _recomputation(facts) | _precision(facts)
+    narrow = keys.get("precision", "fp32") not in ("fp32", "bf16")
+    if narrow and keys["zero"] != "0" and facts.yes("narrow_gather"):
+        keys["fp8_gather"] = "yes"
+    if facts.yes("is_offloading"):
+        keys["offload"] = facts.word("offloaded_layers", "0")
+    return keys
 
 
 def _recomputation(facts: Facts) -> dict[str, str]:
@@ -135,13 +141,19 @@ def _recomputation(facts: Facts) -> dict[str, str]:
 
 def _precision(facts: Facts) -> dict[str, str]:
     off = ("null", "none", "false", "")
+    precision = _PRECISIONS.get(facts.word("precision_recipe"), "")
     if facts.word("fp4", "null").lower() not in off:
-        return {"precision": "nvfp4"}
-    if facts.word("fp8", "null").lower() not in off:
-        return {"precision": facts.word("fp8_recipe", "fp8")}
-    recipe = facts.word("precision_recipe")
-    if recipe in _PRECISIONS:
-        return {"precision": _PRECISIONS[recipe]}
+        precision = "nvfp4"
+    elif facts.word("fp8", "null").lower() not in off:
+        precision = facts.word("fp8_recipe", "fp8")
+    if precision not in ("", "fp32"):
+        ends = "+".join(str(facts.whole(f"{end}_bf16", 1, 0)) for end in ("start", "end"))
+        bf16 = {"bf16_layers": ends} if facts.yes("has_bf16_ends") else {}
+        # Tensors that are scaled as they are now are fp8 too.
+        scaling = {"scaling": "current"} if precision == "current" else {}
+        return {"precision": "fp8" if scaling else precision, **scaling, **bf16}
+    if precision:
+        return {"precision": precision}
     if facts.is_arguments and not facts.yes("bf16") and not facts.yes("fp16"):
         return {"precision": "fp32"}
     return {}
@@ -198,10 +210,12 @@ def _torchtitan(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
         mode = "op" if option == "op" else "full" if option == "1" else f"full/{option}"
     keys |= {"recompute": mode, "stops": "yes" if facts.yes("early_stop") else "no"}
     converters = facts.word("converters") + " float8" * facts.yes("is_float8")
-    if "float8" in converters or "mx" in converters:
-        keys["precision"] = "fp8" if "float8" in converters else "mxfp8"
-    if "float8" in converters and facts.yes("float8_gather"):
-        facts.say("float8_gather", "parameters are gathered in bf16")
+    if "float8" in converters:
+        keys |= {"precision": "fp8", "scaling": "current"}
+    elif "mx" in converters:
+        keys["precision"] = "mxfp8"
+    if "float8" in converters and keys.get("zero") == "3" and facts.yes("narrow_gather"):
+        keys["fp8_gather"] = "yes"
     compiled = facts.word("components", "model,loss") if facts.yes("is_compiled") else ""
     keys["compiled"] = "yes" if "model" in compiled else ""
     keys["loss"] = "compiled" if "loss" in compiled else "eager"

@@ -159,6 +159,39 @@ def test_recomputation_of_megatron(tmp_path: Path, arguments: str, plan: str) ->
     assert read.plan == f"recompute={plan}"
 
 
+@pytest.mark.parametrize(
+    ("section", "plan"),
+    [
+        ("mixed_precision: bf16_mixed", ""),
+        ("mixed_precision: bf16_with_mxfp8_mixed", "precision=mxfp8"),
+        (
+            "mixed_precision: bf16_with_fp8_current_scaling_mixed",
+            "precision=fp8,scaling=current",
+        ),
+        ("mixed_precision: {fp8: e4m3, fp8_recipe: blockwise}", "precision=fp8_block"),
+        ("mixed_precision: {fp8: hybrid, fp8_recipe: delayed}", "precision=fp8"),
+        ("mixed_precision: {fp4: e2m1}", "precision=nvfp4"),
+        (
+            "model: {fp8: hybrid, fp8_param: true, first_last_layers_bf16: true}\n"
+            "ddp: {use_distributed_optimizer: true}",
+            "precision=fp8,fp8_gather=yes,zero=1,bf16_layers=1+1",
+        ),
+        ("optimizer: {exp_avg_dtype: torch.bfloat16}", "moments=bf16"),
+        ("model: {cpu_offloading: true, cpu_offloading_num_layers: 4}", "offload=4"),
+    ],
+)
+def test_precision_and_states_of_megatron(tmp_path: Path, section: str, plan: str) -> None:
+    read = job(tmp_path, "a.yaml", f"train: {{train_iters: 1}}\n{section}\n")
+    assert (read.plan, read.facts.remarks) == (plan, [])
+
+
+def test_a_program_that_trains_no_decoder_is_named(tmp_path: Path) -> None:
+    text = "torchrun pretrain_bert.py --bf16 --seq-length 512"
+    assert remarks(tmp_path, "a.sh", text) == [
+        "program=pretrain_bert.py: simctl reads it as a decoder"
+    ]
+
+
 def test_experts_and_latent_attention_are_those_of_the_catalogue(tmp_path: Path) -> None:
     text = """--num-layers 61 --hidden-size 7168 --ffn-hidden-size 18432 --num-attention-heads 128
         --kv-channels 128 --position-embedding-type rope --normalization RMSNorm --swiglu
