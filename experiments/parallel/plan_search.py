@@ -370,12 +370,10 @@ def _activations(plan: Plan, stages: Stages, device: int) -> float:
     chunks ahead (Narayanan et al., 2021)."""
     mine, pp, count = stages[device :: plan.pp], plan.pp, plan.micro_batches
     keeps = [sum(block.kept for block in stage) for stage in mine]
-    again = max(block.working for stage in mine for block in stage)
-    if device == pp - 1:
-        # The logits are free before anything is computed again.
-        *_, head = stages[-1]
-        inner = [block.working for stage in mine for block in stage if block is not head]
-        again = max(head.working, max(inner, default=0.0) - head.kept)
+    # The last stage runs its backward first. What blocks behind one keep is free when it runs.
+    behind = accumulate(block.kept for block in mine[-1])
+    holds = (kept + block.working for kept, block in zip(behind, mine[-1], strict=True))
+    again = max(holds) - keeps[-1]
     if plan.v == 1:
         return min(pp - device, count) * keeps[0] + again
     ahead = min(2 * (pp - 1 - device) + (plan.v - 1) * pp + 1, count * plan.v)

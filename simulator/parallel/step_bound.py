@@ -68,9 +68,7 @@ class Outline:
         # Sums in another order differ in their last digits.
         return max(reduced) * (1 - 1e-9)
 
-    def _launching(
-        self, stages: Sequence[Sequence[Block]], passes: Sequence[PassSeconds]
-    ) -> float:
+    def _launching(self, stages: Sequence[Sequence[Block]], passes: Sequence[PassSeconds]) -> float:
         """Seconds in which the CPU of a device launches the passes of its stages. It may launch
         passes that are written in full beside others, so the longer of both counts."""
         count, full, rest = self.micro_batches, 0.0, 0.0

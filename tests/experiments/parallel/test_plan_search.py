@@ -6,6 +6,7 @@ import json
 from functools import cache
 from math import inf
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -55,8 +56,17 @@ def test_the_fastest_plans_are_those_of_an_exhaustive_simulation(model: str) -> 
         assert sum(run.parts.values()) == pytest.approx(run.seconds)
 
 
-def test_bounds_hold_for_steps_in_full() -> None:
-    searched = space(GPT, batch=16)
+@pytest.mark.parametrize(
+    ("model", "wanted"),
+    [
+        (GPT, {}),
+        (GPT, {"recompute": "full:1", "pp": 2}),
+        (GPT, {"lora": 4, "mtp": 1, "micro": 1}),
+        (MIXTRAL, {"etp": 1, "tp": 2, "micro": 1}),
+    ],
+)
+def test_bounds_hold_for_steps_in_full(model: str, wanted: dict[str, Any]) -> None:
+    searched = space(model, batch=16, **wanted)
     bounds = PlanBounds(searched.training, times())
     for plan in searched.plans()[0][::19]:
         work = work_of(searched.training, plan, times().under(plan.degrees))
