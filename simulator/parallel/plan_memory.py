@@ -47,7 +47,8 @@ class State(NamedTuple):
 
 STATE = State()
 FROZEN = 2.0
-"""Bytes of an element of a parameter that is not trained."""
+"""Bytes of an element of a parameter that is not trained, from stage 3 of ZeRO on. Before, it takes
+as many as another parameter."""
 PARTS = (
     *State._fields,
     *("activations", "logits", "again", "gathered", "unsharded", "reducing"),
@@ -228,7 +229,8 @@ def state_bytes(
     for group, count in elements(blocks, frozen=True).items():
         updated = trained.get(group, 0.0)
         total += np.multiply(updated, state.shared(zero, ranks(group)))
-        total[0] += FROZEN * (count - updated) / (ranks(group) if zero == 3 else 1)
+        nbytes = FROZEN / ranks(group) if zero == 3 else state.parameters
+        total[0] += nbytes * (count - updated)
     return total
 
 
