@@ -263,7 +263,7 @@ def _setting(
     fitted: dict[str, str] = {}
     if options.calibrate_compute is not None:
         file = Path(options.calibrate_compute)
-        times = calibrated_by(file, setting.training, setting.groups)
+        times = calibrated_by(file, setting.training, setting.groups, options.like)
         fitted = {"scale": f"{times.scale:.6g}", "launch_s": f"{times.launch:.6g}"}
     gpus = _whole_machine(blueprint)
     if (p := options.p) is not None:

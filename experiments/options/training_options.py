@@ -335,7 +335,8 @@ class PlanOptions(TrainingOptions):
         typer.Option(
             metavar="FRAMEWORK",
             help="Give keys that the plan leaves out the values of megatron, torchtitan or "
-            "deepspeed.",
+            "deepspeed.  [default: the kernels of megatron where tp or pp is above 1, else of "
+            "torchtitan]",
         ),
     ] = None
     calibrate_compute: Annotated[

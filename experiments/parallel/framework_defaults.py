@@ -47,8 +47,6 @@ def like_framework(plan: Plan, like: str | None, device: str) -> tuple[Plan, str
     torchtitan. They then take only what says how kernels and transfers run, and share the work as
     the plan says. Raises InputError for an unknown framework.
     """
-    if like is None:
-        return plan, ""
     framework = like or ("megatron" if plan.tp > 1 or plan.pp > 1 else "torchtitan")
     words = list[str]()
     for row in _rows(framework, device):
@@ -67,6 +65,14 @@ def plain(plan: Plan) -> Plan:
     """The plan without the defaults that it takes when no framework is named."""
     usual = {key: getattr(Plan, key) for key in BY_FRAMEWORK if key not in plan.stated}
     return replace(plan, **usual)
+
+
+def plan_with(plan: Plan, device: str, **values: Any) -> Plan:
+    """The plan with other values of keys, and with the defaults that it then takes."""
+    variant = replace(plan, **values)
+    if not plan.implied:
+        return variant
+    return like_framework(replace(plain(variant), implied=()), None, device)[0]
 
 
 def _holds(plan: Plan, condition: str) -> bool:

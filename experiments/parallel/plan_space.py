@@ -12,7 +12,7 @@ from typing import Any
 
 from experiments.models.accelerators import accelerator
 from experiments.models.recomputation import WHOLE
-from experiments.parallel.framework_defaults import like_framework
+from experiments.parallel.framework_defaults import like_framework, plan_with
 from experiments.parallel.plan_step import Training, memory_of, stage_sizes, work_of
 from experiments.parallel.plan_text import Plan, parse_values
 from experiments.text_lines import bytes_cell
@@ -167,7 +167,8 @@ def advice(training: Training, plan: Plan, topology: Topology) -> str:
     changes, least = dict[str, Any](), inf
     for _ in range(16):  # more changes together are another plan
         options = [changes | change for change in _changes(replace(plan, **changes))]
-        peaks = [_peak(training, replace(plan, **option), topology) for option in options]
+        plans = [plan_with(plan, training.times.device, **option) for option in options]
+        peaks = [_peak(training, each, topology) for each in plans]
         if min(peaks, default=least) >= least:
             break
         best = peaks.index(min(peaks))

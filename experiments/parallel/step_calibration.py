@@ -20,6 +20,7 @@ from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
 from experiments.output import counted
 from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, fit
+from experiments.parallel.framework_defaults import like_framework
 from experiments.parallel.plan_step import Training, memory_of, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from simulator.analysis.critical_path import critical_path
@@ -156,16 +157,22 @@ def _step(
 
 
 def calibrated_by(
-    path: Path, training: Training, groups: Callable[[Plan], GroupTimes]
+    path: Path,
+    training: Training,
+    groups: Callable[[Plan], GroupTimes],
+    like: str | None = None,
 ) -> DeviceTimes:
     """The times with the factors that the steps of a file tell for a model, where `groups` has the
-    times of collectives. Says on stderr what they are, and how far off the steps then are.
+    times of collectives, and plans have the defaults of a framework. Says on stderr what they are,
+    and how far off the steps then are.
 
     Raises InputError for a step that cannot be simulated.
     """
     steps, rows, times = read_steps(path), list[FitRow](), training.times
-    for where, (model, plan, seconds) in steps.items():
+    for where, (model, text, seconds) in steps.items():
         try:
+            known, _ = like_framework(parse_plan(text), like, times.device)
+            plan = str(replace(known, implied=()))
             # A large written step takes 400 MB, so few of them stay.
             simulated = plan_critical_path(model, plan, times, groups, keeps=len(rows) < 4)
             simulated(Factors())
@@ -173,7 +180,7 @@ def calibrated_by(
             raise InputError(f"{where}: {error}") from None
         sizes = sizes_of(find_transformer(model).shape)
         full = memory_share(model, plan, times, groups) >= FULL
-        precision = parse_plan(plan).precision or times.dtype
+        precision = known.precision or times.dtype
         rows.append(FitRow(simulated, seconds, sizes, precision, full))
     fitted = fit(rows, sizes_of(training.shape), times.dtype)
     output.note(

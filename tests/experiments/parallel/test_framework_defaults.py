@@ -9,7 +9,7 @@ import pytest
 
 from experiments.models.accelerators import ACCELERATORS
 from experiments.parallel import framework_defaults
-from experiments.parallel.framework_defaults import like_framework
+from experiments.parallel.framework_defaults import like_framework, plain, plan_with
 from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, Plan, parse_plan
 from refusals import refusal
 
@@ -64,6 +64,38 @@ def test_keys_that_the_user_writes_stay() -> None:
     plan = Plan(dp=8, stated=(*stated, "zero", "dp"))
     for like in ("megatron", "torchtitan", "deepspeed"):
         assert like_framework(plan, like, "h100") == (plan, "")
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "implied"),
+    [
+        ("dp=8", "h100", ["attention", "loss"]),
+        ("dp=8", "a100", ["loss"]),
+        ("tp=8", "a100", []),
+        ("tp=8", "gb200", ["attention"]),
+        ("pp=2,v=2", "a100", ["synchronous"]),
+        ("dp=8,zero=3,attention=flash2,loss=fused", "h100", []),
+    ],
+)
+def test_plans_follow_the_framework_that_runs_such_plans(
+    text: str, device: str, implied: list[str]
+) -> None:
+    """Their text stays that of the user, and means the same."""
+    written = parse_plan(text)
+    plan, words = like_framework(written, None, device)
+    assert [*plan.implied] == implied
+    assert bool(words) == bool(implied)
+    assert str(plan) == str(written)
+    assert (plan.zero, plan.sp, plan.overlap) == (written.zero, written.sp, written.overlap)
+    assert like_framework(parse_plan(str(plan)), None, device)[0] == plan
+    assert plain(plan) == written
+
+
+def test_a_plan_of_other_degrees_takes_other_defaults() -> None:
+    plan, _ = like_framework(parse_plan("dp=8"), None, "h100")
+    variant = plan_with(plan, "h100", dp=4, tp=2)
+    assert (plan.loss, variant.loss, variant.attention) == ("eager", "fused", "flash3")
+    assert plan_with(parse_plan("dp=8"), "h100", dp=4, tp=2).attention == "flash2"
 
 
 def test_keys_by_framework_are_written_where_the_user_does() -> None:
