@@ -171,7 +171,7 @@ class _Levels:
             float((paths @ np.array([*each, 1.0])).max()) / row.seconds
             for paths, each, row in zip(self.paths, factors, self.rows, strict=True)
         ]
-        return np.log(np.array(seconds))
+        return np.asarray(np.log(seconds), dtype=np.float64)
 
     def solve(self) -> Fit:
         """The likeliest factors by the known paths. Each round weighs the rows by the last fit."""
@@ -184,7 +184,7 @@ class _Levels:
             starts = [np.zeros(len(self.priors)) for _ in STARTS]
             for start, launch in zip(starts, STARTS, strict=True):
                 start[1] = np.log(launch)
-            fits = [least_squares(doubts, start, diff_step=0.03, x_scale=0.1) for start in starts]
+            fits = [least_squares(doubts, start, diff_step=[0.03], x_scale=0.1) for start in starts]
             best = min(fits, key=lambda each: float(each.cost))
             self.logs, misses = best.x, self.misses(best.x)
             jacobian = np.array(best.jac, dtype=np.float64)

@@ -113,6 +113,8 @@ class Plan(BlockCut):
     """Whether each rank of tensor parallel sends its share to the next stage, which gathers it."""
     slowdown: float = 0.0
     """By which share a computation takes longer while its device communicates."""
+    jitter: bool = False
+    """Whether ranks enter collectives at different moments, so that each waits for the last one."""
     uneven: bool = False
     """Whether stages may differ by a layer."""
     layers: Annotated[str, _parse_layers] = ""

@@ -65,7 +65,7 @@ class MeasuredStep(NamedTuple):
         return self.order[0]
 
 
-MEGATRON = "recompute=full,attention=unfused,dropout=yes,overlap_tp=no,scatter=yes"
+MEGATRON = "recompute=full,attention=unfused,dropout=yes,overlap_tp=no,scatter=yes,jitter=yes"
 """Megatron-LM of 2021: everything is computed again, and all-reduces stand alone. Stages send each
 other shares, which they gather."""
 
@@ -108,7 +108,7 @@ def sharded(path: Path) -> Iterator[MeasuredStep]:
             host if gpus <= 8 else f"{host}:nodes={gpus // 8}",
             f"mpt_{row['model']}:seq={seq}",
             f"dp={gpus},zero=3,fsdp=1,micro={micro},batch={gpus * micro * repeats},"
-            f"recompute={again},stops=yes,attention=flash,grads={wide}",
+            f"recompute={again},stops=yes,attention=flash,grads={wide},jitter=yes",
             seq * micro * repeats / float(row["tokens_per_s_gpu"]),
             (gpus, 1, number),
             memory=0.5 if row["gpu"] == "a100_40gb" else 1.0,
@@ -130,7 +130,7 @@ def mlperf(path: Path) -> Iterator[MeasuredStep]:
             "llama3_405b",
             f"dp={row['dp']},tp={row['tp']},pp={row['pp']},cp={row['cp']},v=8,micro=1,"
             f"batch={row['global_batch']},zero=1,sp=yes,attention=flash3,overlap=yes,"
-            "pieces=yes,uneven=yes",
+            "pieces=yes,uneven=yes,jitter=yes",
             float(row["step_s"]),
             (gpus, int(row["tp"]) * int(row["pp"]), number),
         )
@@ -344,6 +344,7 @@ def _plan(row: Row) -> str:
         "zero": 3 if shards else 1,
         "attention": "flash2" if row["gpu"] == "A100" else "flash3",
     }
+    values["jitter"] = "yes"
     if pp > 1 and chunks > 1:
         values |= {"v": chunks, "synchronous": "no"}
     if pp > 1:

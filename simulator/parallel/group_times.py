@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import log
+from statistics import NormalDist
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -64,6 +65,16 @@ Value = TypeVar("Value")
 Result = TypeVar("Result")
 Names = tuple[str | Algorithm, ...]
 """Algorithms, or their names."""
+
+
+def last_of(ranks: int) -> float:
+    """How many standard deviations behind the mean the last of so many normal draws is expected, by
+    the formula of Blom (Statistical Estimates and Transformed Beta-Variables, 1958).
+
+    >>> last_of(1), round(last_of(8), 2), round(last_of(1024), 2)
+    (0.0, 1.43, 3.24)
+    """
+    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
 
 
 def two_levels(collective: str, topology: Topology, group: Ints) -> list[Algorithm]:
@@ -199,6 +210,9 @@ class GroupTimes:
     """The times on the machine without its slow links; None for a machine without any."""
     bounds: bool = False
     """Whether the fastest place counts, and not the slowest one."""
+    jitter: float = 0.0
+    """The standard deviation of the moments at which ranks enter a collective, in seconds. A call
+    waits for the last of its ranks."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
     _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
     _factors: dict[tuple[Laid, int, float], float] = field(default_factory=dict, repr=False)
@@ -217,6 +231,11 @@ class GroupTimes:
         """The times with another end of the interval of each call."""
         return replace(self, end=end, _times={} if self.end is None else self._times)
 
+    def with_jitter(self, jitter: float) -> GroupTimes:
+        """The times where ranks enter calls at different moments."""
+        usual = self.usual and self.usual.with_jitter(jitter)
+        return replace(self, jitter=jitter, usual=usual)
+
     def with_algorithms(self, algorithms: Mapping[str, Sequence[str | Algorithm]]) -> GroupTimes:
         """The times with further algorithms. What both simulate, both remember."""
         usual = self.usual and self.usual.with_algorithms(algorithms)
@@ -232,8 +251,10 @@ class GroupTimes:
         """The same for each place whose ranks are the first ones of groups."""
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return {0: 0.0}
-        timed = self.timed(kind, collective, nbytes)
-        return {place: timed.at(self.end, place) for place in timed.laid.parts_of}
+        timed, late = self.timed(kind, collective, nbytes), 0.0
+        if collective != MESSAGE:
+            late = self.jitter * last_of(self.degrees.size(kind))
+        return {place: timed.at(self.end, place) + late for place in timed.laid.parts_of}
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
         """The same for the group of each rank, if slow links make groups of a place differ: those

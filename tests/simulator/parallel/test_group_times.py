@@ -17,7 +17,7 @@ from simulator.engines import run, simulate
 from simulator.parallel import group_routes
 from simulator.parallel.degrees import KINDS, Degrees
 from simulator.parallel.group_routes import lay
-from simulator.parallel.group_times import ALGORITHMS, GroupTimes, two_levels
+from simulator.parallel.group_times import ALGORITHMS, GroupTimes, last_of, two_levels
 from simulator.predictions import Prediction, interval_of
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import route
@@ -50,6 +50,25 @@ def coordinates(plan: Degrees, rank: int) -> dict[str, int]:
     for axis in plan.order.split("-"):
         rank, places[axis] = divmod(rank, getattr(plan, axis))
     return places
+
+
+@given(st.integers(1, 2**20), st.integers(1, 2**20))
+def test_the_last_of_more_ranks_is_later(first: int, second: int) -> None:
+    assert last_of(1) == 0
+    assert (last_of(first) < last_of(second)) == (first < second)
+
+
+def test_ranks_that_enter_at_different_moments_wait_for_the_last() -> None:
+    """A rank alone waits for nobody, and a pair of stages that send does not wait."""
+    topology = machine("hgx_h100").build(8)
+    for tp, dp in ((1, 8), (8, 1), (2, 4)):
+        usual = GroupTimes(topology, Degrees(dp=dp, tp=tp))
+        late = usual.with_jitter(1e-5)
+        for kind, ranks in (("tp", tp), ("dp", dp)):
+            more = late.seconds(kind, "all_reduce", 1e6) - usual.seconds(kind, "all_reduce", 1e6)
+            assert more == pytest.approx(1e-5 * last_of(ranks), abs=1e-12)
+    pair = GroupTimes(topology, Degrees(pp=2))
+    assert pair.with_jitter(1e-5).transfer(0, 1, 1e6) == pair.transfer(0, 1, 1e6)
 
 
 @given(degrees())
