@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-def windowed(window: int, seq: int) -> float:
+def window_keys(window: int, seq: int) -> float:
     """Keys that a query sees on average in both directions, of which a causal one sees half, in a
     window.
 
-    >>> windowed(8192, 8192)
+    >>> window_keys(8192, 8192)
     8192.0
     """
     most = min(window, seq)

@@ -15,7 +15,7 @@ from math import gcd
 from typing import Annotated, Any, Literal
 
 from experiments.models.device_times import Attention
-from experiments.models.mixer_shapes import Experts, Latent, Mamba, WeightMatrix, windowed
+from experiments.models.mixer_shapes import Experts, Latent, Mamba, WeightMatrix, window_keys
 from experiments.models.narrow_casts import Scaling
 from experiments.models.recomputation import parse_text
 from experiments.option_text import parse_at_least
@@ -128,7 +128,7 @@ class TransformerShape:
     def seen(self, seq: int) -> float:
         """Keys that a query sees on average in all blocks together, in both directions, if a
         sequence has `seq` tokens."""
-        return self.parts["*"] * seq + self.parts["w"] * windowed(self.window, seq)
+        return self.parts["*"] * seq + self.parts["w"] * window_keys(self.window, seq)
 
     @property
     def key_size(self) -> int:

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from experiments.models import kernels as passes
 from experiments.models.adapters import AdaptedKernels
 from experiments.models.kernels import Computation, Event, Gate, Ring
-from experiments.models.mixer_shapes import Experts, windowed
+from experiments.models.mixer_shapes import Experts, window_keys
 from experiments.models.model_shapes import Loss, TransformerShape
 from simulator.parallel.blocks import Block
 
@@ -210,7 +210,7 @@ class Writer(AdaptedKernels):
         heads = cut.micro * shape.heads / cut.tp
         rows, columns = self.seq / cut.cp, float(self.seq)
         causal = 2 if shape.kind == "decoder" else 1
-        seen = windowed(self.window, self.seq) if self.window else columns
+        seen = window_keys(self.window, self.seq) if self.window else columns
         flops = 2 * heads * rows * seen * (shape.key_size + shape.value_size)
         kept = self.queries_and_keys + self._rotated + self.scores
         if cut.attention != "unfused":

@@ -30,7 +30,7 @@ def host_bandwidth(topology: Topology) -> float:
     return speed
 
 
-def offloaded(
+def offload_stages(
     stages: Sequence[Sequence[Block]], layers: int, bandwidth: float
 ) -> tuple[tuple[Block, ...], ...]:
     """The stages, whose first `layers` layers copy what they keep to the host beside a forward, and

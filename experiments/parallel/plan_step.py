@@ -16,7 +16,7 @@ from experiments.models.recomputation import parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import with_tensors
 from experiments.parallel.expert_routing import Routing, routing_of
-from experiments.parallel.offloading import host_bandwidth, offloaded
+from experiments.parallel.offloading import host_bandwidth, offload_stages
 from experiments.parallel.plan_text import Plan, layer_numbers
 from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.group_times import End, GroupTimes
@@ -306,7 +306,7 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
         times = times.with_jitter(JITTER)
     stages = stages_of(training, plan, routing)
     if plan.offload:
-        stages = offloaded(stages, plan.offload, host_bandwidth(times.topology))
+        stages = offload_stages(stages, plan.offload, host_bandwidth(times.topology))
     return Work(
         stages,
         pipeline_of(plan, stages, times),

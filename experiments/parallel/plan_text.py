@@ -18,7 +18,7 @@ from simulator.training.buckets import DEFAULT
 from topologies.errors import InputError, nearest_name
 from topologies.units import format_bytes, parse_bytes, parse_yes
 
-COUNTED = "embedding", "loss", "embedding+loss"
+LAYER_WORDS = "embedding", "loss", "embedding+loss"
 """What counts as a layer when stages share them, as with Megatron-LM's
 `--account-for-embedding-in-pipeline-split` and `--account-for-loss-in-pipeline-split`."""
 
@@ -43,9 +43,9 @@ def layer_numbers(text: str) -> list[int]:
 
 def _parse_layers(text: str) -> str:
     number = r"(?:[1-9]\d{0,2}x)?\d{1,4}"
-    if text in COUNTED or re.fullmatch(rf"{number}(?:\+{number}){{0,511}}", text, re.ASCII):
+    if text in LAYER_WORDS or re.fullmatch(rf"{number}(?:\+{number}){{0,511}}", text, re.ASCII):
         return text
-    raise InputError(f"{', '.join(COUNTED)}, or the layers of each stage, like 10+6x12+10")
+    raise InputError(f"{', '.join(LAYER_WORDS)}, or the layers of each stage, like 10+6x12+10")
 
 
 def _parse_router(text: str) -> str:

@@ -67,7 +67,7 @@ class Degrees:
         if sorted(self.order.split("-")) != sorted(AXES):
             raise InputError(f"order {self.order[:40]!r}: each of {', '.join(AXES)}, like {ORDER}")
         size = self.dp * self.cp
-        if not self._laid_anew and size % self.ep:
+        if not self._expert_layout and size % self.ep:
             raise InputError(
                 f"ep is {self.ep}: it divides dp x cp = {size}, like {divisor(size, self.ep)}"
             )
@@ -92,7 +92,7 @@ class Degrees:
         return self.etp or self.tp
 
     @property
-    def _laid_anew(self) -> bool:
+    def _expert_layout(self) -> bool:
         """Whether the ranks of a device of the pipeline are laid out anew for experts."""
         return self.expert_ranks != self.tp
 
@@ -143,7 +143,7 @@ class Degrees:
         outward = self.order.split("-")[::-1]
         ranks = np.arange(self.ranks, dtype=np.int32)
         grid = ranks.reshape([getattr(self, axis) for axis in outward])
-        anew = self._laid_anew and name in ("ep", "etp", "experts")
+        anew = self._expert_layout and name in ("ep", "etp", "experts")
         axes = AXES[:3] if anew else KINDS[name]
         # The axes of a group come last.
         rows = grid.transpose(sorted(range(len(outward)), key=lambda k: outward[k] in axes))

@@ -17,7 +17,7 @@ class Unit(NamedTuple):
     """Elements of parameters by the group that shares them: "data", and "experts" if there are."""
     root: bool
     """Whether this is the root's unit: it stays gathered behind the forward."""
-    trained: Mapping[str, float]
+    trainable: Mapping[str, float]
     """Those of the elements that have gradients."""
 
     @property
@@ -28,7 +28,7 @@ class Unit(NamedTuple):
     @property
     def gradients(self) -> float:
         """Elements of all groups that have gradients."""
-        return sum(self.trained.values())
+        return sum(self.trainable.values())
 
 
 def units(stage: Sequence[Block], names: Sequence[str]) -> list[Unit]:

@@ -259,7 +259,7 @@ class UnitPass(Pass):
 
     def _reducing(self, unit: Unit) -> list[Call]:
         sharding, calls = self.sharding, list[Call]()
-        for group, count in unit.trained.items():
+        for group, count in unit.trainable.items():
             nbytes = count * self.sharding.nbytes
             calls.append(Call(sharding.sharing(group), "reduce_scatter", nbytes))
             if replicas := sharding.replicas(group):
@@ -304,7 +304,7 @@ class UnitPass(Pass):
         """Reduce the gradients of a unit. Version 2 copies them into a buffer when that of the unit
         before is free."""
         sharding, layer = self.sharding, unit.blocks[0]
-        if not unit.trained:
+        if not unit.trainable:
             return
         moved = unit.gradients * (sharding.parameter + sharding.nbytes)
         cast = sharding.parameter != sharding.nbytes

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.device_times import DeviceTimes
-from experiments.models.mixer_shapes import windowed
+from experiments.models.mixer_shapes import window_keys
 from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import BlockCut
 from grouped_cases import each_case
@@ -162,7 +162,7 @@ def test_a_window_sees_as_many_pairs_as_a_causal_mask_leaves(window: int, seq: i
     query, key = np.indices((seq, seq))
     pairs = np.count_nonzero((key <= query) & (query - key < window))
     edges = (seq + max(0, seq - window)) / 2
-    assert seq * windowed(window, seq) / 2 == pytest.approx(pairs - edges, abs=seq)
+    assert seq * window_keys(window, seq) / 2 == pytest.approx(pairs - edges, abs=seq)
 
 
 def test_windows_and_full_attention_take_turns() -> None:

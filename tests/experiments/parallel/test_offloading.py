@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.parallel.offloading import host_bandwidth, offloaded
+from experiments.parallel.offloading import host_bandwidth, offload_stages
 from experiments.parallel.plan_step import memory_of, stages_of, work_of
 from experiments.parallel.plan_text import parse_plan
 from grouped_cases import each_case
@@ -34,7 +34,7 @@ def test_a_machine_without_a_cpu_keeps_activations() -> None:
 @each_case("layers", [0, 1, 2, 9])
 def test_the_first_layers_of_a_stage_keep_nothing(layers: int) -> None:
     stages = stages_of(training(SMALL), parse_plan("pp=2"))
-    moved = offloaded(stages, layers, bandwidth=1e9)
+    moved = offload_stages(stages, layers, bandwidth=1e9)
     for before, after in zip(stages, moved, strict=True):
         kept = [block.kept == 0 for block in after if block.name == "layer"]
         assert kept == [number < layers for number in range(3)]
@@ -43,7 +43,7 @@ def test_the_first_layers_of_a_stage_keep_nothing(layers: int) -> None:
 
 def test_a_fast_link_hides_the_copies() -> None:
     (stage,) = stages_of(training(SMALL), parse_plan(""))
-    (fast,), (slow,) = (offloaded((stage,), 6, speed) for speed in (1e15, 1e3))
+    (fast,), (slow,) = (offload_stages((stage,), 6, speed) for speed in (1e15, 1e3))
     before, *_, after = (sum(part.seconds for part in b.forward) for b in (stage[1], fast[1]))
     assert before == after
     # A copy hides behind the layer.
