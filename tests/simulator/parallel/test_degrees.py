@@ -1,6 +1,7 @@
 """Groups of experts whose tensor parallelism is another than that of the rest."""
 
 from dataclasses import replace
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,5 +66,5 @@ def test_a_refusal_names_degrees_that_multiply_to_the_gpus(
         return
     named = refusal(degrees.check, gpus).partition(": take ")[2]
     pairs = dict(word.split("=") for word in named.replace(",", "").split() if word != "and")
-    right = replace(degrees, **{axis: int(degree) for axis, degree in pairs.items()})
-    right.check(gpus)
+    changes: dict[str, Any] = {axis: int(degree) for axis, degree in pairs.items()}
+    replace(degrees, **changes).check(gpus)
