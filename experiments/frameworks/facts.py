@@ -92,7 +92,7 @@ class Facts:
         """A fact as text."""
         return words_of(self.known[name].value) if name in self.known else usual
 
-    def whole(self, name: str, usual: int, least: int = -1) -> int:
+    def whole(self, name: str, usual: int, least: int = 0) -> int:
         """A fact that is a whole number from `least` on. Raises InputError, with the place, for
         another one."""
         word = self.word(name, str(usual))

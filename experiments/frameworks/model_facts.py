@@ -18,6 +18,7 @@ from experiments.models.model_shapes import TransformerShape
 from topologies.errors import InputError
 
 _DECODER = "norm=rms gated=true biases=false is_rotary=true tied=false "
+_MOST = {"blocks": 4096, "heads": 2**14, "width": 2**24, "hidden": 2**24, "vocabulary": 2**24}
 USUAL_VOCABULARY = 128_256
 """Tokens of Llama 3, where a file leaves the vocabulary to a tokenizer."""
 
@@ -100,14 +101,14 @@ def _is_like(known: TransformerShape, shape: TransformerShape) -> bool:
 def _shape(facts: Facts) -> TransformerShape:
     """A shape with the defaults of Megatron (megatron/training/arguments.py and
     TransformerConfig)."""
-    width, heads = facts.whole("width", 0), facts.whole("heads", 1)
+    width, heads = facts.whole("width", 0), facts.whole("heads", 1, 1)
     gated = facts.yes("gated") or facts.yes("quick_geglu")
     # Megatron's gated MLPs have two thirds of the usual size, in multiples of 64.
     usual = int(4 * width * 2 / 3) // 64 * 64 if gated else 4 * width
     hidden = facts.whole("hidden", usual)
     rotary = facts.yes("is_rotary") or facts.word("position_kind") in ("rope", "yarn", "mrope")
     learned = not rotary and facts.word("position_kind", "learned_absolute") == "learned_absolute"
-    kv_heads: int | None = facts.whole("kv_heads", heads)
+    kv_heads: int | None = facts.whole("kv_heads", heads, 1)
     if facts.is_arguments and "grouped_queries" not in facts:
         kv_heads = heads
     more: dict[str, Any] = {
@@ -131,10 +132,10 @@ def _shape(facts: Facts) -> TransformerShape:
             **{key: facts.whole(key, size) for key, size in usual_sizes.items()}
         )
         more["head_size"] = more["latent"].nope
-    for key in ("blocks", "width", "heads"):
-        if facts.whole(key, 1) < 1 or facts.whole(key, 1) > 2**24:
-            raise InputError(f"{facts.known[key]}: expected 1 to {2**24}")
-    blocks = facts.whole("blocks", len(more.get("pattern", "")))
+    for key, most in _MOST.items():
+        if facts.whole(key, 1, 1) > most:
+            raise InputError(f"{facts.known[key]}: expected 1 to {most}")
+    blocks = facts.whole("blocks", max(1, len(more.get("pattern", ""))), 1)
     return multi_head(blocks, width, heads, **more)
 
 
@@ -145,7 +146,7 @@ def _windows(facts: Facts) -> dict[str, Any]:
     if not sizes:
         return {}
     sinks = facts.word("softmax") == "learnable"
-    return {"window": int(sizes[0]) + 1, "period": facts.whole("period", 1), "sinks": sinks}
+    return {"window": int(sizes[0]) + 1, "period": facts.whole("period", 1, 1), "sinks": sinks}
 
 
 def _hybrid(facts: Facts, width: int) -> dict[str, Any]:
@@ -155,9 +156,9 @@ def _hybrid(facts: Facts, width: int) -> dict[str, Any]:
     if not re.fullmatch(r"[M*E-]{1,4096}", pattern):
         facts.say("pattern", "simctl knows the letters M, *, - and E")
         return {}
-    size = facts.whole("mamba_head", 64)
+    size = facts.whole("mamba_head", 64, 1)
     mixer = Mamba(
-        facts.whole("mamba_heads", 2 * width // size),
+        facts.whole("mamba_heads", max(1, 2 * width // size), 1),
         size,
         facts.whole("state", 128),
         facts.whole("groups", 8),
@@ -169,9 +170,8 @@ def _experts(facts: Facts, hidden: int) -> Experts | None:
     if not (number := facts.whole("number", 0)):
         return None
     inside = facts.whole("inside", hidden)
-    return Experts(
-        number, facts.whole("top", 2), inside, facts.whole("shared", 0), _dense_blocks(facts)
-    )
+    top, shared = facts.whole("top", 2, 1), facts.whole("shared", 0)
+    return Experts(number, top, inside, shared, _dense_blocks(facts))
 
 
 def _dense_blocks(facts: Facts) -> int:

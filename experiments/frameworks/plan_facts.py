@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from experiments.frameworks.facts import Facts, plan_keys
 from experiments.frameworks.settings import Setting
 from experiments.models.model_shapes import TransformerShape
-from experiments.parallel.plan_text import KEYS, Plan, parse_values
+from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, Plan, parse_values
 from topologies.errors import InputError
 
 _PRECISIONS = {
@@ -70,7 +70,8 @@ def _is_said(facts: Facts, key: str, value: str) -> bool:
         if source:
             facts.say(source, "no key of a plan says this")
         return False
-    return key in ("micro", "batch") or bool(parsed != getattr(Plan, key))
+    written = key in ("micro", "batch", *BY_FRAMEWORK)
+    return written or bool(parsed != getattr(Plan, key))
 
 
 def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
@@ -79,6 +80,9 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
         keys["sp"] = "yes"
     elif tp == 1:
         keys["pieces"] = "no"
+    if tp == pp == 1:
+        # Other plans have Megatron's loss anyway.
+        keys["loss"] = "fused"
     keys["zero"] = "1" if facts.yes("distributed_optimizer") else "0"
     if facts.yes("torch_fsdp"):
         keys["zero"] = "3"
@@ -99,7 +103,7 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
         keys["synchronous"] = "yes" if waits else "no"
     counted = [word for word in ("embedding", "loss") if facts.yes(f"counts_{word}")]
     keys["layers"] = "+".join(counted)
-    if pp > 2 and ("first_layers" in facts or "last_layers" in facts):
+    if 2 < pp <= blocks and ("first_layers" in facts or "last_layers" in facts):
         ends = [facts.whole(f"{end}_layers", 0) for end in ("first", "last")]
         middle = pp - sum(end > 0 for end in ends)
         size = (blocks - sum(ends)) // middle
@@ -115,7 +119,7 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
     if narrow and keys["zero"] != "0" and facts.yes("narrow_gather"):
         keys["fp8_gather"] = "yes"
     if facts.yes("is_offloading"):
-        keys["offload"] = facts.word("offloaded_layers", "0")
+        keys["offload"] = str(facts.whole("offloaded_layers", 0))
     return keys
 
 
@@ -166,6 +170,8 @@ def _stages(facts: Facts, blocks: int, pp: int) -> dict[str, str]:
     total, v = blocks + sum(ends), 1 if facts.word("schedule", "1f1b") in _SINGLE else 2
     if chunk := facts.whole("chunk_layers", 0, 0):
         v = max(1, -(-total // chunk) // pp)
+    if pp * v > total:
+        return {"v": str(v)}
     size, more = divmod(total, pp * v)
     sizes = [size + (stage < more) for stage in range(pp * v)]
     sizes[0] -= ends[0]
@@ -175,7 +181,7 @@ def _stages(facts: Facts, blocks: int, pp: int) -> dict[str, str]:
 
 def _torchtitan(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
     tp, pp, cp, replicas = (facts.whole(key, 1, 1) for key in ("tp", "pp", "cp", "replicas"))
-    shards = facts.whole("shards", -1)
+    shards = facts.whole("shards", -1, -1)
     if shards < 1 and gpus is not None:
         shards = max(1, gpus // (tp * pp * cp * replicas))
     keys = {"sp": "yes" if tp > 1 else "no"}
@@ -203,8 +209,8 @@ def _torchtitan(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
             facts.remarks.append("the batch grows with the GPUs: say how many, like --gpus 64")
     if pp == 1:
         keys["schedule"] = ""
-    elif blocks:
-        keys |= _stages(facts, blocks, pp)
+    else:
+        keys |= {"synchronous": "no"} | (_stages(facts, blocks, pp) if blocks else {})
     mode, option = facts.word("recompute_mode", "selective"), facts.word("selective_option", "2")
     if mode == "selective":
         mode = "op" if option == "op" else "full" if option == "1" else f"full/{option}"
