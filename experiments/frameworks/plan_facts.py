@@ -118,6 +118,8 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
     narrow = keys.get("precision", "fp32") not in ("fp32", "bf16")
     if narrow and keys["zero"] != "0" and facts.yes("narrow_gather"):
         keys["fp8_gather"] = "yes"
+    if any(facts.yes(f"{kind}_graphs") for kind in ("local", "external", "kind")):
+        keys["graphs"] = "yes"
     if facts.yes("is_offloading"):
         keys["offload"] = str(facts.whole("offloaded_layers", 0))
     return keys

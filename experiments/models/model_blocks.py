@@ -36,6 +36,8 @@ def blocks(
     Raises InputError, with what would be right, if the shape cannot be cut so.
     """
     cut.check(shape, seq, name)
+    if cut.graphs:
+        times = replace(times, launch=0.0)
     writer = Writer(times, cut, shape, seq, routed)
     layers = _layers(writer)
     if times.narrow and any(ends := cut.wide_ends):

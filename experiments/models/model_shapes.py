@@ -307,6 +307,8 @@ class BlockCut:
     compiled: bool = False
     """Whether torch.compile compiles the layers: with recompute=op they do not keep the output of
     the last product, which no backward needs."""
+    graphs: bool = False
+    """Whether CUDA graphs launch the kernels of layers, and the CPU none of them."""
     loss: Loss = "fused"
     """How the loss holds logits and their gradient: as Megatron-LM (fused), as PyTorch in fp32
     (eager), as torch.compile in 16 bits (compiled), or in 8 pieces of the batch (chunked)."""

@@ -194,6 +194,8 @@ def test_recomputation_of_megatron(tmp_path: Path, arguments: str, plan: str) ->
             "precision=fp8,fp8_gather=yes,zero=1,bf16_layers=1+1",
         ),
         ("optimizer: {exp_avg_dtype: torch.bfloat16}", "moments=bf16"),
+        ("model: {cuda_graph_impl: local, enable_cuda_graph: false}", "graphs=yes"),
+        ("model: {cuda_graph_impl: none, cuda_graph_scope: full}", ""),
         ("model: {cpu_offloading: true, cpu_offloading_num_layers: 4}", "offload=4"),
     ],
 )

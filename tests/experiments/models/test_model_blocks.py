@@ -14,7 +14,7 @@ from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import BlockCut
 from grouped_cases import each_case
 from shipped_shapes import find_shape
-from simulator.parallel.blocks import Block
+from simulator.parallel.blocks import Block, BlockPart
 from topologies.errors import InputError
 
 TIMES = DeviceTimes("h100")
@@ -224,3 +224,18 @@ def test_latent_experts_receive_narrow_tokens() -> None:
     whole = find_shape("nemotron3_super")[1]
     assert whole.parameters == pytest.approx(120e9, rel=0.01)
     assert whole.active_parameters == pytest.approx(12e9, rel=0.1)
+
+
+def test_graphs_launch_the_kernels_of_layers() -> None:
+    """The CPU launches none of them, and all else stays."""
+    usual, graphs = layer("llama3_8b"), layer("llama3_8b", graphs=True)
+    assert sum(part.launch for part in usual.forward) > 0
+    passes: dict[str, Any] = {kind: _unlaunched(getattr(usual, kind)) for kind in PASSES}
+    assert graphs == replace(usual, **passes)
+
+
+PASSES = "forward", "inputs", "weights", "backward", "again"
+
+
+def _unlaunched(parts: tuple[BlockPart, ...]) -> tuple[BlockPart, ...]:
+    return tuple(part._replace(launch=0.0) for part in parts)
