@@ -24,6 +24,7 @@ _SINGLE = ("1f1b", "gpipe")
 _SOURCES = {
     "precision": ("fp4", "fp8", "precision_recipe", "converters", "bf16"),
     "compiled": ("is_compiled",),
+    "dispatcher": ("dispatcher_kind",),
     "adapters": ("adapted",),
     "recompute": ("recompute_modules", "recompute_layers", "selective_option", "recompute_mode"),
 }
@@ -118,6 +119,8 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
     narrow = keys.get("precision", "fp32") not in ("fp32", "bf16")
     if narrow and keys["zero"] != "0" and facts.yes("narrow_gather"):
         keys["fp8_gather"] = "yes"
+    if facts.word("dispatcher_kind") == "flex":
+        keys["dispatcher"] = "deepep"
     if any(facts.yes(f"{kind}_graphs") for kind in ("local", "external", "kind")):
         keys["graphs"] = "yes"
     if facts.yes("is_offloading"):

@@ -204,6 +204,13 @@ def test_precision_and_states_of_megatron(tmp_path: Path, section: str, plan: st
     assert (plan_of(read), read.facts.remarks) == (plan, [])
 
 
+def test_a_dispatcher_is_a_key_or_named(tmp_path: Path) -> None:
+    text = "--bf16 --num-experts 8 --moe-token-dispatcher-type flex"
+    read = job(tmp_path, "a.sh", text)
+    assert ("dispatcher=deepep" in read.plan) == ("dispatcher" in KEYS)
+    assert bool(read.facts.remarks) == ("dispatcher" not in KEYS)
+
+
 def test_a_program_that_trains_no_decoder_is_named(tmp_path: Path) -> None:
     text = "torchrun pretrain_bert.py --bf16 --seq-length 512"
     assert remarks(tmp_path, "a.sh", text) == [
