@@ -5,11 +5,8 @@ import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments.frameworks import facts as facts_module
 from experiments.frameworks.facts import key_table
@@ -17,7 +14,7 @@ from experiments.frameworks.job_file import JobFile, model_in, read_job
 from experiments.frameworks.model_facts import model_of, presets
 from experiments.frameworks.settings import Setting
 from experiments.models.model_catalogue import MODELS
-from experiments.parallel.plan_text import KEYS, Plan, parse_plan
+from experiments.parallel.plan_text import KEYS
 from job_texts import ARGUMENTS, BRIDGE, JOBS, TITAN
 from page_blocks import blocks
 from refusals import refusal
@@ -294,71 +291,6 @@ def test_no_fact_is_taken_in_vain() -> None:
     for row in csv.DictReader((folder / "keys.csv").read_text().splitlines()):
         parts = {row["name"], *row["name"].split("_")}
         assert row["use"] != "take" or any(f'"{part}"' in text for part in parts), row["name"]
-
-
-def _arguments(plan: Plan) -> str:
-    """A plan as arguments of Megatron-LM."""
-    words = {
-        "--tensor-model-parallel-size": plan.tp,
-        "--pipeline-model-parallel-size": plan.pp,
-        "--context-parallel-size": plan.cp,
-        "--expert-model-parallel-size": plan.ep,
-        "--micro-batch-size": plan.micro,
-        "--global-batch-size": plan.batch,
-        "--cp-comm-type": {"ring": "p2p", "gather": "all_gather", "ulysses": "a2a"}[plan.context],
-        "--num-virtual-stages-per-pipeline-rank": plan.v,
-        "--hidden-dropout": 0.1 if plan.dropout else 0.0,
-        "--attention-dropout": 0.0,
-    }
-    flags = {
-        "--bf16": True,
-        "--sequence-parallel": plan.sp,
-        "--use-distributed-optimizer": plan.zero == 1,
-        "--overlap-grad-reduce": plan.overlap,
-        "--grad-reduce-in-bf16": plan.grads == "bf16",
-        "--tp-comm-overlap": plan.pieces,
-        "--recompute-activations": plan.recompute == "selective",
-        "--recompute-granularity full": plan.recompute == "full",
-        "--no-overlap-p2p-communication": plan.v > 1 and plan.synchronous,
-    }
-    texts = [f"{key} {value}" for key, value in words.items()]
-    return " \\\n".join([*texts, *(flag for flag, said in flags.items() if said)])
-
-
-DEGREES = st.sampled_from([1, 2, 4, 8])
-
-
-@given(
-    st.fixed_dictionaries(
-        {
-            **dict.fromkeys(("tp", "pp", "cp", "micro"), DEGREES),
-            "batch": st.integers(1, 10**6),
-            "zero": st.sampled_from([0, 1]),
-            "grads": st.sampled_from(["fp32", "bf16"]),
-            "recompute": st.sampled_from(["none", "selective", "full"]),
-            "context": st.sampled_from(["ring", "gather", "ulysses"]),
-            "overlap": st.booleans(),
-            "dropout": st.booleans(),
-            "is_interleaved": st.booleans(),
-            "is_synchronous": st.booleans(),
-            "is_cut": st.booleans(),
-        }
-    )
-)
-def test_a_plan_comes_back_from_its_arguments(
-    tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]
-) -> None:
-    interleaved, synchronous, cut = (
-        values.pop(key) for key in ("is_interleaved", "is_synchronous", "is_cut")
-    )
-    if interleaved and values["pp"] > 1:
-        values |= {"v": 2, "synchronous": synchronous}
-    if cut and values["tp"] > 1:
-        values |= {"sp": True, "pieces": True}
-    plan = Plan(**values, dp=1)
-    read = job(tmp_path_factory.mktemp("jobs"), "run.sh", _arguments(plan))
-    assert parse_plan(f"dp=1,{read.plan}") == plan
-    assert read.facts.remarks == []
 
 
 def test_every_plan_key_of_the_table_exists_or_is_remarked(tmp_path: Path) -> None:
