@@ -29,7 +29,8 @@ from experiments.models.accelerators import (
     power_factor,
     rate,
 )
-from experiments.models.quantization import quantization_time
+from experiments.models.kernel_times.attention import AttentionSizes, attention_seconds
+from experiments.models.kernel_times.casts import cast_seconds
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -44,16 +45,20 @@ own, as much again of Python around it."""
 
 FUSED: dict[str, dict[str, tuple[float, float]]] = {
     "flash": {"a100": (0.50, 0.35), "h100": (0.25, 0.175)},
-    "flash2": {"a100": (0.60, 0.50), "h100": (0.35, 0.30)},
-    "flash3": {"a100": (0.60, 0.50), "h100": (0.65, 0.50)},
+    "flash2": {"a100": (0.73, 0.63), "h100": (0.35, 0.30)},
+    "flash3": {"a100": (0.73, 0.63), "h100": (0.75, 0.58)},
 }
 """The shares of the peak that a fused attention with heads of 128 reaches in the forward and in the
-backward.
+backward, by papers. Measured forwards are those of the fastest row of a GPU; other rows and the
+backward take longer by the ratios of shares.
 
 FlashAttention reaches up to 50% and 35% on an A100, FlashAttention-2 up to 73% and 63%, and 335
 TFLOP/s on an H100 (Dao, arXiv 2307.08691). FlashAttention-3 reaches up to 75% on an H100 (Shah et
 al., arXiv 2407.08608). The first one has no figures for an H100: a multiprocessor runs its kernels
 at the rate of one of an A100, which is half of its peak."""
+BACKWARD = 2.5
+"""FLOPs of a backward over those of the forward: five products, one of which computes the scores
+again, for two (Dao, arXiv 2307.08691, section 4.1)."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class DeviceTimes:
         scale; with delayed scaling the scale is there."""
         if not rows * columns:
             return 0.0
-        return self.scale * quantization_time(self.device, rows, columns, dynamic=dynamic)
+        return self.scale * cast_seconds(self.device, rows, columns, dynamic=dynamic)
 
     def convolution(self, flops: float, nbytes: float, *, square: bool) -> float:
         """A convolution that moves `nbytes` bytes; `square`: 3x3 with a stride of 1. It takes the
@@ -126,12 +131,13 @@ class DeviceTimes:
         reached = rate(self.device, self.dtype, "3x3 convolution" if square else "convolution")
         return max(self.limited * flops / reached, self.traffic(nbytes))
 
-    def attention(self, kind: Attention, flops: float, *, forward: bool) -> float:
-        """A fused attention."""
-        device = accelerator(self.device)
-        shares = FUSED[kind]["a100" if device.alike == "a100" else "h100"]
-        peak = device.peak["bf16" if self.narrow else self.math]
-        return self.limited * flops / (peak * shares[0 if forward else 1])
+    def attention(self, kind: Attention, sizes: AttentionSizes, *, forward: bool) -> float:
+        """A fused attention. The backward is not measured."""
+        alike = "a100" if accelerator(self.device).alike == "a100" else "h100"
+        speed = FUSED[kind][alike][0 if forward else 1] / FUSED["flash3"][alike][0]
+        math = "bf16" if self.narrow else self.math
+        seconds = attention_seconds(self.device, math, sizes, speed)
+        return self.limited * seconds * (1 if forward else BACKWARD)
 
 
 def product_share(device: str, dtype: str, rows: float, outputs: float, inner: float) -> float:

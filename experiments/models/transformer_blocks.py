@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 from experiments.models import kernels as passes
 from experiments.models.adapters import AdaptedKernels
+from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import Computation, Event, Gate, Ring
-from experiments.models.mixer_shapes import Experts, window_keys
+from experiments.models.mixer_shapes import Experts
 from experiments.models.model_shapes import Loss, TransformerShape
 from simulator.parallel.blocks import Block
 
@@ -209,13 +210,20 @@ class Writer(AdaptedKernels):
         shape, cut, times = self.shape, self.cut, self.times.wide
         heads = cut.micro * shape.heads / cut.tp
         rows, columns = self.seq / cut.cp, float(self.seq)
-        causal = 2 if shape.kind == "decoder" else 1
-        seen = window_keys(self.window, self.seq) if self.window else columns
-        flops = 2 * heads * rows * seen * (shape.key_size + shape.value_size)
         kept = self.queries_and_keys + self._rotated + self.scores
         if cut.attention != "unfused":
-            seconds = times.attention(cut.attention, flops / causal, forward=True)
-            back = times.attention(cut.attention, 2.5 * flops / causal, forward=False)
+            sizes = AttentionSizes(
+                cut.micro,
+                shape.heads / cut.tp,
+                self._keys / shape.key_size / cut.tp,
+                (shape.key_size + shape.value_size) / 2,
+                rows,
+                columns,
+                self.window,
+                causal=float(shape.kind == "decoder"),
+            )
+            seconds = times.attention(cut.attention, sizes, forward=True)
+            back = times.attention(cut.attention, sizes, forward=False)
             return Computation(seconds, back, kernels=2, kernels_back=3, kept=kept)
         number, scores = max(1, round(heads)), heads * rows * columns * self.width
         drop = times.memory(2.5 * scores) if cut.dropout else 0.0

@@ -22,22 +22,26 @@ QUANTISED = ("fp8", "fp8_block", "nvfp4")
 """The precisions whose products quantise x in the time."""
 
 
-def rows(path: Path) -> dict[Key, list[Row]]:
-    """The rows of a table by device, precision and engine, without precisions of weights alone.
-
-    Raises InputError, with the file, if it is no table or lacks a column.
-    """
+def read(path: Path, columns: set[str]) -> list[Row]:
+    """The rows of a table. Raises InputError, with the file, if it is no table or lacks some of the
+    columns."""
     if not path.is_file():
         raise InputError(f"no file {path}")
     try:
-        read = rows_of(path)
+        found = rows_of(path)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is no CSV file: {error}") from None
-    columns = {"machine", "framework", "version", "precision", "time_us"}
-    missing = columns - set(read[0] if read else ())
+    missing = columns - set(found[0] if found else ())
     if missing:
         raise InputError(f"{path} has no column {', '.join(sorted(missing))}")
-    return grouped((row for row in read if row["precision"] in PRECISIONS), key_of)
+    return found
+
+
+def rows(path: Path) -> dict[Key, list[Row]]:
+    """The rows of a table by device, precision and engine, without precisions of weights alone.
+    Raises InputError as :func:`read`."""
+    found = read(path, {"machine", "framework", "version", "precision", "time_us"})
+    return grouped((row for row in found if row["precision"] in PRECISIONS), key_of)
 
 
 def key_of(row: Row) -> Key:

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
 
-from experiments.models.kernel_times.kernel_model import KernelModel, Key, Kind, write
+from experiments.models.kernel_times.attention import ATTENTION
+from experiments.models.kernel_times.casts import CASTS
+from experiments.models.kernel_times.exchange import EXCHANGE
+from experiments.models.kernel_times.kernel_model import Chip, KernelModel, Key, Kind, write
 from experiments.models.kernel_times.lookup import ALL, model_of
 from experiments.models.kernel_times.products import PRODUCTS
-from experiments.studies import kernel_rows
+from experiments.studies import exchange_rows, kernel_rows
 from experiments.studies.kernel_fit import (
     Groups,
     Measured,
@@ -35,6 +39,11 @@ FAMILIES = [("a100",), ("l40s",), ("h100", "h200"), ("b200", "gb200")]
 """Devices that are alike."""
 
 
+Errors = Mapping[Key, Floats]
+"""The logarithm of predicted over measured time of each kernel."""
+Learnt = Mapping[Key, KernelModel]
+
+
 class Source(NamedTuple):
     """A kind of kernel and its measured ones."""
 
@@ -43,16 +52,61 @@ class Source(NamedTuple):
     smoothness: Smoothness
     large: Callable[[Measured], Flags]
     """Whether each kernel is as large as those of training."""
+    families: bool = True
+    """Whether devices of several families were measured with most engines."""
+    others: Mapping[str, Callable[[Path, Learnt], tuple[Groups, Errors]]] = {}
+    """What else is left out: the kernels, and the errors there."""
 
 
 def _large_products(measured: Measured) -> Flags:
     return np.asarray(np.min([measured.sizes[name] for name in "mnk"], axis=0) >= LARGE)
 
 
+def _lengths(folder: Path, learnt: Learnt) -> tuple[Groups, Errors]:
+    groups = exchange_rows.attention(folder, exchange_rows.LENGTHS)
+    return groups, left_out(ATTENTION, groups, SMOOTH_ATTENTION, learnt)
+
+
+def _more_ranks(times: int, folder: Path, learnt: Learnt) -> tuple[Groups, Errors]:
+    """The most ranks, by models of so many times fewer, and of fewer than these."""
+    most, errors = dict[Key, tuple[Chip, Measured]](), dict[Key, Floats]()
+    for key, (chip, measured) in exchange_rows.exchanges(folder).items():
+        ranks = measured.sizes["ranks"]
+        few, test = measured.at(ranks <= ranks.max() / times), measured.at(ranks == ranks.max())
+        if len(few.seconds):
+            model = learn(EXCHANGE, {key: (chip, few)}, SMOOTH_EXCHANGE, learnt)[key]
+            most[key] = chip, test
+            errors[key] = np.log(model.seconds(test.sizes) / test.seconds)
+    return most, errors
+
+
+SMOOTH_ATTENTION = Smoothness(0.3, (3.0, 2.0, 1.0, 4.0, 1.0))
+SMOOTH_EXCHANGE = Smoothness(0.15, (3.0, 2.5, 1.5, 2.0))
 SOURCES = {
     "products": Source(
         PRODUCTS, kernel_rows.products, Smoothness(0.12, (2.5, 3.0, 3.0)), _large_products
-    )
+    ),
+    "attention, forward": Source(
+        ATTENTION,
+        exchange_rows.attention,
+        SMOOTH_ATTENTION,
+        lambda measured: measured.sizes["queries"] >= LARGE,
+        others={"lengths and batches left out": _lengths},
+    ),
+    "exchanges of experts": Source(
+        EXCHANGE,
+        exchange_rows.exchanges,
+        SMOOTH_EXCHANGE,
+        lambda measured: measured.sizes["tokens"] >= LARGE,
+        families=False,
+        others={f"{n} times the ranks": partial(_more_ranks, n) for n in (2, 4)},
+    ),
+    "casts": Source(
+        CASTS,
+        exchange_rows.casts,
+        Smoothness(0.15, (2.0, 3.0)),
+        lambda measured: measured.sizes["rows"] * measured.sizes["columns"] >= LARGE**2,
+    ),
 }
 """By the name of the kind."""
 
@@ -68,20 +122,21 @@ def main(
         errors = {f"{name}, as shipped": shipped_errors(source, groups)} if score else {}
         if not score:
             learnt = learn(source.kind, groups, source.smoothness)
-            errors = {
-                f"{name}, shapes left out": left_out(
-                    source.kind, groups, source.smoothness, learnt
-                ),
-                f"{name}, families of devices left out": family_errors(source, groups, learnt),
-            }
-            write(source.kind, lines(learnt, *errors.values()))
-        for title, each in errors.items():
-            parts.append(f"{title}\n\n{aligned(table(source, groups, each))}")
+            shapes = left_out(source.kind, groups, source.smoothness, learnt)
+            errors = {f"{name}, shapes left out": shapes}
+            away = family_errors(source, groups, learnt) if source.families else shapes
+            if source.families:
+                errors[f"{name}, families of devices left out"] = away
+            write(source.kind, lines(learnt, shapes, away))
+        tables = [(title, groups, each) for title, each in errors.items()]
+        if not score:
+            tables += [
+                (f"{name}, {title}", *judge(folder, learnt))
+                for title, judge in source.others.items()
+            ]
+        for title, kernels, each in tables:
+            parts.append(f"{title}\n\n{aligned(table(source, kernels, each))}")
     return "\n\n".join(parts)
-
-
-Errors = Mapping[Key, Floats]
-"""The logarithm of predicted over measured time of each kernel."""
 
 
 def shipped_errors(source: Source, groups: Groups) -> Errors:

@@ -1,6 +1,7 @@
 """A device on which a kernel takes as many seconds as it has FLOPs."""
 
 from experiments.models.device_times import Attention, DeviceTimes
+from experiments.models.kernel_times.attention import AttentionSizes
 
 
 class FlopTimes(DeviceTimes):
@@ -18,5 +19,5 @@ class FlopTimes(DeviceTimes):
     def convolution(self, flops: float, nbytes: float, *, square: bool) -> float:
         return flops
 
-    def attention(self, kind: Attention, flops: float, *, forward: bool) -> float:
-        return flops
+    def attention(self, kind: Attention, sizes: AttentionSizes, *, forward: bool) -> float:
+        return sizes.flops

@@ -16,9 +16,12 @@ from experiments.models.accelerators import (
     rate,
 )
 from experiments.models.device_times import DeviceTimes, measured_products, product_share
+from experiments.models.kernel_times.attention import AttentionSizes
 from grouped_cases import each_case
 from simulator.training.model import WIDTHS
 from topologies.errors import InputError
+
+PASS = AttentionSizes(8, 32, 8, 128, 4096, 4096)
 
 
 @each_case(
@@ -131,7 +134,7 @@ def test_a_board_with_less_power_multiplies_slower_and_moves_bytes_as_fast() -> 
     factor = (700 / 500) ** 0.6
     products = (each.product(4096, 4096, 4096) for each in (limited, usual))
     assert next(products) == pytest.approx(factor * next(products))
-    flash = (each.attention("flash3", 1e12, forward=True) for each in (limited, usual))
+    flash = (each.attention("flash3", PASS, forward=True) for each in (limited, usual))
     assert next(flash) == pytest.approx(factor * next(flash))
     assert limited.memory(1e9) == usual.memory(1e9)
     slow = DeviceTimes("h100_hbm2e")
@@ -188,9 +191,11 @@ def test_a_scale_multiplies_all_times() -> None:
     plain, slow = DeviceTimes("h100"), DeviceTimes("h100", scale=2)
     assert slow.product(512, 512, 512) == 2 * plain.product(512, 512, 512)
     assert slow.memory(1e6) == 2 * plain.memory(1e6)
-    assert slow.attention("flash2", 1e12, forward=True) == 2 * plain.attention(
-        "flash2", 1e12, forward=True
-    )
+    flash = (each.attention("flash2", PASS, forward=True) for each in (slow, plain))
+    assert next(flash) == 2 * next(flash)
+    casts = (each.quantize(4096, 4096) for each in (slow, plain))
+    assert next(casts) == 2 * next(casts)
+    assert plain.quantize(0, 4096) == 0
 
 
 def test_fp8_is_faster_than_bf16_where_the_device_has_it() -> None:

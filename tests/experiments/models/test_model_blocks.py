@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.device_times import DeviceTimes
+from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.mixer_shapes import window_keys
 from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import BlockCut
@@ -89,7 +90,8 @@ def test_windowed_attention_is_computed_again_with_its_window(recompute: str) ->
     seq = 32768
     windowed, full = blocks(shape, seq, BlockCut(recompute=recompute), TIMES)[1:3]
     plain = blocks(shape, seq, BlockCut(), TIMES)[1]
-    core = TIMES.attention("flash2", 2 * 64 * seq * 128 * 128, forward=True)
+    sizes = AttentionSizes(1, 64, 8, 64, seq, seq, window=128)
+    core = TIMES.attention("flash2", sizes, forward=True)
     if recompute == "core_attn":
         assert again(windowed) < 1.1 * core < again(full)
     else:

@@ -9,8 +9,9 @@ from experiments.models.kernel_times.kernel_model import Chip, Key
 from experiments.models.kernel_times.products import PRODUCTS
 from experiments.studies.kernel_fit import Measured, Smoothness, fit, learn, left_out, mean_model
 from experiments.studies.kernel_rows import products
-from experiments.studies.kernel_times import main
+from experiments.studies.kernel_times import SOURCES, main
 from grouped_cases import each_case
+from kernel_tables import write_tables
 from topologies.errors import InputError
 
 CHIP = Chip(300e12, 2e12, 100, 2)
@@ -76,7 +77,10 @@ def test_the_engine_is_the_framework_and_weights_alone_are_left_out(tmp_path: Pa
 def test_scores_are_of_the_table_that_ships(tmp_path: Path) -> None:
     row = "a100_sxm,vllm,0.14.0,any,bfloat16,8192,8192,8192,4000\n"
     (tmp_path / "gemm.csv").write_text(HEADING + row)
-    assert "products, as shipped" in main(tmp_path, score=True)
+    write_tables(tmp_path)
+    text = main(tmp_path, score=True)
+    for kind in SOURCES:
+        assert f"{kind}, as shipped" in text
 
 
 @each_case(

@@ -1,0 +1,162 @@
+"""Forward passes of a fused attention, from queries, keys and values to its output.
+
+A head's queries are cut into tiles, which pass the keys that they may see in blocks. Tiles run in
+waves over all multiprocessors; no pass ends before its longest tile. Queries, keys, values and the
+output pass the memory once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.models.kernel_times.kernel_model import (
+    Chip,
+    KernelModel,
+    Kind,
+    Sizes,
+    Value,
+    models,
+)
+from experiments.models.kernel_times.lookup import model_of
+from experiments.models.mixer_shapes import window_keys
+from topologies.topology import Floats
+
+VALUES = {
+    "launch": Value(8e-6, 0.7),
+    "reached": Value(3.0, 0.5),
+    "softmax": Value(3.9e-11, 0.5),
+    "memory": Value(0.7, 0.5),
+    "window": Value(1.2, 0.5),
+    "tile": Value(0.5, 1.5),
+    "edge": Value(0.5, 1.5),
+    "longest": Value(0.6, 1.0),
+    "waves": Value(0.2, 1.0),
+    "keys": Value(1.5, 1.0),
+    "sequence": Value(5e-9, 2.0),
+    "power": Value(1.0, 0.7),
+    "ramp": Value(0.2, 0.7),
+}
+"""Seconds of a launch; the peak that products reach over what they miss; seconds of a
+multiprocessor for the exponential of a pair; the share of the bandwidth; how much more a pair costs
+under a window; what a tile costs beside its pairs, and its edge; the longest tile; how much of the
+last wave is lost; how often keys and values pass the memory; seconds of a sequence; the powers of
+the norms, less 1, of work and memory, and of both and the launch.
+
+An H100 makes 3.9e12 exponentials a second, 132 multiprocessors together (Shah et al., arXiv
+2407.08608, section 3.2): 16 of each in a clock, as on other GPUs from the A100 on."""
+TILE = 128.0
+"""Queries of a tile, and keys of a block."""
+OUTPUT = 2.0
+"""Bytes of an element of the output."""
+HEAD = 128
+"""Elements of the heads of published rates."""
+
+
+class AttentionSizes(NamedTuple):
+    """The sizes of a pass over the heads of a rank."""
+
+    batch: float
+    """Sequences."""
+    heads: float
+    kv_heads: float
+    head_size: float
+    """Elements of a head: the mean of its key and its value."""
+    queries: float
+    """Queries of a sequence."""
+    keys: float
+    window: float = 0.0
+    """Keys that a query sees on each side, itself among them; 0: all."""
+    causal: float = 1.0
+    """1 if a query sees no later keys, otherwise 0."""
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of scores and values; a causal pass has half of those in both directions."""
+        seen = window_keys(int(self.window or self.keys), int(self.keys)) / (1 + self.causal)
+        return 4 * self.batch * self.heads * self.queries * seen * self.head_size
+
+
+def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
+    """Seconds of passes, by the fields of :class:`AttentionSizes`, shape (passes,)."""
+    queries, keys, size = sizes["queries"], sizes["keys"], sizes["head_size"]
+    heads = sizes["batch"] * sizes["heads"]
+    window = np.where(sizes["window"] > 0, np.minimum(sizes["window"], keys), keys)
+    both = (2 - window / keys) * (1 - sizes["causal"] / 2)
+    pairs = queries * window * (both + sizes["causal"] / (2 * keys))
+    pairs = pairs * np.where(window < keys, values["window"], 1.0)
+    tiles = np.ceil(queries / TILE)
+    work = pairs + tiles * TILE * TILE * (values["tile"] + values["edge"] / 2)
+    flops = chip.flops * values["reached"] / (1 + values["reached"])
+    products = 4 * size / flops * chip.multiprocessors
+    pair = products + values["softmax"]
+    rounds = heads * tiles / chip.multiprocessors
+    lost = 1 + (np.ceil(rounds) / rounds - 1) * values["waves"] / (1 + values["waves"])
+    arithmetic = heads * work * pair / chip.multiprocessors * lost
+    passed = np.minimum(window + TILE, keys) * TILE * values["longest"]
+    longest = passed * pair
+    elements = heads * queries * (chip.width + OUTPUT)
+    elements = (
+        elements + values["keys"] * 2 * sizes["batch"] * sizes["kv_heads"] * keys * chip.width
+    )
+    memory = elements * size / (chip.bandwidth * values["memory"])
+    power, ramp = 1 + values["power"], 1 + values["ramp"]
+    body = (arithmetic**power + longest**power + memory**power) ** (1 / power)
+    total = (values["launch"] ** ramp + body**ramp) ** (1 / ramp)
+    return np.asarray(total + values["sequence"] * sizes["batch"])
+
+
+def coordinates(sizes: Sizes) -> Floats:
+    """The logarithms to the base 2 of heads of a batch, queries, elements of a head, and heads of
+    a head of keys; and 1 under a window. Shape (passes, 5)."""
+    logs = (
+        sizes["batch"] * sizes["heads"],
+        sizes["queries"],
+        sizes["head_size"],
+        sizes["heads"] / sizes["kv_heads"],
+    )
+    window = (sizes["window"] > 0) & (sizes["window"] < sizes["keys"])
+    return np.stack([*(np.log2(each) for each in logs), window.astype(float)], axis=1)
+
+
+ATTENTION = Kind(
+    Path(__file__).with_suffix(".csv"),
+    VALUES,
+    seconds,
+    coordinates,
+    (
+        (0, 2, 4, 6, 8, 10, 12, 14),
+        (0, 4, 6, 7, 8, 9, 10, 11, 12, 13.5),
+        (6, 7, 8),
+        (0, 2, 4, 6),
+        (0, 1),
+    ),
+)
+
+
+@lru_cache(maxsize=8192)
+def attention_seconds(device: str, math: str, sizes: AttentionSizes, speed: float = 1.0) -> float:
+    """Seconds of a forward pass in the dtype `math`, of the fastest library that was measured, or
+    of one with `speed` times its rate at heads of 128.
+
+    >>> sizes = AttentionSizes(1, 32, 8, 128, 8192, 8192)
+    >>> round(attention_seconds("h100", "bf16", sizes) * 1e6, -1)
+    820.0
+    """
+    engines = {key.engine for key in models(ATTENTION)}
+    return min(_model(device, math, each, speed).of(**sizes._asdict()).expected for each in engines)
+
+
+@lru_cache(maxsize=256)
+def _model(device: str, math: str, engine: str, speed: float) -> KernelModel:
+    """The model whose pairs with heads of 128 are `speed` times as fast. Exponentials are not."""
+    model = model_of(ATTENTION, device, math, engine)
+    chip, softmax, reached = model.chip, model.values["softmax"], model.values["reached"]
+    products = 4 * HEAD * chip.multiprocessors * (1 + 1 / reached) / chip.flops
+    slower = (products + softmax) / speed - softmax
+    return replace(model, chip=chip._replace(flops=chip.flops * products / slower))

@@ -1,0 +1,65 @@
+"""Casts of matrices in 16 bits to 8 bits: a pass that looks for the largest element, and one that
+writes. A pass is launched and moves its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from experiments.models.kernel_times.lookup import model_of
+from topologies.topology import Floats
+
+VALUES = {
+    "launch": Value(4e-6, 0.5),
+    "memory": Value(0.6, 0.5),
+    "ramp": Value(0.25, 0.5),
+}
+"""Seconds of a launch; the share of the bandwidth; the power of their norm, less 1."""
+MOVED = {"amax": 2.0, "cast": 3.0}
+"""Bytes of an element that each pass moves."""
+ENGINE = "trtllm"
+"""The library whose passes are apart from one another."""
+
+
+def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
+    """Seconds of passes over `rows` x `columns` elements that move `width` bytes each, shape
+    (passes,)."""
+    nbytes = sizes["rows"] * sizes["columns"] * sizes["width"]
+    ramp = 1 + values["ramp"]
+    traffic = (nbytes / (chip.bandwidth * values["memory"])) ** ramp
+    return np.asarray((values["launch"] ** ramp + traffic) ** (1 / ramp))
+
+
+def coordinates(sizes: Sizes) -> Floats:
+    """The logarithms to the base 2 of elements and of columns, shape (passes, 2)."""
+    return np.log2(np.stack([sizes["rows"] * sizes["columns"], sizes["columns"]], axis=1))
+
+
+CASTS = Kind(
+    Path(__file__).with_suffix(".csv"),
+    VALUES,
+    seconds,
+    coordinates,
+    (tuple(range(6, 32)), (5, 8, 10, 12, 14, 16)),
+)
+
+
+@lru_cache(maxsize=1024)
+def cast_seconds(device: str, rows: float, columns: float, *, dynamic: bool = True) -> float:
+    """Seconds of a cast of `rows` x `columns` elements in 16 bits to 8 bits. A dynamic one first
+    reads all elements for their scale.
+
+    >>> round(cast_seconds("h100", 8192, 4096, dynamic=False) * 1e6)
+    36
+    """
+    passes = ("amax", "cast") if dynamic else ("cast",)
+    return sum(
+        model_of(CASTS, device, "bf16", f"{ENGINE} {name}")
+        .of(rows=rows, columns=columns, width=MOVED[name])
+        .expected
+        for name in passes
+    )

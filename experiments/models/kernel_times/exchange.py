@@ -1,0 +1,142 @@
+"""Kernels that send tokens to their experts on other ranks, and bring the results back.
+
+Multiprocessors handle each token and each of its copies, and all bytes that they touch. Copies for
+other ranks pass NVLink, and copies for other nodes the NIC. The three run beside one another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from math import ceil, comb
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from experiments.models.kernel_times.lookup import model_of
+from topologies.topology import Floats
+
+VALUES = {
+    "launch": Value(12e-6, 0.7),
+    "expert": Value(7e-9, 1.0),
+    "token": Value(7e-9, 1.5),
+    "copy": Value(7e-9, 1.5),
+    "byte": Value(7e-12, 1.5),
+    "copied_byte": Value(7e-12, 1.5),
+    "node_byte": Value(7e-12, 1.5),
+    "link": Value(3e-12, 1.0),
+    "nic": Value(1 / 45e9, 0.1),
+    "power": Value(3.0, 0.7),
+    "ramp": Value(0.2, 0.7),
+}
+"""Seconds of a launch, and of an expert in it; what a share of 20 multiprocessors takes for a
+token, a copy of it, a byte of the token, of its copies, and of those for other nodes; what NVLink
+and the NIC take for a byte; the powers of the norms of the three, and of these and the launch. The
+NIC is one of 400 Gb/s, of which messages get 90%."""
+USUAL = 20.0
+"""Multiprocessors that the kernel gets from Megatron-LM and DeepEP if the user does not say."""
+LOW_LATENCY = 132
+"""Multiprocessors that share the experts in the mode of low latency."""
+
+
+class Exchange(NamedTuple):
+    """Tokens that ranks send to experts, or get back."""
+
+    ranks: int
+    nodes: int
+    """Nodes of the ranks, equally many on each."""
+    experts: int
+    """Experts of all ranks."""
+    top: int
+    """Experts of a token."""
+    tokens: float
+    """Tokens of a rank."""
+    nbytes: float
+    """Bytes of a token."""
+    multiprocessors: float = USUAL
+    """Those that the kernel gets."""
+
+
+def sizes_of(library: str, exchange: Exchange) -> dict[str, float]:
+    """The sizes of an exchange for the formula: copies of a token, of which `far` are for other
+    ranks of a node and beyond, and `across` for other nodes.
+
+    DeepEP sends a token once to each rank that has some of its experts, and once to each such node,
+    if routers choose experts at random. In its mode of low latency it sends a token to each expert;
+    warps of the multiprocessors share the experts. TensorRT-LLM's kernels were measured with even
+    routing, where a token reaches as many ranks as it can.
+    """
+    ranks, nodes, experts, top, _, _, multiprocessors = exchange
+    if library.startswith("nvlink"):
+        copies, across = float(min(ranks, top)), 0.0
+    elif library == "deepep_low_latency":
+        copies, across = float(top), top * (1 - 1 / nodes)
+        multiprocessors = ceil(experts / ceil(experts / LOW_LATENCY))
+    else:
+        copies = distinct(ranks, experts, top)
+        across = distinct(nodes, experts, top) * (1 - 1 / nodes)
+    more = {"copies": copies, "far": copies * (1 - 1 / ranks), "across": across}
+    return {**exchange._asdict(), **more, "multiprocessors": multiprocessors}
+
+
+def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
+    """Seconds of exchanges, by the sizes of :func:`sizes_of`, shape (exchanges,)."""
+    nbytes, copies = sizes["nbytes"], sizes["copies"]
+    touched = (
+        values["byte"] + copies * values["copied_byte"] + sizes["across"] * values["node_byte"]
+    )
+    handled = values["token"] + copies * values["copy"] + nbytes * touched
+    handling = sizes["tokens"] * handled * USUAL / sizes["multiprocessors"]
+    moved = sizes["tokens"] * nbytes
+    power, ramp = 1 + values["power"], 1 + values["ramp"]
+    link = (moved * sizes["far"] * values["link"]) ** power
+    nic = (moved * sizes["across"] * values["nic"]) ** power
+    body = (handling**power + link + nic) ** (1 / power)
+    start = values["launch"] + values["expert"] * sizes["experts"]
+    return np.asarray((start**ramp + body**ramp) ** (1 / ramp))
+
+
+def coordinates(sizes: Sizes) -> Floats:
+    """The logarithms to the base 2 of tokens, bytes of a token's copies, multiprocessors and
+    ranks, shape (exchanges, 4)."""
+    columns = sizes["tokens"], sizes["copies"] * sizes["nbytes"], sizes["multiprocessors"]
+    return np.log2(np.stack([*columns, sizes["ranks"]], axis=1))
+
+
+def distinct(places: int, number: int, chosen: int) -> float:
+    """How many of `places` have one of the `chosen` things, on average, if `number` of them are
+    shared out evenly.
+
+    >>> round(distinct(8, 256, 8), 2)
+    5.29
+    """
+    rest = number - number // places
+    return places * (1 - comb(rest, chosen) / comb(number, chosen))
+
+
+EXCHANGE = Kind(
+    Path(__file__).with_suffix(".csv"),
+    VALUES,
+    seconds,
+    coordinates,
+    (
+        (0, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17),
+        (12, 13, 14, 15, 16, 17),
+        (2, 3, 3.585, 4, 4.322, 4.585, 7),
+        (1, 2, 3, 4),
+    ),
+)
+
+
+@lru_cache(maxsize=1024)
+def exchange_seconds(device: str, library: str, phase: str, exchange: Exchange) -> float:
+    """Seconds that kernels of a library take on `device` for a phase, such as dispatch.
+
+    >>> tokens = Exchange(8, 1, 256, 8, 4096, 2 * 7168)
+    >>> round(exchange_seconds("h100", "deepep_normal", "combine", tokens) * 1e6, -1)
+    990.0
+    """
+    model = model_of(EXCHANGE, device, "bf16", f"{library} {phase}")
+    return model.of(**sizes_of(library, exchange)).expected

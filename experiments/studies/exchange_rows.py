@@ -1,0 +1,143 @@
+"""Measured attention, exchanges of experts and casts, as the source's tables have them
+(:mod:`.kernel_rows`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+from zlib import crc32
+
+import numpy as np
+
+from experiments.models.kernel_times.casts import ENGINE, MOVED
+from experiments.models.kernel_times.exchange import USUAL, Exchange, sizes_of
+from experiments.models.kernel_times.kernel_model import Key, Sizes
+from experiments.models.kernel_times.lookup import chip_of
+from experiments.studies.kernel_fit import Groups, Measured
+from experiments.studies.kernel_rows import column, read
+from experiments.studies.measured_rows import Row, grouped
+from topologies.errors import InputError
+
+DTYPES = {"bfloat16": "bf16", "fp8": "fp8", "nvfp4": "nvfp4"}
+"""Our names of dtypes."""
+WIDE = {"bfloat16": 2.0, "fp8": 1 + 4 / 128, "nvfp4": 0.5 + 1 / 16}
+"""Bytes of an element on the wire with its share of a scale: 4 bytes for 128 elements (DeepEP), 1
+for 16."""
+HEADS = "heads", "kv_heads", "head_dim", "window"
+LENGTHS = "q_len", "batch"
+WIDTHS = "hidden", "experts", "topk"
+Value = TypeVar("Value")
+PASSES = {"computescale": "amax", "scale_matrix": "cast"}
+
+
+def groups_of(
+    path: Path,
+    rows: Mapping[Key, list[Row]],
+    sizes: Callable[[list[Row]], Sizes],
+    shape: Callable[[Row], Sequence[str]],
+) -> Groups:
+    """The measured kernels of rows. Those with the same texts of `shape` are left out together."""
+    groups = {}
+    for key, alike in rows.items():
+        seconds = column(alike, "time_us", path) * 1e-6
+        shapes = np.array([crc32("/".join(shape(row)).encode()) for row in alike])
+        chip = chip_of(key.device, key.precision)
+        groups[key] = chip, Measured(sizes(alike), seconds, shapes)
+    return groups
+
+
+def attention(folder: Path, shape: Sequence[str] = HEADS) -> Groups:
+    """The prefills of `attention_context.csv` whose keys and queries have one dtype."""
+    path = folder / "attention_context.csv"
+    names = {"machine", "framework", "attn_dtype", "kv_dtype", "time_us", *HEADS, *LENGTHS}
+    rows = [row for row in read(path, names) if row["attn_dtype"] == row["kv_dtype"]]
+
+    def key_of(row: Row) -> Key:
+        return Key(_device(row), _of(DTYPES, row["attn_dtype"], path), row["framework"])
+
+    def sizes(alike: list[Row]) -> Sizes:
+        known = {name: column(alike, name, path) for name in ("batch", "heads", "kv_heads")}
+        length = column(alike, "q_len", path)
+        every = {"0": "1e9"}
+        seen = [{"window": every.get(row["window"], row["window"])} for row in alike]
+        return known | {
+            "head_size": column(alike, "head_dim", path),
+            "queries": length,
+            "keys": length,
+            "window": column(seen, "window", path),
+            "causal": np.ones(len(alike)),
+        }
+
+    return groups_of(path, grouped(rows, key_of), sizes, lambda row: [row[name] for name in shape])
+
+
+def exchanges(folder: Path) -> Groups:
+    """The dispatches and combines of `all_to_all_ep.csv`. A combine returns 16 bits whatever was
+    sent, unless its name says otherwise. Where all kernels have the same sizes but for the tokens,
+    these are left out."""
+    path = folder / "all_to_all_ep.csv"
+    whole = "ranks", "nodes", "experts", "topk"
+    names = {"machine", "library", "phase", "wire_dtype", "sms", "time_us", "tokens_per_rank"}
+    rows = read(path, names | {"hidden", *whole})
+
+    def key_of(row: Row) -> Key:
+        library, phase = row["library"].removeprefix("trtllm_"), row["phase"]
+        if library.startswith("nvlink") and phase == "dispatch":
+            phase += f" {_of(DTYPES, row['wire_dtype'], path)}"
+        return Key(_device(row), "bf16", f"{library} {phase}")
+
+    def sizes(alike: list[Row]) -> Sizes:
+        library = key_of(alike[0]).engine.partition(" ")[0]
+        counts = [column(alike, name, path).astype(int).tolist() for name in whole]
+        wide = [
+            2.0 if row["phase"] == "combine" else _of(WIDE, row["wire_dtype"], path)
+            for row in alike
+        ]
+        usual = [{"sms": row["sms"] or str(USUAL)} for row in alike]
+        columns = [
+            column(alike, "tokens_per_rank", path).tolist(),
+            (column(alike, "hidden", path) * wide).tolist(),
+            column(usual, "sms", path).tolist(),
+        ]
+        found = [sizes_of(library, Exchange(*row)) for row in zip(*counts, *columns, strict=True)]
+        return {name: np.array([row[name] for row in found], float) for name in found[0]}
+
+    def shape(row: Row) -> list[str]:
+        tokens = [row["tokens_per_rank"]] if "nvlink" in row["library"] else []
+        return [row[name] for name in WIDTHS] + tokens
+
+    return groups_of(path, grouped(rows, key_of), sizes, shape)
+
+
+def casts(folder: Path) -> Groups:
+    """The passes of a cast to 8 bits of `quantize.csv`, by the library that has them apart."""
+    path = folder / "quantize.csv"
+    rows = [
+        row
+        for row in read(path, {"op", "machine", "framework", "m", "k", "time_us"})
+        if row["framework"] == ENGINE
+    ]
+
+    def key_of(row: Row) -> Key:
+        return Key(_device(row), "bf16", f"{ENGINE} {_of(PASSES, row['op'], path)}")
+
+    def sizes(alike: list[Row]) -> Sizes:
+        moved = MOVED[PASSES[alike[0]["op"]]]
+        return {
+            "rows": column(alike, "m", path),
+            "columns": column(alike, "k", path),
+            "width": np.full(len(alike), moved),
+        }
+
+    return groups_of(path, grouped(rows, key_of), sizes, lambda row: [row["k"]])
+
+
+def _device(row: Row) -> str:
+    return row["machine"].removesuffix("_sxm")
+
+
+def _of(known: Mapping[str, Value], name: str, path: Path) -> Value:
+    if name not in known:
+        raise InputError(f"{path}: {name[:40]!r} is none of {', '.join(known)}")
+    return known[name]

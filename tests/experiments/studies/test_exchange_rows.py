@@ -1,0 +1,87 @@
+"""Rows of measured attention, exchanges and casts, and files that are refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from experiments.models.kernel_times.kernel_model import Key
+from experiments.studies.exchange_rows import attention, casts, exchanges
+from experiments.studies.kernel_fit import Groups
+from grouped_cases import each_case
+from kernel_tables import ATTENTION, CASTS, EXCHANGES, write_tables
+from topologies.errors import InputError
+
+
+def test_rows_have_keys_and_sizes(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    chip, prefills = attention(tmp_path)[Key("h100", "bf16", "vllm")]
+    assert chip.flops == 989e12
+    assert prefills.seconds.tolist() == pytest.approx([870e-6])
+    assert prefills.sizes["window"][0] > prefills.sizes["keys"][0] == 4096
+    normal, low = exchanges(tmp_path).items()
+    assert [key.engine for key, _ in (normal, low)] == [
+        "deepep_normal dispatch",
+        "deepep_low_latency combine",
+    ]
+    assert normal[1][1].sizes["nbytes"].tolist() == [7168 * (1 + 4 / 128)]
+    assert low[1][1].sizes["copies"].tolist() == [8]
+    (key,) = casts(tmp_path)
+    assert key == Key("h100", "bf16", "trtllm cast")
+
+
+def test_shapes_are_left_out_together(tmp_path: Path) -> None:
+    row = "h100_sxm,vllm,0.19.0,fa,bfloat16,bfloat16,{},{},0,32,8,128,{},9\n"
+    texts = [row.format(*sizes) for sizes in ((4, 64, 0), (4, 128, 0), (4, 64, 128))]
+    (tmp_path / "attention_context.csv").write_text(ATTENTION + "".join(texts))
+
+    def shapes(groups: Groups) -> list[int]:
+        (measured,) = (each for _, each in groups.values())
+        numbers: list[int] = np.unique(measured.shapes, return_inverse=True)[1].tolist()
+        return numbers
+
+    assert len({*shapes(attention(tmp_path))}) == 2
+    first, second, third = shapes(attention(tmp_path, ("q_len", "batch")))
+    assert first == third != second
+
+
+@each_case(
+    ("read", "name", "text", "message"),
+    [
+        (attention, "attention_context", "", "has no column attn_dtype, batch, "),
+        (
+            attention,
+            "attention_context",
+            ATTENTION + "h100_sxm,vllm,1,x,fp8,fp8,1,8,0,1,1,64,-1,3\n",
+            "window is '-1': it is a positive number",
+        ),
+        (
+            attention,
+            "attention_context",
+            ATTENTION + "h100_sxm,vllm,1,x,int3,int3,1,8,0,1,1,64,0,3\n",
+            "'int3' is none of bfloat16, fp8",
+        ),
+        (
+            exchanges,
+            "all_to_all_ep",
+            EXCHANGES + "h100_sxm,deepep_normal,1,dispatch,fp8,8,1,7168,256,8,1,x,25,,,\n",
+            "sms is 'x': it is a positive number",
+        ),
+        (
+            exchanges,
+            "all_to_all_ep",
+            EXCHANGES + "mars,deepep_normal,1,dispatch,fp8,8,1,7168,256,8,1,,25,,,\n",
+            "'mars' is no device",
+        ),
+        (casts, "quantize", CASTS + "sum,h100_sxm,trtllm,1,x,fp8,1,32,3\n", "'sum' is none of"),
+        (casts, "quantize", "\x00\xff\xfe", "is no CSV file"),
+    ],
+)
+def test_what_a_table_is_refused_for(
+    tmp_path: Path, read: Callable[[Path], Groups], name: str, text: str, message: str
+) -> None:
+    (tmp_path / f"{name}.csv").write_bytes(text.encode("latin-1"))
+    with pytest.raises(InputError) as refusal:
+        read(tmp_path)
+    assert message in str(refusal.value)

@@ -1,0 +1,30 @@
+"""Tables of measured kernels with a row each, as AIConfigurator has them."""
+
+from pathlib import Path
+
+ATTENTION = (
+    "machine,framework,version,kernel,attn_dtype,kv_dtype,batch,q_len,past_len,heads,kv_heads,"
+    "head_dim,window,time_us\n"
+)
+EXCHANGES = (
+    "machine,library,version,phase,wire_dtype,ranks,nodes,hidden,experts,topk,tokens_per_rank,sms,"
+    "time_us,notify_us,bandwidth_GBps,suspect\n"
+)
+CASTS = "op,machine,framework,version,kernel,precision,m,k,time_us\n"
+ROWS = {
+    "attention_context.csv": (
+        ATTENTION + "h100_sxm,vllm,0.19.0,fa,bfloat16,bfloat16,4,4096,0,32,8,128,0,870\n"
+    ),
+    "all_to_all_ep.csv": (
+        EXCHANGES
+        + "h100_sxm,deepep_normal,0.5.12,dispatch,fp8,8,1,7168,256,8,4096,20,500,,,\n"
+        + "h100_sxm,deepep_low_latency,0.5.12,combine,bfloat16,8,1,7168,256,8,128,,67,,,\n"
+    ),
+    "quantize.csv": CASTS + "scale_matrix,h100_sxm,trtllm,1.3.0rc10,torch_ops,fp8,8192,4096,35\n",
+}
+
+
+def write_tables(folder: Path) -> None:
+    """Write the tables of kernels that are no products."""
+    for name, text in ROWS.items():
+        (folder / name).write_text(text)
