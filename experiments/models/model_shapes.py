@@ -319,6 +319,8 @@ class BlockCut:
     filled. 0: each expert takes what comes."""
     dispatch: Literal["bf16", "fp8"] = "bf16"
     """The dtype in which tokens travel to experts. Results and gradients travel in bf16."""
+    dispatcher: Literal["all_to_all", "deepep", "nvlink"] = "all_to_all"
+    """What sends tokens to experts: an all-to-all, DeepEP, or kernels over NVLink."""
     dropout: bool = False
     """Whether dropout follows attention and MLP."""
     mtp: Annotated[int, parse_at_least(0)] = 0

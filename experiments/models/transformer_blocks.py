@@ -277,7 +277,8 @@ class Writer(AdaptedKernels):
         copies = arriving * shape.expert_width * self.width
         to_experts, back = list[Event](), list[Event]()
         if cut.ep > 1:
-            names = ("dispatch", "combine") if self.routed else ("all_to_all", "all_to_all")
+            apart = self.routed or cut.dispatcher != "all_to_all"
+            names = ("dispatch", "combine") if apart else ("all_to_all", "all_to_all")
             each = sent if self.routed else sent * (arriving / even)
             # 128 elements have a scale of 4 bytes, as in DeepEP.
             small = (1 + 4 / 128) / self.width if cut.dispatch == "fp8" else 1.0

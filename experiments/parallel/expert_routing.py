@@ -107,7 +107,7 @@ def routing_of(shape: TransformerShape, plan: Plan, seq: int, topology: Topology
     # A router draws so many scores of tokens for experts; more where a rank has fewer than 512
     # tokens.
     drawn = max(min(TOKENS, tokens), min(tokens, 2**22 // (plan.ep * experts.number)))
-    size, regular = _nodes(plan, topology)
+    size, regular = ranks_of_node(plan, topology)
     local = experts.number // plan.ep
     if plan.nodes and min(plan.nodes * size, plan.ep) * local < experts.top:
         raise InputError(
@@ -129,7 +129,7 @@ def routing_of(shape: TransformerShape, plan: Plan, seq: int, topology: Topology
     return Routing(plan, router, tokens, forwards, even)
 
 
-def _nodes(plan: Plan, topology: Topology) -> tuple[int, bool]:
+def ranks_of_node(plan: Plan, topology: Topology) -> tuple[int, bool]:
     """The ranks of a node that share experts, and whether all nodes have as many, in a row."""
     group = plan.degrees.groups("ep")[0]
     node = topology.node[topology.placement[group]]

@@ -15,6 +15,7 @@ from experiments.models.narrow_casts import reads, stored
 from experiments.models.recomputation import parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import with_tensors
+from experiments.parallel.expert_dispatch import with_kernels
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.offloading import host_bandwidth, offload_stages
 from experiments.parallel.plan_text import Plan, layer_numbers
@@ -302,6 +303,8 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     routing = routing_of(training.shape, plan, training.seq, times.topology)
     if routing is not None:
         times = times.with_algorithms(routing.algorithms)
+    device, shape = training.times.device, training.shape
+    times = with_kernels(times, shape, training.seq, plan, routing, device)
     if plan.jitter:
         times = times.with_jitter(JITTER)
     stages = stages_of(training, plan, routing)

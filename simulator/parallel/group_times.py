@@ -213,6 +213,8 @@ class GroupTimes:
     jitter: float = 0.0
     """The standard deviation of the moments at which ranks enter a collective, in seconds. A call
     waits for the last of its ranks."""
+    floors: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
+    """Seconds that a collective of V bytes takes at least, whatever links do, by collective."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
     _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
     _factors: dict[tuple[Laid, int, float], float] = field(default_factory=dict, repr=False)
@@ -236,10 +238,15 @@ class GroupTimes:
         usual = self.usual and self.usual.with_jitter(jitter)
         return replace(self, jitter=jitter, usual=usual)
 
-    def with_algorithms(self, algorithms: Mapping[str, Sequence[str | Algorithm]]) -> GroupTimes:
-        """The times with further algorithms. What both simulate, both remember."""
-        usual = self.usual and self.usual.with_algorithms(algorithms)
-        return replace(self, algorithms={**self.algorithms, **algorithms}, usual=usual)
+    def with_algorithms(
+        self,
+        algorithms: Mapping[str, Sequence[str | Algorithm]],
+        floors: Mapping[str, Callable[[float], float]] | None = None,
+    ) -> GroupTimes:
+        """The times with further algorithms and floors. What both simulate, both remember."""
+        usual = self.usual and self.usual.with_algorithms(algorithms, floors)
+        algorithms, floors = {**self.algorithms, **algorithms}, {**self.floors, **(floors or {})}
+        return replace(self, algorithms=algorithms, floors=floors, usual=usual)
 
     def seconds(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds from the start to the end of a collective of V = `nbytes` in all groups of a kind
@@ -254,7 +261,10 @@ class GroupTimes:
         timed, late = self.timed(kind, collective, nbytes), 0.0
         if collective != MESSAGE:
             late = self.jitter * last_of(self.degrees.size(kind))
-        return {place: timed.at(self.end, place) + late for place in timed.laid.parts_of}
+        least = self.floors[collective](nbytes) if collective in self.floors else 0.0
+        return {
+            place: max(timed.at(self.end, place), least) + late for place in timed.laid.parts_of
+        }
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
         """The same for the group of each rank, if slow links make groups of a place differ: those
