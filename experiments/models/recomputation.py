@@ -31,6 +31,11 @@ class Recomputation(NamedTuple):
     every: int = 1
     """In every so many-th layer of a stage (torchtitan's selective option)."""
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether some layers do not compute again."""
+        return self.first < inf or self.every > 1
+
     def layers(self, count: int) -> list[bool]:
         """Whether each of the `count` layers of a stage computes again.
 

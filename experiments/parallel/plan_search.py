@@ -4,42 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from math import inf
 from typing import Any, NamedTuple
 
 from experiments.models.accelerators import accelerator
-from experiments.models.model_blocks import blocks
-from experiments.models.model_shapes import BlockCut
 from experiments.parallel.framework_defaults import plain
+from experiments.parallel.plan_bounds import PlanBounds
 from experiments.parallel.plan_run import MEANINGS
-from experiments.parallel.plan_space import Space
-from experiments.parallel.plan_step import (
-    COMMUNICATOR,
-    CONTEXT,
-    FRAGMENTATION,
-    Stages,
-    Training,
-    interval_of,
-    memory_of,
-    sharding_of,
-    share_out,
-    state_of,
-    work_of,
-)
+from experiments.parallel.plan_space import Space, advice
+from experiments.parallel.plan_step import Training, interval_of, memory_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.parallel.step_calibration import kind_of, mean_error
 from experiments.profiles.interval_levels import interval_columns
 from experiments.text_lines import bytes_cell
-from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import CP, EP, SEND, STREAMS, TP
-from simulator.parallel.plan_memory import state_bytes
-from simulator.parallel.sharded_units import elements
 from simulator.parallel.step import Detail, write
-from simulator.parallel.step_bound import Known, Outline
 from simulator.parallel.step_measures import measure
 from simulator.parallel.step_work import Work
 from simulator.uncertainty.interval import Interval
@@ -175,6 +158,9 @@ def find_plans(
         return runs[number].seconds if runs[number].memory <= limit else inf
 
     fastest = search(seconds, simulate, FASTEST, least, simulated)
+    fastest = vary(space, fitting, fastest, simulate)
+    seconds += [runs[number].seconds for number in range(len(seconds), len(fitting))]
+    memory |= {fitting[number]: run.memory for number, run in runs.items()}
     simulated(len(fastest), len(fastest))
     if not fastest:
         best = min(plans, key=memory.__getitem__)
@@ -182,7 +168,8 @@ def find_plans(
         hint = f"leave out {', '.join(fixed)} or " if fixed else ""
         raise InputError(
             f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {best} needs at "
-            f"least {bytes_cell(memory[best])} of {bytes_cell(limit)}: {hint}take more GPUs"
+            f"least {bytes_cell(memory[best])} of {bytes_cell(limit)}: "
+            f"{hint}{advice(training, best, times.topology)}"
         )
     # Plans with the same time make a group.
     starts = set(distinct(fastest))
@@ -192,7 +179,7 @@ def find_plans(
     )
     bounded_only = [number for number in range(len(fitting)) if number not in runs]
     order = [*ranked, *sorted(bounded_only, key=seconds.__getitem__)]
-    left_out["does not fit in memory"] = len(plans) - len(order)
+    left_out["does not fit in memory"] = len({*plans, *fitting}) - len(order)
     sizes = list(Counter(group.values()).values())[:FASTEST]
     first = [end - size for end, size in zip(accumulate(sizes), sizes, strict=True)]
     sure = times.at("time") if level else None
@@ -255,6 +242,31 @@ def search(
     return dict(sorted(times.items(), key=lambda item: item[1]))
 
 
+def vary(
+    space: Space,
+    plans: list[Plan],
+    times: Mapping[int, float],
+    simulate: Callable[[int], float],
+) -> dict[int, float]:
+    """The seconds of all plans that are simulated, the fastest first, with changes of the fastest
+    ones that their bounds do not cover: `plans` grows by these. A change that makes a plan faster
+    stays for the next one."""
+    times = dict(times)
+    for number in distinct(times)[:FASTEST]:
+        best = number
+        for each in space.changes(plans[number]):
+            plans.append(replace(plans[best], **each))
+            try:
+                seconds = simulate(len(plans) - 1)
+            except InputError:
+                plans.pop()  # dual_pipe takes even numbers of micro-batches, two for each device
+                continue
+            if seconds < inf:
+                times[len(plans) - 1] = seconds
+            best = len(plans) - 1 if seconds < times[best] else best
+    return dict(sorted(times.items(), key=lambda item: item[1]))
+
+
 def distinct(times: Mapping[int, float]) -> list[int]:
     """A plan for each time, the fastest first, by its place. Sums in another order differ in their
     last digits, which makes no other time.
@@ -310,73 +322,3 @@ def detail_of(work: Work) -> Detail:
     # Where launches take half as long as computations, the CPU may limit the step.
     most = 40_000 if launches < 0.5 * seconds else 1_000_000
     return "layers" if len(parts) * work.pipeline.micro_batches <= most else "passes"
-
-
-@dataclass
-class PlanBounds:
-    """Bounds of plans: of the step's time and of the memory. Plans share the blocks of a cut and
-    the times of collectives."""
-
-    training: Training
-    times: GroupTimes
-    """The times of collectives, under any degrees."""
-    _blocks: dict[tuple[object, ...], list[Block]] = field(default_factory=dict, repr=False)
-    _known: dict[str, tuple[GroupTimes, Known]] = field(default_factory=dict, repr=False)
-
-    def stages(self, plan: Plan) -> Stages:
-        """The blocks of each stage."""
-        training = self.training
-
-        def written(recompute: str) -> list[Block]:
-            under = replace(plan, recompute=recompute)
-            casts = training.times.narrow and (plan.casts_weights, plan.keeps_casts)
-            cut = plan.accumulated, casts, *(getattr(under, each.name) for each in fields(BlockCut))
-            if cut not in self._blocks:
-                self._blocks[cut] = blocks(
-                    training.shape, training.seq, under, training.times, training.name
-                )
-            return self._blocks[cut]
-
-        return share_out(written, plan, plan.pp * plan.v, training.name)
-
-    def seconds(self, plan: Plan) -> float:
-        """Seconds that the step of a plan does not go below."""
-        stages, degrees = self.stages(plan), plan.degrees
-        if (name := str(degrees)) not in self._known:
-            self._known[name] = replace(self.times.under(degrees), bounds=True), {}
-        times, known = self._known[name]
-        sharding = sharding_of(self.training, plan, stages)
-        return Outline(stages, plan.micro_batches, times, sharding, plan.v == 1, known).bound
-
-    def memory(self, plan: Plan) -> float:
-        """Bytes that the fullest rank holds at least: parameters, gradients, optimizer, the
-        activations of the micro-batches that are on their way, and overheads."""
-        stages, size = self.stages(plan), plan.degrees.size
-        state, has_experts = state_of(self.training, plan), False
-        device_bytes = []
-        for device in range(plan.pp):
-            blocks = [block for stage in stages[device :: plan.pp] for block in stage]
-            has_experts |= "experts" in elements(blocks, frozen=True)
-            held = float(state_bytes(blocks, state, plan.zero, size).sum())
-            device_bytes.append(held + FRAGMENTATION * _activations(plan, stages, device))
-        kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * has_experts)]
-        groups = sum(size(kind) > 1 for kind in kinds)
-        return max(device_bytes) + groups * COMMUNICATOR + CONTEXT
-
-
-def _activations(plan: Plan, stages: Stages, device: int) -> float:
-    """Bytes of what the forwards of a device keep when most are on their way, and of what one
-    backward computes again. Interleaved 1F1B runs 2 (pp - 1 - d) + (v - 1) pp + 1 forwards of
-    chunks ahead (Narayanan et al., 2021)."""
-    mine, pp, count = stages[device :: plan.pp], plan.pp, plan.micro_batches
-    keeps = [sum(block.kept for block in stage) for stage in mine]
-    # The last stage runs its backward first. What blocks behind one keep is free when it runs.
-    behind = accumulate(block.kept for block in mine[-1])
-    holds = (kept + block.working for kept, block in zip(behind, mine[-1], strict=True))
-    again = max(holds) - keeps[-1]
-    if plan.v == 1:
-        return min(pp - device, count) * keeps[0] + again
-    ahead = min(2 * (pp - 1 - device) + (plan.v - 1) * pp + 1, count * plan.v)
-    whole, rest = divmod(ahead, plan.v * pp)
-    flying = [whole * pp + min(max(rest - chunk * pp, 0), pp) for chunk in range(plan.v)]
-    return sum(kept * number for kept, number in zip(keeps, flying, strict=True)) + again

@@ -52,7 +52,10 @@ class Space:
                 Plan(),
                 **{**usual, **self.wanted, **degrees, "batch": self.batch, "stated": stated},
             )
-            choices = list(self._choices(first))
+            divisible = self._stages(first)
+            if not divisible and not {"uneven", "layers"} & self.wanted.keys():
+                first = replace(first, uneven=True)
+            choices = list(self._choices(first, divisible or [1]))
             if reason := self._refused(first):
                 left_out[reason] += len(choices)
                 continue
@@ -81,6 +84,24 @@ class Space:
             )
         return plans, left_out
 
+    def changes(self, plan: Plan) -> list[dict[str, Any]]:
+        """Changes of a plan with experts that no bound covers, and that the user has not decided:
+        tokens in FP8, tokens that reach half as many nodes as experts (as in DeepSeek-V3, arXiv
+        2412.19437), and DualPipe."""
+        experts = self.training.shape.experts
+        if experts is None or plan.ep == 1:
+            return []
+        nodes = -(-experts.top // 2)
+        changes: list[tuple[bool, dict[str, Any]]] = [
+            (plan.dispatch == "bf16" and "dispatch" not in self.wanted, {"dispatch": "fp8"}),
+            (
+                plan.ep > nodes * self.node and not {"imbalance", "capacity"} & self.wanted.keys(),
+                {"router": "zipf:0", "nodes": nodes},
+            ),
+            (plan.pp % 2 == 0 and "v" not in self.wanted, {"schedule": "dual_pipe", "v": 1}),
+        ]
+        return [change for possible, change in changes if possible]
+
     def _values(self, key: str, usual: Sequence[Any]) -> Sequence[Any]:
         return [self.wanted[key]] if key in self.wanted else usual
 
@@ -96,18 +117,21 @@ class Space:
                 if rest == shared % ep == 0:
                     yield {"dp": dp, "tp": tp, "pp": pp, "cp": cp, "ep": ep}
 
-    def _choices(self, plan: Plan) -> Iterator[tuple[int, int, int, str]]:
-        """Micro-batch, stages of a device, stage of ZeRO and recomputation."""
+    def _stages(self, plan: Plan) -> list[int]:
+        """The numbers of stages of a device that divide the layers."""
         layers = self.training.shape.blocks
-        divisible = [
+        return [
             v
             for v in range(1, max(1, layers // plan.pp) + 1)
             if (v == 1 or plan.pp > 1) and stage_sizes(layers, plan, plan.pp * v)
         ]
+
+    def _choices(self, plan: Plan, stages: list[int]) -> Iterator[tuple[int, int, int, str]]:
+        """Micro-batch, stages of a device, stage of ZeRO and recomputation."""
         most = max(1, self.batch // plan.dp)
         return product(
             self._values("micro", [2**power for power in range(most.bit_length())]),
-            self._values("v", divisible or [1]),
+            self._values("v", stages),
             self._values("zero", [0, 1, 2, 3] if plan.pp == 1 else [0, 1]),
             self._values("recompute", WHOLE[:3]),
         )
@@ -204,6 +228,7 @@ def _changes(plan: Plan) -> list[dict[str, Any]]:
         (plan.shard != 0, {"shard": 0}),
         (plan.reshard is not True, {"reshard": True}),
         (not plan.sync, {"sync": True}),
+        (plan.loss != "chunked", {"loss": "chunked"}),
         (plan.micro > 1, {"micro": plan.micro // 2, "batch": batch}),
         (plan.recompute != "full", {"recompute": "full"}),
         (even and within, {"dp": half, "tp": plan.tp * 2, "sp": True, "batch": batch}),

@@ -19,7 +19,7 @@ from experiments.parallel.expert_dispatch import with_kernels
 from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.offloading import host_bandwidth, offload_stages
 from experiments.parallel.plan_text import Plan, layer_numbers
-from simulator.parallel.blocks import Block, BlockPart
+from simulator.parallel.blocks import Block, BlockPart, each_stage
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines import Pipeline
@@ -156,8 +156,8 @@ def share_out(
             right = f"pp={pp} or uneven=yes" if size else f"pp={pp}"
         raise InputError(f"{wrong}: take {right}")
     again = parse_recomputation(plan.recompute)
-    chosen = [True, *(each for size in sizes for each in again.layers(size)), *[True] * tail]
-    if not all(chosen):
+    if again.is_partial:
+        chosen = [True, *(each for size in sizes for each in again.layers(size)), *[True] * tail]
         plain = written("none")
         layers = [layers[k] if full else plain[k] for k, full in enumerate(chosen)]
     sizes[0] += 1
@@ -220,9 +220,8 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
         group: (plan.shard or plan.degrees.size(group)) if plan.zero else 1
         for group in ("data", "experts")
     }
-    updated = [
-        sum(count / shards[group] for group, count in elements(stage).items()) for stage in stages
-    ]
+    trained = each_stage(elements, stages)
+    updated = [sum(count / shards[group] for group, count in each.items()) for each in trained]
     # Bytes that an update with Adam moves for an element: its gradient becomes fp32 (6), and its
     # norm is found (4); parameter, gradient and two moments are read (16), and written but for the
     # gradient (12); the parameter is copied in 16 bits (6). Moments in 16 bits take half.

@@ -17,7 +17,8 @@ from experiments.commands.plan_cases import node_size
 from experiments.models.accelerators import DEVICES, accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.parallel.plan_search import PlanBounds, find_plans, simulate_plan
+from experiments.parallel.plan_bounds import PlanBounds
+from experiments.parallel.plan_search import find_plans, simulate_plan
 from experiments.parallel.plan_space import Space
 from experiments.parallel.plan_step import Training, work_of
 from simulator.parallel.degrees import Degrees

@@ -3,8 +3,11 @@ parallelism."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+Result = TypeVar("Result")
 
 
 class BlockPart(NamedTuple):
@@ -61,3 +64,17 @@ class Block:
     """Bytes that the backward adds to what is kept: what is computed again, and gradients."""
     output: float = 0.0
     """Bytes that a rank sends to the next stage."""
+
+
+def each_stage(
+    function: Callable[[Sequence[Block]], Result], stages: Iterable[Sequence[Block]]
+) -> list[Result]:
+    """What a function makes of each stage. It is called once for stages of the same blocks."""
+    made = dict[tuple[int, ...], Result]()
+    results = []
+    for stage in stages:
+        key = tuple(map(id, stage))
+        if key not in made:
+            made[key] = function(stage)
+        results.append(made[key])
+    return results

@@ -4,6 +4,7 @@ make."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -116,6 +117,7 @@ class Degrees:
             f"and there are {gpus} GPUs: take {_other_degrees(self, gpus)}"
         )
 
+    @lru_cache(maxsize=4096)  # noqa: B019
     def size(self, kind: str) -> int:
         """The ranks of a group of a kind."""
         if " to " in kind:

@@ -151,10 +151,10 @@ def reductions(stage: Sequence[Block], sharding: Sharding) -> list[tuple[int, Ca
         ]
     collective = "reduce_scatter" if sharding.zero else "all_reduce"
     reduced = []
-    for group in ("data", "experts"):
+    for group, name in (("data", "parameters"), ("experts", "expert_parameters")):
         waiting = 0.0
         for number, block in enumerate(reversed(stage)):
-            waiting += elements([block]).get(group, 0.0) * sharding.nbytes
+            waiting += getattr(block, name) * sharding.nbytes
             if sharding.overlap and waiting and waiting >= sharding.bucket:
                 reduced.append((number, Call(group, collective, waiting)))
                 waiting = 0.0

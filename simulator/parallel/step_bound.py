@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from simulator.parallel.blocks import Block
+from simulator.parallel.blocks import Block, each_stage
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.sharding import Sharding, UnitPass, gathers, reductions
@@ -52,18 +52,19 @@ class Outline:
     @property
     def bound(self) -> float:
         """Seconds that the step does not go below."""
-        passes, reduced = [*map(self._pass, self.stages)], list[float]()
+        passes, reduced = each_stage(self._pass, self.stages), list[float]()
         devices, sharding = self.times.degrees.pp, self.sharding
+        reducing = self._reducing(devices)
         for device, end in enumerate(self._ends(passes)):
             launching = self._launching(self.stages[device::devices], passes[device::devices])
-            reducing = self._reducing(self.stages[device::devices])
-            reduced.append(max(end + reducing, launching))
+            reduced.append(max(end + reducing[device], launching))
         if sharding.tied and devices > 1:
             tied = self.times.seconds(f"0 to {devices - 1}", "all_reduce", sharding.tied)
             reduced[0] = reduced[-1] = max(reduced[0], reduced[-1]) + tied
+        gathered = each_stage(lambda stage: gathers(stage, sharding), self.stages)
         for device in range(devices):
             mine = range(device, len(self.stages), devices)
-            calls = [call for stage in mine for call in gathers(self.stages[stage], sharding)]
+            calls = [call for calls in gathered[device::devices] for call in calls]
             reduced[device] += sum(map(sharding.seconds_of, mine)) + self._longest(calls)
         # Sums in another order differ in their last digits.
         return max(reduced) * (1 - 1e-9)
@@ -146,22 +147,27 @@ class Outline:
             ends[device] = max(ends[device], through)
         return ends
 
-    def _reducing(self, stages: Sequence[Sequence[Block]]) -> float:
-        """Seconds from a device's last backward to the end of its last reduction of gradients. What
-        overlaps counts from the begin of the last backward, which is that of some stage: from each
-        reduction on, those of a group come one after the other."""
-        if not self.sharding.overlap:
-            rows = [row for stage in stages for row in reductions(stage, self.sharding)]
-            return self._longest([call for _, call in rows])
-        least = list[float]()
-        for stage in stages:
-            made = [self._seconds(block).backward for block in reversed(stage)]
-            behind, queued = 0.0, defaultdict[str, float](float)
-            for block, call in reversed(reductions(stage, self.sharding)):
-                queued[call.group] += self.times.least(*call[:3])
-                behind = max(behind, queued[call.group] - sum(made[block + 1 :]))
-            least.append(behind)
-        return min(least)
+    def _reducing(self, devices: int) -> list[float]:
+        """Seconds from each device's last backward to the end of its last reduction of gradients.
+        What overlaps counts from the begin of the last backward, which is that of some stage."""
+        if self.sharding.overlap:
+            behind = each_stage(self._behind, self.stages)
+            return [min(behind[device::devices]) for device in range(devices)]
+        rows = each_stage(lambda stage: reductions(stage, self.sharding), self.stages)
+        return [
+            self._longest([call for each in rows[device::devices] for _, call in each])
+            for device in range(devices)
+        ]
+
+    def _behind(self, stage: Sequence[Block]) -> float:
+        """Seconds of the reductions of a stage behind its last backward: from each reduction on,
+        those of a group come one after the other."""
+        made = [self._seconds(block).backward for block in reversed(stage)]
+        behind, queued = 0.0, defaultdict[str, float](float)
+        for block, call in reversed(reductions(stage, self.sharding)):
+            queued[call.group] += self.times.least(*call[:3])
+            behind = max(behind, queued[call.group] - sum(made[block + 1 :]))
+        return behind
 
     def _longest(self, collectives: Sequence[Call]) -> float:
         """Seconds of collectives, where those of each group come one after the other."""

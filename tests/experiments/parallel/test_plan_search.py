@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.pages.reports.result import Result
-from experiments.parallel.plan_search import PlanBounds, SearchResult, detail_of, find_plans, search
+from experiments.parallel.plan_bounds import PlanBounds
+from experiments.parallel.plan_search import SearchResult, detail_of, find_plans, search
 from experiments.parallel.plan_step import memory_of, work_of
 from experiments.parallel.plan_text import parse_plan
 from grouped_cases import each_case
@@ -59,6 +60,7 @@ def test_the_fastest_plans_are_those_of_an_exhaustive_simulation(model: str) -> 
 @pytest.mark.parametrize(
     ("model", "wanted"),
     [
+        (GPT.replace("layers=4", "layers=7"), {}),
         (GPT, {}),
         (GPT, {"recompute": "full:1", "pp": 2}),
         (GPT, {"lora": 4, "mtp": 1, "micro": 1}),
@@ -73,6 +75,24 @@ def test_bounds_hold_for_steps_in_full(model: str, wanted: dict[str, Any]) -> No
         assert bounds.seconds(plan) <= measure(write(work)).step
         needed = memory_of(searched.training, plan, work)
         assert bounds.memory(plan) <= needed.peak * (1 + 1e-9)
+
+
+def test_changes_of_the_fastest_plans_are_simulated_behind_the_search() -> None:
+    result = found(MIXTRAL, 0)
+    plans = [str(result.plans[place]) for place in result.simulated]
+    first = [place for place, plan in enumerate(plans) if "dispatch=fp8" in plan]
+    changed = [place for place in first if plans[place].replace(",dispatch=fp8", "") in plans]
+    assert changed
+    assert any("router=zipf:0,nodes=1" in plan for plan in plans)
+    for place in changed:
+        # A change that helps stays for the next one.
+        slower = plans.index(plans[place].replace(",dispatch=fp8", ""))
+        assert result.simulated[place].seconds <= result.simulated[slower].seconds
+        assert result.bounds[place] == result.simulated[place].seconds
+    assert (
+        str(sum(result.left_out.values()) + len(result.plans))
+        in Result("plans", result.figures()).text()
+    )
 
 
 def test_a_report_says_why_plans_lose() -> None:
@@ -91,7 +111,8 @@ def test_a_report_says_why_plans_lose() -> None:
 
 
 def test_a_model_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(InputError, match="no plan of gpt3_1t on 8 GPUs fits in memory"):
+    error = "no plan of gpt3_1t on 8 GPUs fits in memory: .*: take more GPUs or a smaller model"
+    with pytest.raises(InputError, match=error):
         find_plans(space("gpt3_1t", batch=8), times())
 
 

@@ -77,6 +77,30 @@ def test_a_search_gathers_cast_parameters_where_ranks_share_them() -> None:
     assert {plan.zero for plan in plans} == {1, 2, 3}
 
 
+def test_stages_differ_where_no_number_of_them_divides_the_layers() -> None:
+    model = GPT.replace("layers=4", "layers=7")
+    plans, left_out = space(model, gpus=4, batch=16, cp=1, tp=1).plans()
+    assert {(plan.pp, plan.uneven) for plan in plans} == {(1, False), (2, True), (4, True)}
+    assert not left_out["pp x v does not divide the layers"]
+    plans, left_out = space(model, gpus=4, batch=16, cp=1, tp=1, uneven=False).plans()
+    assert {plan.pp for plan in plans} == {1}
+    assert left_out["pp x v does not divide the layers"]
+
+
+def test_changes_are_of_plans_with_experts_and_not_of_what_the_user_says() -> None:
+    plan = parse_plan("dp=8,pp=2,ep=8", gpus=16)
+    assert space(GPT).changes(plan) == []
+    assert space(MIXTRAL).changes(replace(plan, ep=1)) == []
+    every = space(MIXTRAL).changes(plan)
+    assert every == [
+        {"dispatch": "fp8"},
+        {"router": "zipf:0", "nodes": 1},
+        {"schedule": "dual_pipe", "v": 1},
+    ]
+    fixed = {"dispatch": "bf16", "capacity": 1.0, "v": 1}
+    assert space(MIXTRAL, wanted=fixed).changes(plan) == []
+
+
 def test_plans_have_the_values_of_the_user() -> None:
     values = parse_space("auto, tp=8,recompute=selective,overlap=no,micro=2")
     plans, _ = space(GPT, wanted=values).plans()
@@ -91,12 +115,13 @@ def test_plans_have_the_values_of_the_user() -> None:
     [
         (
             "auto,tp=3",
-            "no plan of gpt3_1_7b on 8 GPUs with batch=32: the degrees do not multiply to",
+            "no plan of gpt3_1_7b on 8 GPUs with batch=32: the degrees do not multiply to the "
+            "GPUs: leave out tp$",
         ),
         ("auto,schedule=zb_h1", "schedule does not go with auto"),
         ("auto,ddp=yes", "ddp does not go with auto"),
         ("auto,speed=3", "a plan has no 'speed'"),
-        ("auto,batch=7,dp=8", "no plan of .* dp does not divide the batch"),
+        ("auto,batch=7,dp=8", "dp does not divide the batch: leave out dp or take batch=8"),
     ],
 )
 def test_searches_without_a_plan_are_refused(text: str, error: str) -> None:
