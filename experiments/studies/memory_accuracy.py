@@ -7,6 +7,7 @@ what is reserved at most. One number is fitted: `RESERVED`, to the ranks of Simu
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,17 +17,13 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import RESERVED, Training, memory_of, work_of
 from experiments.parallel.plan_text import parse_plan
+from experiments.studies.measured_plans import MeasuredStep, whole_plans
 from experiments.studies.measured_rows import Row, aligned, grouped, rows_of
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import StepMemory
-from topologies.errors import InputError
 from topologies.shapes import star
 
 GIB, MIB = 2.0**30, 2.0**20
-AGAIN = {"": "none", "none": "none", "full": "full", "selective (per operator)": "op"}
-"""What is computed again, by the words of the column."""
-SIZES = {"layers": "layers", "hidden": "hidden", "heads": "heads", "kv_heads": "kv_heads"}
-SIZES |= {"mlp": "ffn", "vocab": "vocab", "seq": "seq"}
 
 
 class MeasuredMemory(NamedTuple):
@@ -46,42 +43,32 @@ class MeasuredMemory(NamedTuple):
         return self.predicted / self.measured - 1
 
 
-def predicted_memory(row: Row) -> StepMemory:
-    """The memory of a run of a dense model like Llama. Raises InputError for another."""
-    if row.get("experts"):
-        raise InputError(f"{row['model']}: a model with experts")
-    if (again := AGAIN.get(row["recompute"])) is None:
-        raise InputError(f"recompute is {row['recompute']!r}: one of {', '.join(AGAIN)}")
-    entry = find_transformer(
-        "llama3_8b:" + ",".join(f"{key}={row[name]}" for key, name in SIZES.items())
-    )
-    sharded = "fsdp" in row["sharding"]
-    # Torchtitan compiles its loss since 2025.
-    compiled = row.get("compiled") or "no"
-    loss = "compiled" if compiled == "yes" and row["date"] >= "2025" else "eager"
-    plan = parse_plan(
-        f"dp={row['dp']},tp={row['tp']},pp={row['pp']},cp={row['cp']},micro={row['micro_batch']},"
-        f"batch={row['global_batch']},sp={row['sp']},zero={3 if sharded else 1},"
-        f"recompute={again},compiled={compiled},loss={loss if sharded else 'fused'},uneven=yes"
-    )
-    training = Training(row["model"], entry.shape, entry.size, DeviceTimes("h100"))
-    times = GroupTimes(star(plan.degrees.ranks, bandwidth=1e9), plan.degrees)
-    return memory_of(training, plan, work_of(training, plan, times))
+def predicted_memory(step: MeasuredStep, row: Row) -> StepMemory:
+    """The memory of a run. Torchtitan compiles its loss since 2025."""
+    entry, plan = find_transformer(step.model), parse_plan(step.plan)
+    compiled = row.get("compiled") == "yes"
+    if compiled and row["date"] >= "2025":
+        plan = replace(plan, loss="compiled")
+    plan = replace(plan, compiled=compiled)
+    times = DeviceTimes(step.device, step.dtype)
+    training = Training(entry.name, entry.shape, entry.size, times).under(plan)
+    groups = GroupTimes(star(plan.degrees.ranks, bandwidth=1e9), plan.degrees)
+    return memory_of(training, plan, work_of(training, plan, groups))
 
 
 def errors_of(path: Path) -> Iterator[MeasuredMemory]:
     """What is measured and predicted in a file, but for runs whose memory is that of another."""
-    for row in rows_of(path):
+    rows = rows_of(path)
+    if not rows or not {"memory_gib_max", "allocated_mib_rank0"} & rows[0].keys():
+        return
+    for step in whole_plans(path)[0]:
+        row = rows[step.order[-1]]
         ranks = [name for name in row if name.startswith("allocated_mib_rank") and row[name]]
         if row.get("memory_from_case") or not (ranks or row.get("memory_gib_max")):
             continue
-        try:
-            memory = predicted_memory(row)
-        except InputError:
-            continue
+        memory, name = predicted_memory(step, row), f"{step.group} {step.dtype}"
+        name += f", {step.gpus} {row['gpu']}{', compiled' * (row.get('compiled') == 'yes')}"
         reserved = memory.allocated + (RESERVED - 1) * memory.moving
-        name = f"{row['model']} {row['gpus']} {row['gpu']} tp={row['tp']} pp={row['pp']}"
-        name += f" {row['precision']}{' compiled' if row.get('compiled') == 'yes' else ''}"
         if not ranks:
             parts, most = _parts(memory, memory.fullest), float(row["memory_gib_max"]) * GIB
             yield MeasuredMemory(name, "reserved", most, float(reserved.max()), parts)

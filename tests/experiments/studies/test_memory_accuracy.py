@@ -7,20 +7,21 @@ import pytest
 from experiments.studies import memory_accuracy
 
 SHAPE = "llama,2,512,8,8,1024,20000"
-MEGATRON = f"""model,layers,hidden,heads,kv_heads,ffn,vocab,experts,seq,gpus,gpu,precision,tp,pp,\
-cp,dp,sp,sharding,micro_batch,global_batch,recompute,memory_from_case,allocated_mib_rank0,\
+OLD, NEW = (f"pytorch/torchtitan,{date},pretrain,1" for date in ("2024-12", "2025-06"))
+MEGATRON = f"""task,step_s,model,layers,hidden,heads,kv_heads,ffn,vocab,experts,seq,gpus,gpu,\
+precision,tp,pp,cp,dp,sp,sharding,micro_batch,global_batch,recompute,memory_from_case,allocated_mib_rank0,\
 allocated_mib_rank1,reserved_mib_rank0,reserved_mib_rank1
-{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,none,,64,48,66,50
-{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,8,none,the first,64,48,66,50
-{SHAPE},8,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,none,,64,48,66,50
-{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,some of it,,64,48,66,50
+pretrain,1,{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,none,,64,48,66,50
+pretrain,1,{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,8,none,the first,64,48,66,50
+pretrain,1,{SHAPE},8,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,none,,64,48,66,50
+pretrain,1,{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,some of it,,64,48,66,50
 """
-TORCHTITAN = f"""date,model,layers,hidden,heads,kv_heads,ffn,vocab,seq,gpus,gpu,precision,tp,pp,\
-cp,dp,sp,sharding,micro_batch,global_batch,recompute,compiled,memory_gib_max
-2024-12,{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),no,0.1
-2024-12,{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),yes,0.1
-2025-06,{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),yes,0.1
-2025-06,{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,none,yes,
+TORCHTITAN = f"""source,date,task,step_s,model,layers,hidden,heads,kv_heads,ffn,vocab,seq,gpus,gpu,\
+precision,tp,pp,cp,dp,sp,sharding,micro_batch,global_batch,recompute,compiled,memory_gib_max
+{OLD},{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),no,0.1
+{OLD},{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),yes,0.1
+{NEW},{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),yes,0.1
+{NEW},{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,none,yes,
 """
 
 
@@ -28,6 +29,7 @@ cp,dp,sp,sharding,micro_batch,global_batch,recompute,compiled,memory_gib_max
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "megatron.csv").write_text(MEGATRON)
     (tmp_path / "torchtitan.csv").write_text(TORCHTITAN)
+    (tmp_path / "no_memory.csv").write_text("model,seconds\nllama,1\n")
     return tmp_path
 
 
