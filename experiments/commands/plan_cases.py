@@ -263,7 +263,8 @@ def _setting(
     fitted: dict[str, str] = {}
     if options.calibrate_compute is not None:
         file = Path(options.calibrate_compute)
-        times = calibrated_by(file, setting.training, setting.groups, options.like)
+        training = calibrated_by(file, setting.training, setting.groups, options.like)
+        setting, times = replace(setting, training=training), training.times
         fitted = {"scale": f"{times.scale:.6g}", "launch_s": f"{times.launch:.6g}"}
     gpus = _whole_machine(blueprint)
     if (p := options.p) is not None:
@@ -285,7 +286,7 @@ def _setting(
     if options.tokens is not None:
         tokens = _tokens(options.tokens)
         parameters["tokens"] = options.tokens
-    training = replace(setting.training, times=times, tokens=tokens)
+    training = replace(setting.training, tokens=tokens)
     return replace(setting, training=training, parameters=parameters), gpus
 
 

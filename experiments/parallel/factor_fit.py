@@ -77,6 +77,8 @@ class Spreads(NamedTuple):
     odd_share: float
     full_odd_share: float
     """The share of odd rows among those that fill their memory."""
+    links: float
+    """Communication that no profile knows."""
 
 
 @cache
@@ -93,6 +95,8 @@ class Fit(NamedTuple):
     factors: Factors
     spread: float
     """The standard deviation of the logarithm of the factor of the device."""
+    launch_spread: float
+    """That of the factor of launches."""
     weights: tuple[float, ...]
     """How much each row counts, from 0 to 1."""
     misses: tuple[float, ...]
@@ -196,8 +200,9 @@ class _Levels:
             self.left, weights = self._weighed(misses, leverage, steps)
         target = self.design[0]
         scale, launch = np.exp([target @ self.logs, self.logs[1]]).tolist()
-        spread = float(np.sqrt(target @ inverse @ target))
-        return Fit(Factors(scale, launch), spread, tuple(weights.tolist()), tuple(misses.tolist()))
+        device, started = np.sqrt([target @ inverse @ target, inverse[1, 1]]).tolist()
+        rows = tuple(weights.tolist()), tuple(misses.tolist())
+        return Fit(Factors(scale, launch), device, started, *rows)
 
     def _weighed(self, misses: Floats, leverage: Floats, steps: Floats) -> tuple[Floats, Floats]:
         """What is left of each row, as a standard deviation with which a normal row would move the

@@ -10,6 +10,7 @@ from experiments.output import Record, Value
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_step import Training, interval_of, work_of
 from experiments.parallel.plan_text import Plan
+from experiments.parallel.step_interval import whole_interval
 from experiments.profiles.interval_levels import level_of
 from experiments.simulations.rules import Rules
 from simulator.parallel.group_times import End, GroupTimes
@@ -121,7 +122,12 @@ class PlanJob(Setting):
             self.conditions,
             self.steps,
             transfers_s,
-            interval_of(step.work, level, seconds=seconds_of) if level else None,
+            whole_interval(
+                step,
+                self.training.sureness,
+                level,
+                interval_of(step.work, level, seconds=seconds_of) if level else None,
+            ),
             self.epochs,
             self.defaults,
         )

@@ -18,6 +18,7 @@ from experiments.parallel.plan_space import Space, advice
 from experiments.parallel.plan_step import Training, interval_of, memory_of, work_of
 from experiments.parallel.plan_text import Plan
 from experiments.parallel.step_calibration import kind_of, mean_error
+from experiments.parallel.step_interval import whole_interval
 from experiments.profiles.interval_levels import interval_columns
 from experiments.text_lines import bytes_cell
 from simulator.parallel.group_times import GroupTimes
@@ -283,7 +284,9 @@ def distinct(times: Mapping[int, float]) -> list[int]:
 
 def _interval(training: Training, plan: Plan, times: GroupTimes, level: float) -> Interval:
     work = work_of(training, plan, times.under(plan.degrees))
-    return interval_of(work, level, detail_of(work))
+    detail = detail_of(work)
+    inner = interval_of(work, level, detail)
+    return whole_interval(write(work, detail), training.sureness, level, inner) or inner
 
 
 def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulated:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
+from typing import NamedTuple
 
 from experiments.models.accelerators import NARROW, PRECISIONS, accelerator
 from experiments.models.device_times import DeviceTimes
@@ -48,6 +49,13 @@ steps on A100 of two papers (the study of accuracy has them), of 0 to 150 us."""
 Stages = tuple[tuple[Block, ...], ...]
 
 
+class Sureness(NamedTuple):
+    """Standard deviations of the logarithms of times."""
+
+    device: float
+    launch: float
+
+
 @dataclass(frozen=True)
 class Training:
     """A model on a device."""
@@ -59,6 +67,8 @@ class Training:
     times: DeviceTimes
     tokens: float = 0.0
     """Tokens of the whole training; 0: unknown."""
+    sureness: Sureness | None = None
+    """What measured steps left open; None: there was none."""
 
     def duration(self, tokens_per_s: float, gpus: int) -> dict[str, float]:
         """The days and GPU hours of the training; empty if its tokens are unknown."""
@@ -305,7 +315,7 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     device, shape = training.times.device, training.shape
     times = with_kernels(times, shape, training.seq, plan, routing, device)
     if plan.jitter:
-        times = times.with_jitter(JITTER)
+        times = replace(times, jitter=JITTER)
     stages = stages_of(training, plan, routing)
     if plan.offload:
         stages = offload_stages(stages, plan.offload, host_bandwidth(times.topology))

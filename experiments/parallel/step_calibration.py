@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -21,12 +22,13 @@ from experiments.models.model_shapes import TransformerShape
 from experiments.output import counted
 from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, fit
 from experiments.parallel.framework_defaults import like_framework
-from experiments.parallel.plan_step import Training, memory_of, work_of
+from experiments.parallel.plan_step import Sureness, Training, memory_of, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from simulator.analysis.critical_path import critical_path
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS
 from simulator.parallel.step import Step, write
+from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
 from topologies.readers.contents import text_of
 from topologies.topology import Floats, Topology
@@ -161,10 +163,10 @@ def calibrated_by(
     training: Training,
     groups: Callable[[Plan], GroupTimes],
     like: str | None = None,
-) -> DeviceTimes:
-    """The times with the factors that the steps of a file tell for a model, where `groups` has the
-    times of collectives, and plans have the defaults of a framework. Says on stderr what they are,
-    and how far off the steps then are.
+) -> Training:
+    """The model with the times that the steps of a file tell, where `groups` has the times of
+    collectives, and plans have the defaults of a framework. Says on stderr what they are, and how
+    far off the steps then are.
 
     Raises InputError for a step that cannot be simulated.
     """
@@ -182,7 +184,9 @@ def calibrated_by(
         full = memory_share(model, plan, times, groups) >= FULL
         precision = known.precision or times.dtype
         rows.append(FitRow(simulated, seconds, sizes, precision, full))
-    fitted = fit(rows, sizes_of(training.shape), times.dtype)
+    # A file is of the precision that most of its rows have.
+    ((precision, _),) = Counter(row.precision for row in rows).most_common(1)
+    fitted = fit(rows, sizes_of(training.shape), precision)
     output.note(
         f"{path.name}: {counted(len(steps), 'measured step')}: times of the device x "
         f"{fitted.factors.scale:.3f} (give or take {fitted.spread:.1%}), launches x "
@@ -192,7 +196,8 @@ def calibrated_by(
     for where, miss, weight in lines[:SHOWN]:
         counts = f", counts {weight:.0%}" if weight < HALF else ""
         output.note(f"{where.rpartition('/')[2]}: simulated {np.expm1(miss):+.1%}{counts}")
-    return fitted.factors.of(times)
+    left = Sureness(fitted.spread, fitted.launch_spread)
+    return replace(training, times=fitted.factors.of(times), sureness=left)
 
 
 def _farness(line: tuple[str, float, float]) -> float:
@@ -248,8 +253,14 @@ def plan_critical_path(
             first, factor = usual(Factors()), np.array([*factors, 1.0])
             seconds = first.graph.seconds * factor[BOUND[first.graph.lane]]
             timeline = first.simulated(seconds).timeline
-        critical = critical_path(timeline)
-        bound = BOUND[timeline.schedule.lane[critical.operation]]
-        return np.bincount(bound, critical.seconds, 3).astype(np.float64)
+        return bound_seconds(timeline)
 
     return path
+
+
+def bound_seconds(timeline: Timeline) -> Floats:
+    """The seconds of the critical path of a step: of the device, of launches, and of all else,
+    shape (3,)."""
+    critical = critical_path(timeline)
+    bound = BOUND[timeline.schedule.lane[critical.operation]]
+    return np.bincount(bound, critical.seconds, 3).astype(np.float64)

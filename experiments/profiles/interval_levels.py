@@ -40,6 +40,11 @@ INTERVAL = {"expected": "expected_s", "{level:.0%} of steps": "{low_s} - {high_s
 """The columns of a table of steps that have intervals."""
 RUNS = {"expected": "expected_s", "interval": "{low_s} - {high_s}"}
 """The columns of a table of runs that have intervals."""
+WHOLE = (
+    "{expected_s:s}",
+    "{level:.0%} of steps: {low_s:s} - {high_s:s}, by kernels, launches and communication",
+)
+"""The interval of the step of a plan as cells of a report."""
 EXPECTED = (
     "{expected_s:s}",
     "{level:.0%} of steps: {low_s:s} - {high_s:s}, by the error of communication",

@@ -74,12 +74,15 @@ def spreads_of(logs: Sequence[Factor]) -> dict[str, float]:
         for table, kind, model in cells
     }
     by_family = grouped(cells.items(), lambda each: each[0][:2])
+    precision = _between(by_precision.values())
+    # A family is of a precision, too.
+    family = _typical(
+        (family, float(np.median([log for _, log in of]))) for family, of in by_family.items()
+    )
     return {
-        "device": _typical(
-            (family, np.median([log for _, log in of])) for family, of in by_family.items()
-        ),
+        "device": max(family**2 - precision**2, 0.0) ** 0.5,
         "model": _between([log for _, log in of] for of in by_family.values()),
-        "precision": _between(by_precision.values()),
+        "precision": precision,
         "step": step,
         "odd": float(np.sqrt(np.mean(np.square(far)))) if far else 0.0,
         "odd_share": float(np.mean(odd[False])) if odd[False] else 0.0,

@@ -19,8 +19,16 @@ from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
-from experiments.parallel.factor_fit import STARTS, Factors, Fit, FitRow, PathSeconds, fit
-from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.factor_fit import (
+    STARTS,
+    Factors,
+    Fit,
+    FitRow,
+    PathSeconds,
+    fit,
+    spreads,
+)
+from experiments.parallel.plan_step import Sureness, Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.parallel.step_calibration import (
     FULL,
@@ -32,6 +40,7 @@ from experiments.parallel.step_calibration import (
     sizes_of,
     span_of,
 )
+from experiments.parallel.step_interval import step_spread
 from experiments.studies.measured_plans import (
     MeasuredStep,
     mlperf,
@@ -45,6 +54,7 @@ from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
 from simulator.parallel.step_measures import StepMeasures, measure
+from simulator.uncertainty.interval import LEVEL, quantile
 from topologies.catalogue import find
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -118,6 +128,13 @@ class Predicted(NamedTuple):
     """Seconds of a constant efficiency and the bubble of the pipeline, without communication."""
     times: DeviceTimes
     """The times of the device."""
+    spread: float
+    """The standard deviation of the logarithm of the step, as its interval has it."""
+
+    @property
+    def reach(self) -> float:
+        """The half width of the interval, as a logarithm."""
+        return quantile(LEVEL) * self.spread
 
     @property
     def kind(self) -> PlanKind:
@@ -185,14 +202,18 @@ def predict(cases: Iterable[Case]) -> list[Predicted]:
     """The predictions of rows with the times that their calibrating rows tell."""
     predicted = []
     for row, known in cases:
-        factors = _fit(row.model, row.dtype, known).factors if known else Factors()
+        fitted = _fit(row.model, row.dtype, known) if known else None
+        factors = fitted.factors if fitted else Factors()
+        sureness = Sureness(fitted.spread, fitted.launch_spread) if fitted else None
+        path = path_of(row)(factors)
         efficiency = [each.seconds / plain(each) for each in known] or [1.0]
         predicted.append(
             Predicted(
                 row,
-                float(path_of(row)(factors).sum()),
+                float(path.sum()),
                 plain(row) * float(np.exp(np.log(efficiency).mean())),
                 factors.of(DeviceTimes(row.device, row.dtype)),
+                step_spread(path, sureness, links=spreads().links),
             )
         )
     return predicted
@@ -337,7 +358,17 @@ def errors(parts: Mapping[str, Sequence[Predicted]]) -> Columns:
         "number": [str(len(part)) for part in all_errors],
         "bias": [f"{part.mean():+.1%}" for part in all_errors],
         **{name: [f"{figure:.1%}" for figure in column] for name, column in figures.items()},
+        "in 80% interval": [
+            f"{np.mean([_inside(each) for each in part]):.0%}" for part in parts.values()
+        ],
+        "half width": [
+            f"{np.expm1(np.median([each.reach for each in part])):.0%}" for part in parts.values()
+        ],
     }
+
+
+def _inside(each: Predicted) -> bool:
+    return bool(abs(np.log1p(each.error)) <= each.reach)
 
 
 def _steps(predicted: Sequence[Predicted]) -> Columns:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import log
-from statistics import NormalDist
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -39,7 +38,7 @@ from simulator.schedules.semantics import Chosen, Data, Promise
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
 from simulator.steps.step_graph import MESSAGE
-from simulator.uncertainty.interval import Interval
+from simulator.uncertainty.interval import Interval, last_of
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -65,16 +64,6 @@ Value = TypeVar("Value")
 Result = TypeVar("Result")
 Names = tuple[str | Algorithm, ...]
 """Algorithms, or their names."""
-
-
-def last_of(ranks: int) -> float:
-    """How many standard deviations behind the mean the last of so many normal draws is expected, by
-    the formula of Blom (Statistical Estimates and Transformed Beta-Variables, 1958).
-
-    >>> last_of(1), round(last_of(8), 2), round(last_of(1024), 2)
-    (0.0, 1.43, 3.24)
-    """
-    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))
 
 
 def two_levels(collective: str, topology: Topology, group: Ints) -> list[Algorithm]:
@@ -211,8 +200,7 @@ class GroupTimes:
     bounds: bool = False
     """Whether the fastest place counts, and not the slowest one."""
     jitter: float = 0.0
-    """The standard deviation of the moments at which ranks enter a collective, in seconds. A call
-    waits for the last of its ranks."""
+    """Standard deviation of the seconds at which ranks enter a call, which waits for the last."""
     floors: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
     """Seconds that a collective of V bytes takes at least, whatever links do, by collective."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
@@ -232,11 +220,6 @@ class GroupTimes:
     def at(self, end: End) -> GroupTimes:
         """The times with another end of the interval of each call."""
         return replace(self, end=end, _times={} if self.end is None else self._times)
-
-    def with_jitter(self, jitter: float) -> GroupTimes:
-        """The times where ranks enter calls at different moments."""
-        usual = self.usual and self.usual.with_jitter(jitter)
-        return replace(self, jitter=jitter, usual=usual)
 
     def with_algorithms(
         self,
@@ -258,9 +241,8 @@ class GroupTimes:
         """The same for each place whose ranks are the first ones of groups."""
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return {0: 0.0}
-        timed, late = self.timed(kind, collective, nbytes), 0.0
-        if collective != MESSAGE:
-            late = self.jitter * last_of(self.degrees.size(kind))
+        timed = self.timed(kind, collective, nbytes)
+        late = self.jitter * last_of(1 if collective == MESSAGE else self.degrees.size(kind))
         least = self.floors[collective](nbytes) if collective in self.floors else 0.0
         return {
             place: max(timed.at(self.end, place), least) + late for place in timed.laid.parts_of
@@ -272,9 +254,9 @@ class GroupTimes:
         assert self.usual is not None
         usual = self.usual.by_place(kind, collective, nbytes)
         timed = self.timed(kind, collective, nbytes)
-        seconds = np.zeros(self.degrees.ranks)
+        seconds, late = np.zeros(self.degrees.ranks), self.jitter * last_of(self.degrees.size(kind))
         for group, place, part in zip(*self._groups(kind), timed.laid.part.tolist(), strict=True):
-            seconds[group] = max(usual[place], timed.seconds.get(part, 0.0))
+            seconds[group] = late + max(usual[place], timed.seconds.get(part, 0.0))
         return seconds
 
     def timed(self, kind: str, collective: str, nbytes: float) -> Timed:

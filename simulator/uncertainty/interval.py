@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import acos, cos, exp, sqrt
+from statistics import NormalDist
 from typing import NamedTuple
 
 from topologies.errors import InputError
@@ -70,3 +71,13 @@ def quantile(level: float) -> float:
         raise InputError(f"--level {level:g}: expected a share between 0 and 1, like 0.8 for 80%")
     root = sqrt((1 + level) * (1 - level))
     return 2 * sqrt(max(0.0, cos(acos(root) / 3) / root - 1))
+
+
+def last_of(ranks: int) -> float:
+    """How many standard deviations behind the mean the last of so many normal draws is expected, by
+    the formula of Blom (Statistical Estimates and Transformed Beta-Variables, 1958).
+
+    >>> last_of(1), round(last_of(8), 2), round(last_of(1024), 2)
+    (0.0, 1.43, 3.24)
+    """
+    return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))

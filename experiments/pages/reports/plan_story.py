@@ -14,7 +14,7 @@ from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_search import FASTEST
 from experiments.parallel.plan_text import parse_plan
 from experiments.parallel.step_calibration import error_cells
-from experiments.profiles.interval_levels import EXPECTED, INTERVAL
+from experiments.profiles.interval_levels import INTERVAL, WHOLE
 from experiments.templates import Lines, fill, lines_of, share, times
 from experiments.text_lines import bytes_cell
 from topologies.errors import InputError
@@ -65,7 +65,7 @@ FIGURES = {
         "{plain_step_s}",
         "{cost:+.1%} with them, {relative_speed:.1%} of the speed",
     ),
-    "expected": EXPECTED,
+    "expected": WHOLE,
     "model FLOP/s": ("{tflops:.1f} TFLOP/s", "a GPU, {mfu:.1%} of its peak (MFU)"),
     "micro-batches": ("{micro_batches}", "of each pipeline"),
     "defaults of": ("", "{defaults}"),

@@ -23,6 +23,7 @@ KNOWN = Spreads(
     odd=0.3,
     odd_share=0.1,
     full_odd_share=0.3,
+    links=0.2,
 )
 
 

@@ -61,17 +61,6 @@ def test_stages_share_the_layers(layers: int, plan: str, sizes: list[int]) -> No
     assert stages[-1][-1].name == "head"
 
 
-def test_jitter_makes_steps_with_collectives_longer() -> None:
-    def seconds(plan: str) -> float:
-        parsed = parse_plan(plan)
-        times = GroupTimes(find("hgx_h100").build(8), parsed.degrees)
-        return measure(write(work_of(training("llama3_8b:layers=2"), parsed, times))).step
-
-    assert seconds("tp=1,jitter=yes") == seconds("tp=1")
-    assert seconds("tp=8,micro=8,jitter=no") == seconds("tp=8,micro=8")
-    assert seconds("tp=8,micro=8,jitter=yes") > seconds("tp=8,micro=8")
-
-
 def test_the_precision_of_a_plan_is_the_dtype_of_its_model() -> None:
     model = training(SMALL, device="h100")
     plan = parse_plan("precision=fp8")

@@ -78,7 +78,9 @@ def test_times_are_fitted_to_the_steps_of_a_machine(
     path = tmp_path / "steps.csv"
     path.write_text(GOOD)
     times = calibrated_by(path, training("gpt2:layers=4", device="a100"), groups)
-    assert times.launch > 1e-5
+    assert times.times.launch > 1e-5
+    assert times.sureness is not None
+    assert 0 < times.sureness.device < 0.3
     said = capsys.readouterr().err
     assert "1 measured step: times of the device x" in said
     assert "steps.csv line 2: simulated " in said

@@ -201,7 +201,8 @@ def test_spreads_are_medians_over_families(monkeypatch: pytest.MonkeyPatch) -> N
     ]
     logs += [(row("H100 fp8", "a"), log) for log in (0.3, 0.3, 0.3)]
     spreads = factor_spreads.spreads_of(logs)
-    assert spreads["device"] == pytest.approx(factor_spreads.NORMAL * 0.2)
+    family = factor_spreads.NORMAL * 0.2
+    assert spreads["device"] == pytest.approx((family**2 - std_of(0.1, 0.3) ** 2) ** 0.5)
     assert spreads["step"] == pytest.approx(factor_spreads.NORMAL * 0.1)
     assert spreads["model"] == 0
     assert spreads["precision"] == pytest.approx(std_of(0.1, 0.3))

@@ -17,7 +17,7 @@ from simulator.engines import run, simulate
 from simulator.parallel import group_routes
 from simulator.parallel.degrees import KINDS, Degrees
 from simulator.parallel.group_routes import lay
-from simulator.parallel.group_times import ALGORITHMS, GroupTimes, last_of, two_levels
+from simulator.parallel.group_times import ALGORITHMS, GroupTimes, two_levels
 from simulator.predictions import Prediction, interval_of
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import route
@@ -25,7 +25,7 @@ from simulator.schedules.semantics import check
 from simulator.steps.buffers import side_by_side
 from simulator.steps.group_calls import GroupCall, graph_of
 from simulator.steps.written import write
-from simulator.uncertainty.interval import Interval
+from simulator.uncertainty.interval import Interval, last_of
 from sure_profile import SURE
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
@@ -63,12 +63,12 @@ def test_ranks_that_enter_at_different_moments_wait_for_the_last() -> None:
     topology = machine("hgx_h100").build(8)
     for tp, dp in ((1, 8), (8, 1), (2, 4)):
         usual = GroupTimes(topology, Degrees(dp=dp, tp=tp))
-        late = usual.with_jitter(1e-5)
+        late = replace(usual, jitter=1e-5)
         for kind, ranks in (("tp", tp), ("dp", dp)):
             more = late.seconds(kind, "all_reduce", 1e6) - usual.seconds(kind, "all_reduce", 1e6)
             assert more == pytest.approx(1e-5 * last_of(ranks), abs=1e-12)
     pair = GroupTimes(topology, Degrees(pp=2))
-    assert pair.with_jitter(1e-5).transfer(0, 1, 1e6) == pair.transfer(0, 1, 1e6)
+    assert replace(pair, jitter=1e-5).transfer(0, 1, 1e6) == pair.transfer(0, 1, 1e6)
 
 
 @given(degrees())
