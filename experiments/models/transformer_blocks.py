@@ -55,6 +55,7 @@ LOSSES: dict[Loss, LogitBytes] = {
     # The eager loss of one piece in 8 after the other, with its backward.
     "chunked": LogitBytes(0.0, 12.0 / 8, 18.0, 22.0),
 }
+"""Recalled from the sources of the frameworks, and checked on the memory of runs."""
 SHARDED_LOSS = 4.0
 """Bytes of each logit that the eager loss adds where ranks share the vocabulary: the loss of
 torch.distributed.tensor.parallel holds the exponential, too."""
