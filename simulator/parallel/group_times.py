@@ -1,10 +1,4 @@
-"""How long a collective takes when all groups of a kind of a place run it at once on a machine.
-
-Groups that have some ranks of several nodes take two levels. NCCL lays a ring for each NIC of a
-group's ranks. It enters and leaves a node by that NIC, and the data pass to it over NVLink. Routes
-of a machine never pass a GPU, so such rings would go through CPUs here. Rings inside nodes and
-across them move as many bytes over each NIC.
-"""
+"""How long a collective takes when all groups of a kind of a place run it at once on a machine."""
 
 from __future__ import annotations
 
@@ -17,24 +11,15 @@ from typing import Literal, NamedTuple, TypeVar
 import numpy as np
 
 from simulator.collectives import Algorithm, find
-from simulator.collectives.collective import ALL_GATHER, REDUCE_SCATTER
-from simulator.collectives.two_level import (
-    Ranks,
-    fit,
-    nodes_of,
-    two_level_all_gather,
-    two_level_reduce_scatter,
-)
-from simulator.cost_models.machine_formulas import two_level as two_level_formula
 from simulator.engines import run
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_routes import CHAIN, Laid, Loads, lay
+from simulator.parallel.node_levels import two_levels
 from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.semantics import Chosen, Data, Promise
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
 from simulator.steps.step_graph import MESSAGE
@@ -64,56 +49,6 @@ Value = TypeVar("Value")
 Result = TypeVar("Result")
 Names = tuple[str | Algorithm, ...]
 """Algorithms, or their names."""
-
-
-def two_levels(collective: str, topology: Topology, group: Ints) -> list[Algorithm]:
-    """The algorithm of two levels for a group that has some ranks of several nodes, equally many of
-    each; else none."""
-    device = topology.placement[group]
-    node = topology.node[device]
-    sizes = np.unique(node, return_counts=True)[1]
-    if (node < 0).any() or len(sizes) == 1 or sizes.max() == 1 or np.ptp(sizes):
-        return []
-    kind = topology.device_kinds.codes
-    alike = (topology.node == node[0]) & (kind == kind[device[0]])
-    if np.count_nonzero(alike) == sizes[0]:
-        return []
-    two_level = find("two_level")
-    if collective == "all_reduce":
-        return [two_level]
-    nodes = nodes_of(replace(topology, placement=topology.placement[group]), len(group))
-    if collective == "reduce_scatter":
-        made, promise, write = REDUCE_SCATTER, _scattered, two_level_reduce_scatter
-    elif collective == "all_gather":
-        made, promise, write = ALL_GATHER, _gathered, two_level_all_gather
-    else:
-        return []
-    made = replace(made, postcondition=partial(promise, nodes))
-    fitted = replace(two_level, fit=partial(fit, write, two_level_formula), operations=_operations)
-    return [replace(fitted, name=f"two_level_{collective}", collective=made)]
-
-
-def _operations(ranks: int) -> float:
-    """At most two chunks of each rank and of each other, as there are at least two nodes."""
-    return ranks * ranks / 2.0
-
-
-def _owned(nodes: Ranks, slots: int) -> Ints:
-    """The rank that owns each slot."""
-    chunk = np.arange(slots) // (slots // nodes.size)
-    return np.asarray(nodes[chunk % len(nodes), chunk // len(nodes)], dtype=np.int32)
-
-
-def _scattered(nodes: Ranks, before: Data, chosen: Chosen = None) -> Promise:
-    owner = _owned(nodes, before.shape[1])
-    promised = owner == np.arange(len(before))[:, None]
-    return promised, np.broadcast_to(before.sum(axis=0), before.shape)
-
-
-def _gathered(nodes: Ranks, before: Data, chosen: Chosen = None) -> Promise:
-    slots = before.shape[1]
-    values = before[_owned(nodes, slots), np.arange(slots)]
-    return np.ones(before.shape, dtype=np.bool_), np.broadcast_to(values, before.shape)
 
 
 def _send(ranks: int, nbytes: float, shifts: Shifts | None = None) -> Schedule:

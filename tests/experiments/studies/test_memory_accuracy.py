@@ -9,8 +9,8 @@ from experiments.studies import memory_accuracy
 SHAPE = "llama,2,512,8,8,1024,20000"
 OLD, NEW = (f"pytorch/torchtitan,{date},pretrain,1" for date in ("2024-12", "2025-06"))
 MEGATRON = f"""task,step_s,model,layers,hidden,heads,kv_heads,ffn,vocab,experts,seq,gpus,gpu,\
-precision,tp,pp,cp,dp,sp,sharding,micro_batch,global_batch,recompute,memory_from_case,allocated_mib_rank0,\
-allocated_mib_rank1,reserved_mib_rank0,reserved_mib_rank1
+precision,tp,pp,cp,dp,sp,sharding,micro_batch,global_batch,recompute,memory_from_case,\
+allocated_mib_rank0,allocated_mib_rank1,reserved_mib_rank0,reserved_mib_rank1
 pretrain,1,{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,none,,64,48,66,50
 pretrain,1,{SHAPE},,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,8,none,the first,64,48,66,50
 pretrain,1,{SHAPE},8,256,2,B200,bf16,1,2,1,1,no,distributed optimizer,1,4,none,,64,48,66,50
