@@ -14,6 +14,7 @@ from experiments.models.accelerators import accelerator
 from experiments.names import members_name
 from experiments.output import Record
 from experiments.parallel.expert_routing import Routing, prove, routing_of
+from experiments.parallel.nearest_run import nearest_run
 from experiments.parallel.plan_space import advice
 from experiments.parallel.plan_step import (
     FRAGMENTATION,
@@ -190,6 +191,7 @@ class PlanRun:
             "missing_bytes": self.missing,
             "transfers_s": self.transfers_s,
             **interval_columns(interval),
+            **({"nearest_run": run} if (run := nearest_run(training, plan)) else {}),
             **(self._of_conditions() if self.has_conditions else {}),
             **self.epochs.columns(sequences, seconds, self.input_s),
         }

@@ -66,6 +66,7 @@ FIGURES = {
         "{cost:+.1%} with them, {relative_speed:.1%} of the speed",
     ),
     "expected": WHOLE,
+    "nearest run": ("", "{nearest_run}"),
     "model FLOP/s": ("{tflops:.1f} TFLOP/s", "a GPU, {mfu:.1%} of its peak (MFU)"),
     "micro-batches": ("{micro_batches}", "of each pipeline"),
     "defaults of": ("", "{defaults}"),
