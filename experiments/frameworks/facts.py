@@ -92,15 +92,16 @@ class Facts:
         """A fact as text."""
         return words_of(self.known[name].value) if name in self.known else usual
 
-    def whole(self, name: str, usual: int, least: int = 0) -> int:
-        """A fact that is a whole number from `least` on. Raises InputError, with the place, for
-        another one."""
+    def whole(self, name: str, usual: int, least: int = 0, most: int = 0) -> int:
+        """A fact that is a whole number from `least` on, up to `most` unless that is 0. Raises
+        InputError, with the place, for another number."""
         word = self.word(name, str(usual))
         if not re.fullmatch(r"-?\d{1,12}", word, re.ASCII):
             unset = ", and the script sets this variable nowhere or in a condition" * ("$" in word)
             raise InputError(f"{self.known[name]}: expected a whole number{unset}")
-        if int(word) < least:
-            raise InputError(f"{self.known[name]}: expected {least} or more")
+        if int(word) < least or 0 < most < int(word):
+            right = f"{least} to {most}" if most else f"{least} or more"
+            raise InputError(f"{self.known[name]}: expected {right}")
         return int(word)
 
     def yes(self, name: str, usual: bool = False) -> bool:

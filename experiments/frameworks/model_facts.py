@@ -13,14 +13,21 @@ from experiments.frameworks.facts import Facts
 from experiments.frameworks.settings import Setting
 from experiments.models.head_shapes import multi_head
 from experiments.models.mixer_shapes import Experts, Latent, Mamba
-from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
+from experiments.models.model_catalogue import MODELS, OPTIONS, Entry, Setup, find_transformer
 from experiments.models.model_shapes import TransformerShape
 from topologies.errors import InputError
 
 _DECODER = "norm=rms gated=true biases=false is_rotary=true tied=false "
-_MOST = {"blocks": 4096, "heads": 2**14, "width": 2**24, "hidden": 2**24, "vocabulary": 2**24}
 USUAL_VOCABULARY = 128_256
 """Tokens of Llama 3, where a file leaves the vocabulary to a tokenizer."""
+SIZES = {
+    *("blocks", "width", "heads", "kv_heads", "head_size", "hidden", "vocabulary", "positions"),
+    *("top", "inside", "key_rank", "nope", "rope", "value", "period"),
+    *("mamba_heads", "mamba_head", "state", "groups"),
+}
+"""The facts that are 1 or more where a file says them."""
+MOST = {name: most for name, most, _ in OPTIONS.values()}
+"""The largest sizes, as those of --model; others end at 2^24."""
 
 
 @cache
@@ -101,7 +108,9 @@ def _is_like(known: TransformerShape, shape: TransformerShape) -> bool:
 def _shape(facts: Facts) -> TransformerShape:
     """A shape with the defaults of Megatron (megatron/training/arguments.py and
     TransformerConfig)."""
-    width, heads = facts.whole("width", 0), facts.whole("heads", 1, 1)
+    for key in sorted(SIZES & facts.known.keys()):
+        facts.whole(key, 1, 1, MOST.get(key, 2**24))
+    width, heads = facts.whole("width", 0), facts.whole("heads", 1)
     gated = facts.yes("gated") or facts.yes("quick_geglu")
     # Megatron's gated MLPs have two thirds of the usual size, in multiples of 64.
     usual = int(4 * width * 2 / 3) // 64 * 64 if gated else 4 * width
@@ -132,21 +141,27 @@ def _shape(facts: Facts) -> TransformerShape:
             **{key: facts.whole(key, size) for key, size in usual_sizes.items()}
         )
         more["head_size"] = more["latent"].nope
-    for key, most in _MOST.items():
-        if facts.whole(key, 1, 1) > most:
-            raise InputError(f"{facts.known[key]}: expected 1 to {most}")
-    blocks = facts.whole("blocks", max(1, len(more.get("pattern", ""))), 1)
+    pattern = more.get("pattern", "")
+    blocks = facts.whole("blocks", len(pattern))
+    if pattern and len(pattern) != blocks:
+        raise InputError(
+            f"{facts.known['pattern']}: it has {len(pattern)} blocks, and the model {blocks}"
+        )
+    if "E" in pattern and not more["experts"]:
+        raise InputError(f"{facts.known['pattern']}: it has experts: say how many")
+    if "window" in more:
+        # Without a period, every block has the window.
+        more["period"] = facts.whole("period", blocks + 1)
     return multi_head(blocks, width, heads, **more)
 
 
 def _windows(facts: Facts) -> dict[str, Any]:
-    """Windowed attention: Megatron counts the tokens before a query, and says how many blocks have
-    a window for each that has none."""
+    """Windowed attention: Megatron counts the tokens before a query."""
     sizes = re.findall(r"\d{1,8}", facts.word("window"))
     if not sizes:
         return {}
     sinks = facts.word("softmax") == "learnable"
-    return {"window": int(sizes[0]) + 1, "period": facts.whole("period", 1, 1), "sinks": sinks}
+    return {"window": int(sizes[0]) + 1, "sinks": sinks}
 
 
 def _hybrid(facts: Facts, width: int) -> dict[str, Any]:

@@ -117,6 +117,39 @@ def test_values_that_make_no_sense_name_line_and_key(tmp_path: Path, line: str, 
     assert message.startswith("a.yaml line 2, " if "=" in said else "a.yaml")
 
 
+SHAPE = "num_layers: 4, hidden_size: 64, num_attention_heads: 4"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        (f"{SHAPE.replace('4', '1000000', 1)}", "num_layers=1000000: expected 1 to 4096"),
+        (f"{SHAPE}, num_query_groups: 0", "num_query_groups=0: expected 1 to"),
+        (f"{SHAPE}, ffn_hidden_size: -1", "ffn_hidden_size=-1: expected 1 to"),
+        (f"{SHAPE}, vocab_size: 0", "vocab_size=0: expected 1 to"),
+        (f"{SHAPE}, kv_lora_rank: 0", "kv_lora_rank=0: expected 1 to"),
+        (f"{SHAPE}, window_size: 8, window_attn_skip_freq: 0", "skip_freq=0: expected 1 to"),
+        (f"{SHAPE}, hybrid_layer_pattern: M*M*, mamba_head_dim: 0", "head_dim=0: expected 1 to"),
+        (f"{SHAPE}, hybrid_layer_pattern: M*M", "it has 3 blocks, and the model 4"),
+        (f"{SHAPE}, hybrid_layer_pattern: M*ME", "it has experts: say how many"),
+    ],
+)
+def test_sizes_that_no_model_has_name_line_and_key(tmp_path: Path, sizes: str, said: str) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"# a comment\nmodel: {{{sizes}}}\n")
+    message = refusal(read_job, str(path))
+    assert said in message
+    assert message.startswith("a.yaml line 2, ")
+
+
+def test_all_blocks_have_a_window_unless_a_file_says_which_have_none(tmp_path: Path) -> None:
+    for skipped, windows in (("", 4), (", window_attn_skip_freq: 2", 2)):
+        text = f"model: {{{SHAPE}, window_size: 8{skipped}}}"
+        entry = job(tmp_path, "a.yaml", text).entry
+        assert entry is not None
+        assert entry.shape.parts["w"] == windows
+
+
 def test_the_last_value_of_a_key_counts_and_is_named(tmp_path: Path) -> None:
     read = job(
         tmp_path,
