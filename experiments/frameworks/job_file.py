@@ -56,6 +56,10 @@ def read_job(text: str, gpus: int | None = None) -> JobFile:
     parse_values(rest)
     stated = dict(part.split("=", 1) for part in rest.replace(" ", "").split(",") if part)
     facts = facts_of(read_settings(Path(path)), Path(path).suffix.lower() not in NESTED)
+    if not facts.known and not facts.idle:
+        raise InputError(
+            f"{path} has no key of Megatron or torchtitan: is it another file? A plan is dp=8,tp=4"
+        )
     file_gpus, entry = _gpus_of(facts), model_of(facts, Path(path).name)
     plan = plan_of(facts, entry.shape if entry else None, gpus or file_gpus, stated)
     return JobFile(path, facts, plan, entry, gpus or file_gpus)

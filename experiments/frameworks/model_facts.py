@@ -52,6 +52,8 @@ def model_of(facts: Facts, name: str) -> Entry | None:
     elif text:
         entry = find_transformer(text)
     else:
+        if "flavor" in facts:
+            facts.say("flavor", "simctl knows no such model: give --model, like llama3_70b")
         return None
     seq = facts.whole("seq", entry.size)
     stated = "".join(f",{key}={value}" for key, value in entry.choices.items() if key != "seq")

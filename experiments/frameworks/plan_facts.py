@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.frameworks.facts import Facts, plan_keys
+from experiments.frameworks.facts import Facts, is_off, plan_keys
 from experiments.frameworks.settings import Setting
 from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, Plan, parse_values
+from experiments.pipeline_files import find_order
 from topologies.errors import InputError
 
 _PRECISIONS = {
@@ -104,14 +105,8 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
         keys["synchronous"] = "yes" if waits else "no"
     counted = [word for word in ("embedding", "loss") if facts.yes(f"counts_{word}")]
     keys["layers"] = "+".join(counted)
-    if 2 < pp <= blocks and ("first_layers" in facts or "last_layers" in facts):
-        ends = [facts.whole(f"{end}_layers", 0) for end in ("first", "last")]
-        middle = pp - sum(end > 0 for end in ends)
-        size = (blocks - sum(ends)) // middle
-        sizes = [ends[0] or size, *[size] * (pp - 2), ends[1] or size]
-        keys["layers"] = "+".join(map(str, sizes)) if v == 1 else ""
-        if v > 1:
-            facts.say("first_layers" if ends[0] else "last_layers", "write layers=10+6x12+10")
+    if sizes := _uneven_stages(facts, blocks, pp, v):
+        keys["layers"] = sizes
     adapted = facts.word("adapted", "linear_qkv,linear_proj")
     if "lora" in facts and ("fc" in adapted or "mlp" in adapted):
         keys["adapters"] = "all"
@@ -128,6 +123,20 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
     return keys
 
 
+def _uneven_stages(facts: Facts, blocks: int, pp: int, v: int) -> str:
+    """The layers of each stage, if the first or the last one has a number of its own."""
+    ends = [facts.whole(f"{end}_layers", 0, 0) for end in ("first", "last")]
+    if pp == 1 or not any(ends):
+        return ""
+    if v > 1 or not blocks:
+        reason = "write layers=10+6x12+10" if blocks else "the file does not say the model"
+        facts.say("first_layers" if ends[0] else "last_layers", reason)
+        return ""
+    size = max(0, blocks - sum(ends)) // max(1, pp - sum(end > 0 for end in ends))
+    sizes = [ends[0] or size, *[size] * (pp - 2), ends[1] or size]
+    return "+".join(map(str, sizes))
+
+
 def _recomputation(facts: Facts) -> dict[str, str]:
     granularity = facts.word("recompute_granularity", "null")
     if facts.yes("recompute_activations"):
@@ -138,6 +147,8 @@ def _recomputation(facts: Facts) -> dict[str, str]:
         modules = facts.word("recompute_modules", "core_attn").replace(",", "+")
         return {"recompute": "selective" if modules == "core_attn" else modules}
     if granularity != "full":
+        if not is_off(granularity):
+            facts.say("recompute_granularity", "simctl knows full and selective")
         return {}
     # With the method uniform, a number of layers is that of a chunk whose input is kept.
     count = facts.whole("recompute_layers", 1)
@@ -177,11 +188,16 @@ def _stages(facts: Facts, blocks: int, pp: int) -> dict[str, str]:
         v = max(1, -(-total // chunk) // pp)
     if pp * v > total:
         return {"v": str(v)}
+    # Others, like zb_v, always have two stages a device.
+    chosen = "chunks" in find_order(facts.word("schedule", "1f1b")).options
     size, more = divmod(total, pp * v)
     sizes = [size + (stage < more) for stage in range(pp * v)]
     sizes[0] -= ends[0]
     sizes[-1] -= ends[1]
-    return {"v": str(v), "layers": "+".join(map(str, sizes)) if len(set(sizes)) > 1 else ""}
+    return {
+        "v": str(v) if chosen else "",
+        "layers": "+".join(map(str, sizes)) if len(set(sizes)) > 1 else "",
+    }
 
 
 def _torchtitan(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
@@ -206,7 +222,7 @@ def _torchtitan(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
             facts.say("replicas", "say on how many GPUs, like --gpus 64")
     if facts.yes("async_tp") and tp > 1:
         keys["pieces"] = "yes"
-    local = facts.whole("local_batch", 8)
+    local = facts.whole("local_batch", 8, 1)
     keys["micro"] = facts.word("micro", "1") if pp > 1 else str(local)
     if facts.word("batch", "-1") == "-1":
         keys["batch"] = str(local * replicas * shards) if shards > 0 else ""

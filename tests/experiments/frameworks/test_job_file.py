@@ -150,6 +150,52 @@ def test_all_blocks_have_a_window_unless_a_file_says_which_have_none(tmp_path: P
         assert entry.shape.parts["w"] == windows
 
 
+@pytest.mark.parametrize(
+    ("stages", "layers"),
+    [
+        ("2\n--decoder-first-pipeline-num-layers 14", "14+18"),
+        ("2\n--decoder-last-pipeline-num-layers 15", "17+15"),
+        ("2\n--decoder-first-pipeline-num-layers 40", "40+0"),
+        ("4\n--decoder-first-pipeline-num-layers 5", "5+9+9+9"),
+    ],
+)
+def test_the_first_and_the_last_stage_have_their_layers(
+    tmp_path: Path, stages: str, layers: str
+) -> None:
+    text = ARGUMENTS.replace("--num-layers-per-virtual-pipeline-stage 8", "")
+    read = job(tmp_path, "a.sh", f"{text}\n--pipeline-model-parallel-size {stages}\n")
+    assert parse_plan(read.plan).layers == layers
+
+
+def test_layers_of_stages_without_a_model_or_with_v_are_named(tmp_path: Path) -> None:
+    text = "--bf16 --pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 3"
+    assert remarks(tmp_path, "a.sh", text) == [
+        "decoder_first_pipeline_num_layers=3: the file does not say the model"
+    ]
+
+
+def test_a_schedule_that_has_two_stages_a_device_goes_without_v(tmp_path: Path) -> None:
+    text = TITAN + '[parallelism.x]\npipeline_parallel_schedule = "ZBVZeroBubble"\n'
+    text = text.replace("tensor_parallel_degree = 2", "pipeline_parallel_degree = 2")
+    plan = parse_plan(job(tmp_path, "a.toml", text, gpus=8).plan, 8)
+    assert (plan.schedule, plan.v, plan.stages) == ("zb_v", 1, 4)
+
+
+def test_values_that_a_framework_does_not_have_are_named(tmp_path: Path) -> None:
+    text = "--bf16 --recompute-granularity weird"
+    assert remarks(tmp_path, "a.sh", text) == [
+        "recompute_granularity=weird: simctl knows full and selective"
+    ]
+    flavor = TITAN.replace('8B"\n\n[opt', '9B"\n\n[opt')
+    remark, *_ = remarks(tmp_path, "a.toml", flavor)
+    assert remark.startswith("model.flavor=9B: simctl knows no such model")
+    batch = TITAN.replace("batch_size = 2", "batch_size = 0")
+    assert "=0: expected 1 or more" in refusal(job, tmp_path, "a.toml", batch)
+    offload = "model: {cpu_offloading: true, cpu_offloading_num_layers: -4}"
+    assert "=-4: expected 0 or more" in refusal(job, tmp_path, "a.yaml", offload)
+    assert "has no key of Megatron or torchtitan" in refusal(job, tmp_path, "a.yaml", "hello")
+
+
 def test_the_last_value_of_a_key_counts_and_is_named(tmp_path: Path) -> None:
     read = job(
         tmp_path,
