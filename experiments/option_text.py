@@ -55,6 +55,17 @@ def parse_at_least(least: int) -> Parser:
     return parse
 
 
+def parse_within(least: int, most: int, text: str) -> int:
+    """A whole number from `least` to `most`. Raises InputError for another one.
+
+    >>> parse_within(0, 16, "1")
+    1
+    """
+    if not least <= (value := parse_whole(text)) <= most:
+        raise InputError(f"it is {least} to {most}")
+    return value
+
+
 def parse_watts(text: str) -> float:
     """Watts above 0, with or without their unit.
 

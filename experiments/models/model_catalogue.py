@@ -25,11 +25,10 @@ from experiments.models.model_shapes import (
 )
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
-from experiments.option_text import Parser, parse_pairs, parse_watts
+from experiments.option_text import Parser, parse_pairs, parse_watts, parse_within
 from simulator.parallel.degrees import divisor
 from simulator.training.model import Layer, Model
 from topologies.errors import InputError, nearest_name, unknown_option
-from topologies.units import parse_whole
 
 LONGEST = 131072
 """Tokens of the longest sequence, where no table of positions ends earlier."""
@@ -145,7 +144,7 @@ class Entry:
         range.
         """
         parsers: dict[str, Parser] = {
-            key: partial(_parse_in, least, most) if most else str
+            key: partial(parse_within, least, most) if most else str
             for key, (_, least, most, _) in self.ranges.items()
         } | {"power": parse_watts}
         return parse_pairs(
@@ -168,12 +167,6 @@ class Entry:
         named = {key: values[key] for key in Setup._fields if key in values}
         setup = self.defaults._replace(**named)
         return replace(self, model=model, size=size, setup=setup, choices=values)
-
-
-def _parse_in(least: int, most: int, text: str) -> int:
-    if not least <= (value := parse_whole(text)) <= most:
-        raise InputError(f"it is {least} to {most}")
-    return value
 
 
 def _room(model: Model) -> float:

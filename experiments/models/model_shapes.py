@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 from math import gcd
 from typing import Annotated, Any, Literal
@@ -18,7 +19,7 @@ from experiments.models.device_times import Attention
 from experiments.models.mixer_shapes import Experts, Latent, Mamba, WeightMatrix, window_keys
 from experiments.models.narrow_casts import Scaling
 from experiments.models.recomputation import parse_text
-from experiments.option_text import parse_at_least
+from experiments.option_text import parse_at_least, parse_within
 from simulator.parallel.degrees import divisor
 from topologies.errors import InputError
 from topologies.units import parse_number
@@ -323,7 +324,7 @@ class BlockCut:
     """What sends tokens to experts: an all-to-all, DeepEP, or kernels over NVLink."""
     dropout: bool = False
     """Whether dropout follows attention and MLP."""
-    mtp: Annotated[int, parse_at_least(0)] = 0
+    mtp: Annotated[int, partial(parse_within, 0, 16)] = 0
     """Further tokens that are predicted (multi-token prediction), each by a layer and the head in
     the last stage."""
     lora: Annotated[int, parse_at_least(0)] = 0

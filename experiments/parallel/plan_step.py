@@ -85,7 +85,34 @@ class Training:
             if getattr(plan, key) != getattr(Plan, key) and times.math not in takes:
                 right = ", ".join(takes)
                 raise InputError(f"plan: {key} goes with precision={right}: it is {dtype}")
+        self._refuse_what_is_absent(plan)
         return replace(self, times=times)
+
+    def _refuse_what_is_absent(self, plan: Plan) -> None:
+        """Raise InputError for keys that name more layers, or other modules, than the model has."""
+        shape, ends = self.shape, sum(plan.wide_ends)
+        if ends > shape.blocks:
+            raise InputError(
+                f"plan: bf16_layers={plan.bf16_layers} is {ends} layers, and {self.name} has "
+                f"{shape.blocks}: take fewer"
+            )
+        if plan.lora > shape.width:
+            raise InputError(
+                f"plan: lora={plan.lora} is more than the {shape.width} elements of a token of "
+                f"{self.name}: take fewer, like lora=16"
+            )
+        modules = {
+            "mlp": shape.parts["-"],
+            "moe": shape.experts,
+            "moe_act": shape.experts,
+            "shared_experts": shape.experts and shape.experts.shared,
+            "mla_up_proj": shape.latent,
+        }
+        for word in parse_recomputation(plan.recompute).words:
+            if not modules.get(word, True):
+                raise InputError(
+                    f"plan: recompute={plan.recompute}: {self.name} has no {word}: leave it out"
+                )
 
     def cast_share(self, plan: Plan) -> float:
         """The share of the parameters that layers multiply below 16 bits."""
