@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -239,6 +239,13 @@ def parse_values(text: str) -> dict[str, Any]:
     return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown, "tp=8")
 
 
+def check_adapters(values: Mapping[str, Any]) -> None:
+    """Raise InputError if values of keys say which matrices have adapters, and no rank."""
+    if "adapters" in values and not values.get("lora"):
+        right = f"lora=16,adapters={values['adapters']}"
+        raise InputError(f"plan: adapters goes with lora, like {right}")
+
+
 def parse_plan(text: str, gpus: int | None = None) -> Plan:
     """The plan of KEY=VALUE,... on so many GPUs; without a number, on as many as it needs.
 
@@ -264,8 +271,7 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
         if getattr(plan, key) and plan.ddp != "no":
             value = getattr(plan, key)
             raise InputError(f"plan: {key}={value} goes with ddp=no: it is {plan.ddp}")
-    if "adapters" in values and not plan.lora:
-        raise InputError(f"plan: adapters goes with lora, like lora=16,adapters={plan.adapters}")
+    check_adapters(values)
     if plan.router and "imbalance" in values:
         raise InputError(f"plan: router={plan.router} has an imbalance: leave out imbalance")
     if not plan.dp:

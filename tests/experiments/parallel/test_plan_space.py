@@ -118,6 +118,7 @@ def test_plans_have_the_values_of_the_user() -> None:
             "no plan of gpt3_1_7b on 8 GPUs with batch=32: the degrees do not multiply to the "
             "GPUs: leave out tp$",
         ),
+        ("auto,adapters=all", "adapters goes with lora, like lora=16,adapters=all"),
         ("auto,schedule=zb_h1", "schedule does not go with auto"),
         ("auto,ddp=yes", "ddp does not go with auto"),
         ("auto,speed=3", "a plan has no 'speed'"),
