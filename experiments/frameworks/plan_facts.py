@@ -174,6 +174,8 @@ def _precision(facts: Facts) -> dict[str, str]:
         return {"precision": "fp8" if scaling else precision, **scaling, **bf16}
     if precision:
         return {"precision": precision}
+    if facts.yes("fp16"):
+        facts.say("fp16", "simctl takes the times and bytes of bf16")
     if facts.is_arguments and not facts.yes("bf16") and not facts.yes("fp16"):
         return {"precision": "fp32"}
     return {}

@@ -186,6 +186,9 @@ def test_values_that_a_framework_does_not_have_are_named(tmp_path: Path) -> None
     assert remarks(tmp_path, "a.sh", text) == [
         "recompute_granularity=weird: simctl knows full and selective"
     ]
+    assert remarks(tmp_path, "a.sh", "--fp16") == [
+        "fp16=true: simctl takes the times and bytes of bf16"
+    ]
     flavor = TITAN.replace('8B"\n\n[opt', '9B"\n\n[opt')
     remark, *_ = remarks(tmp_path, "a.toml", flavor)
     assert remark.startswith("model.flavor=9B: simctl knows no such model")
