@@ -1,5 +1,9 @@
 """Small files of training jobs as Megatron-Bridge, Megatron-LM and torchtitan write them."""
 
+from pathlib import Path
+
+from experiments.frameworks.job_file import JobFile, read_job
+
 BRIDGE = """\
 _target_: megatron.bridge.training.config.ConfigContainer
 checkpoint:
@@ -115,3 +119,13 @@ tensor_parallel_degree = 2
 mode = "full"
 """
 JOBS = {"bridge.yaml": BRIDGE, "run.sh": ARGUMENTS, "titan.toml": TITAN}
+
+
+def job(folder: Path, name: str, text: str, stated: str = "", gpus: int | None = None) -> JobFile:
+    path = folder / name
+    path.write_text(text)
+    return read_job(f"{path}{stated}", gpus)
+
+
+def remarks(folder: Path, name: str, text: str) -> list[str]:
+    return [each.partition(", ")[2] for each in job(folder, name, text).facts.remarks]
