@@ -55,15 +55,19 @@ def parse_at_least(least: int) -> Parser:
     return parse
 
 
-def parse_within(least: int, most: int, text: str) -> int:
-    """A whole number from `least` to `most`. Raises InputError for another one.
+def parse_within(least: int, most: int) -> Parser:
+    """What reads whole numbers from `least` to `most`.
 
-    >>> parse_within(0, 16, "1")
+    >>> parse_within(0, 16)("1")
     1
     """
-    if not least <= (value := parse_whole(text)) <= most:
-        raise InputError(f"it is {least} to {most}")
-    return value
+
+    def parse(text: str) -> int:
+        if not least <= (value := parse_whole(text)) <= most:
+            raise InputError(f"it is {least} to {most}")
+        return value
+
+    return parse
 
 
 def parse_watts(text: str) -> float:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -144,7 +144,7 @@ class Entry:
         range.
         """
         parsers: dict[str, Parser] = {
-            key: partial(parse_within, least, most) if most else str
+            key: parse_within(least, most) if most else str
             for key, (_, least, most, _) in self.ranges.items()
         } | {"power": parse_watts}
         return parse_pairs(

@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import cycle, islice
 from math import gcd
 from typing import Annotated, Any, Literal
@@ -324,7 +323,7 @@ class BlockCut:
     """What sends tokens to experts: an all-to-all, DeepEP, or kernels over NVLink."""
     dropout: bool = False
     """Whether dropout follows attention and MLP."""
-    mtp: Annotated[int, partial(parse_within, 0, 16)] = 0
+    mtp: Annotated[int, parse_within(0, 16)] = 0
     """Further tokens that are predicted (multi-token prediction), each by a layer and the head in
     the last stage."""
     lora: Annotated[int, parse_at_least(0)] = 0
