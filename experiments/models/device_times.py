@@ -1,25 +1,11 @@
-"""The times of kernels on a device: products by their measured shapes, convolutions, traffic of the
-memory, attention and launches.
-
-Each file of `products` holds the shares of its peak that a GPU reaches in products of a dtype, in
-units of 0.01%, by their rows and outputs (lines) and inner elements (columns). They are derived
-from the times that NVIDIA measured with cuBLAS and CUTLASS under SGLang 0.5.10
-(github.com/ai-dynamo/aiconfigurator, Apache-2.0, commit 095f58a5,
-aic-core/.../systems/data/*_sxm/gemm), with the peaks of :mod:`experiments.models.accelerators`.
-Where the largest product was not measured, the next one stands for it. Between the lines shares are
-interpolated by the logarithms of the sizes: on the products that the files leave out and whose rows
-are a multiple of 128, the mean error is 4.7% (A100) and 4.8% (H100).
-"""
+"""The times of kernels on a device in a step: products as learnt from measured ones, convolutions,
+traffic of the memory, attention and launches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from math import exp
-from pathlib import Path
 from typing import Literal
-
-import numpy as np
 
 from experiments.models.accelerators import (
     NARROW,
@@ -31,9 +17,15 @@ from experiments.models.accelerators import (
 )
 from experiments.models.kernel_times.attention import AttentionSizes, attention_seconds
 from experiments.models.kernel_times.casts import cast_seconds
+from experiments.models.kernel_times.kernel_model import KernelModel
+from experiments.models.kernel_times.lookup import model_of
+from experiments.models.kernel_times.products import PRODUCTS
 from topologies.errors import InputError
-from topologies.topology import Floats
 
+ENGINE, NARROW_ENGINE = "cublas", "trtllm"
+"""The engines whose products a step takes, in 16 bits and more, and below: cuBLAS as three
+frameworks call it, and TensorRT-LLM. The latter calls cuBLASLt, as Transformer Engine does, and
+DeepGEMM in blocks."""
 Attention = Literal["unfused", "flash", "flash2", "flash3"]
 
 KERNEL = 3e-6
@@ -140,44 +132,16 @@ class DeviceTimes:
         return self.limited * seconds * (1 if forward else BACKWARD)
 
 
-def product_share(device: str, dtype: str, rows: float, outputs: float, inner: float) -> float:
-    """The share of its peak that `device` reaches when it multiplies `rows` x `inner` by `inner` x
-    `outputs` elements of `dtype`.
-
-    >>> round(product_share("a100", "bf16", 8192, 8192, 2048), 2)
-    0.79
-    """
-    lines, sides, cube = measured_products(device, dtype)
-    for axis, size in ((lines, rows), (sides, outputs), (sides, inner)):
-        at = float(np.clip(np.log(size), axis[0], axis[-1]))
-        low = min(int(np.searchsorted(axis, at, "right")) - 1, len(axis) - 2)
-        part = (at - axis[low]) / (axis[low + 1] - axis[low])
-        cube = (1 - part) * cube[low] + part * cube[low + 1]
-    return float(cube)
-
-
-@lru_cache(maxsize=8)
-def measured_products(device: str, dtype: str) -> tuple[Floats, Floats, Floats]:
-    """The products of `device` below 16 bits if `dtype` is and it has them, otherwise in 16 bits:
-    the logarithms of their rows, those of their outputs and inner elements, and their shares, shape
-    (rows, outputs, inner)."""
-    name = accelerator(device).alike
-    kind = "fp8" if dtype in NARROW and name != "a100" else "bf16"
-    text = (Path(__file__).with_name("products") / f"{name}_{kind}.csv").read_text()
-    heading, _, lines = text.partition("\n")
-    sides = np.fromstring(heading.split(",", 2)[2], sep=",")
-    # As one text: commands wait for this.
-    values = np.fromstring(lines.rstrip().replace("\n", ","), sep=",").reshape(-1, 2 + len(sides))
-    rows = values[:: len(sides), 0]
-    shares = values[:, 2:].reshape(len(rows), len(sides), len(sides)) * 1e-4
-    return np.log(rows), np.log(sides), shares
-
-
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=32768)
 def _product(device: str, math: str, rows: float, outputs: float, inner: float) -> float:
-    # A product that is smaller than all that were measured takes as long as the smallest.
-    least = round(exp(measured_products(device, math)[1][0]))
-    sides = [max(side, least) for side in (rows, outputs, inner)]
-    chosen = accelerator(device)
-    reached = product_share(device, math, *sides) * chosen.tuned
-    return 2.0 * sides[0] * sides[1] * sides[2] / (chosen.peak[math] * reached)
+    return _products(device, math).of(m=rows, n=outputs, k=inner, quantised=0.0).expected
+
+
+@lru_cache
+def _products(device: str, math: str) -> KernelModel:
+    wide = model_of(PRODUCTS, device, "bf16" if math in NARROW else math, ENGINE)
+    if math not in NARROW:
+        return wide
+    # Casts are kernels of their own in a step. Engines that cast in the same call launch more.
+    narrow = model_of(PRODUCTS, device, math, NARROW_ENGINE)
+    return replace(narrow, values={**narrow.values, "launch": wide.values["launch"]})

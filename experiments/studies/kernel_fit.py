@@ -13,6 +13,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import least_squares
 
@@ -26,7 +27,7 @@ from experiments.models.kernel_times.kernel_model import (
     Value,
     packed,
 )
-from topologies.topology import Flags, Floats, Ints
+from topologies.topology import Flags, Floats
 
 FOLDS = 5
 NOISE = 0.04
@@ -44,7 +45,7 @@ class Measured(NamedTuple):
 
     sizes: Sizes
     seconds: Floats
-    shapes: Ints
+    shapes: npt.NDArray[np.int64]
     """Kernels with the same number are left out together."""
 
     def at(self, chosen: Flags) -> Measured:
@@ -59,6 +60,8 @@ class Smoothness(NamedTuple):
     spread: float
     lengths: tuple[float, ...]
     """Along each coordinate."""
+    limit: float = np.inf
+    """A rest counts as this many times their median if it is larger."""
 
     def covariance(self, first: Floats, second: Floats) -> Floats:
         """Of the rest at points, shape (first, second)."""
@@ -91,7 +94,9 @@ def fit(
         return np.concatenate([apart, PRIOR * (inner - usual) / spread])
 
     first = np.log([*start.values.values()]) if start else usual
-    inner = least_squares(errors, first, diff_step=1e-3, ftol=NEAR, max_nfev=40).x
+    inner = least_squares(
+        errors, first, diff_step=np.full(len(usual), 1e-3), ftol=NEAR, max_nfev=40
+    ).x
     values = dict(zip(kind.values, np.exp(inner).tolist(), strict=True))
     grid = rest(kind, measured.sizes, times - formula(inner), smoothness)
     return KernelModel(kind, chip, values, 0.0, packed(grid), len(times))
@@ -101,7 +106,8 @@ def rest(kind: Kind, sizes: Sizes, apart: Floats, smoothness: Smoothness) -> Flo
     """The expected rest at the nodes of the grid."""
     points, nodes = kind.coordinates(sizes), np.array([*product(*kind.nodes)], float)
     own = smoothness.covariance(points, points) + NOISE**2 * np.eye(len(points))
-    weights = cho_solve(cho_factor(own), apart)
+    most = smoothness.limit * float(np.median(np.abs(apart)))
+    weights = cho_solve(cho_factor(own), np.clip(apart, -most, most))
     shape = [len(along) for along in kind.nodes]
     return np.asarray(smoothness.covariance(nodes, points) @ weights).reshape(shape)
 

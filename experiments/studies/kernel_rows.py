@@ -75,7 +75,11 @@ def _positive(text: str) -> bool:
 def products(folder: Path) -> dict[Key, tuple[Chip, Measured]]:
     """The dense products of `gemm.csv`."""
     path, measured = folder / "gemm.csv", {}
-    for key, group in rows(path).items():
+    groups = rows(path)
+    for device in {key.device: None for key in groups if key.precision == "bf16"}:
+        alike = [group for key, group in groups.items() if key[:2] == (device, "bf16")]
+        groups[Key(device, "bf16", "cublas")] = [row for group in alike for row in group]
+    for key, group in groups.items():
         sizes = {name: column(group, name, path) for name in ("m", "n", "k")}
         shapes = (sizes["n"] * 2**20 + sizes["k"]).astype(np.int64)
         sizes["quantised"] = np.full(len(group), float(key.precision in QUANTISED))

@@ -84,7 +84,7 @@ SMOOTH_ATTENTION = Smoothness(0.3, (3.0, 2.0, 1.0, 4.0, 1.0))
 SMOOTH_EXCHANGE = Smoothness(0.15, (3.0, 2.5, 1.5, 2.0))
 SOURCES = {
     "products": Source(
-        PRODUCTS, kernel_rows.products, Smoothness(0.12, (2.5, 3.0, 3.0)), _large_products
+        PRODUCTS, kernel_rows.products, Smoothness(0.12, (2.5, 3.0, 3.0), 2.5), _large_products
     ),
     "attention, forward": Source(
         ATTENTION,

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from experiments.models.kernel_times.kernel_model import Chip, KernelSeconds, Kind, Sizes, Value
+from experiments.models.kernel_times.lookup import model_of
+from topologies.errors import InputError
 from topologies.topology import Floats
 
 VALUES = {
@@ -29,16 +31,26 @@ VALUES = {
     "hit": Value(0.2, 1.0),
     "cache": Value(0.3e6, 1.0),
     "power": Value(3, 0.4),
+    "choice": Value(15, 1.0),
     "misaligned": Value(3e-7, 1.5),
 }
-"""Seconds of a launch; shares of the peak and of the bandwidth; elements of k that the prologue of
-a tile lasts; seconds of a split; 3 bytes of each element of x in units of the bandwidth; how much
-less a tile reaches that is half as large; how much longer for each factor of e beyond 0.3 ms; the
-share of a wave's operands that is read again; how much faster caches are, and their bytes for a
-multiprocessor; the power of the norm; seconds more if several rows are no multiple of 4."""
+"""Each value with what is usual before anything is measured:
+
+- launch, split, misaligned: seconds of a launch, of a split of k, and of several rows that are no
+  multiple of 4;
+- arithmetic, memory: the shares of the peak and of the bandwidth that large ones reach;
+- prologue: how many elements of k the prologue of a tile lasts;
+- small_tiles: how much longer a tile takes, for its size, that is half as large;
+- long: how much longer a product takes for each factor of e beyond :data:`LONG`;
+- quantisation: passes over x, of 3 bytes an element;
+- reread: the share of a wave's operands that the memory delivers again;
+- hit, cache: how much faster caches are, and their bytes for a multiprocessor;
+- power: of the norm of arithmetic and memory;
+- choice: how surely an engine takes the best tile.
+"""
 LONG = 3e-4
 """Seconds beyond which a product is long."""
-_SHAPES = [(64, 64), (128, 64), (128, 128), (256, 128), (64, 256)]
+_SHAPES = [(64, 64), (128, 128), (256, 128), (128, 256)]
 TILES = np.array([(*shape, split) for shape in _SHAPES for split in (1, 2, 4, 8, 16)], float).T
 """Rows, columns and splits of k that an engine chooses from."""
 LEAST = 128.0
@@ -72,7 +84,9 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     panels = waves * k * np.sqrt(chip.multiprocessors) * (rows + columns) * chip.width
     memory = (nbytes + values["reread"] * panels * (1 - cached)) / bandwidth
     total = ((arithmetic + sums) ** power + memory**power) ** (1 / power)
-    total = np.where((splits > 1) & (k / splits < LEAST), np.inf, total).min(axis=1)
+    total = np.where((splits > 1) & (k / splits < LEAST), np.inf, total)
+    best, sure = total.min(axis=1, keepdims=True), values["choice"]
+    total = best[:, 0] * ((total / best) ** -sure).mean(axis=1) ** (-1 / sure)
     misaligned = values["misaligned"] * ((sizes["m"] % 4 > 0) & (sizes["m"] > 1))
     quantised = values["quantisation"] * sizes["quantised"] * 3 * (m * k / bandwidth)[:, 0]
     return np.asarray(values["launch"] + total + misaligned + quantised)
@@ -94,3 +108,22 @@ PRODUCTS = Kind(
         (5, 7, 8, 9, 10, 11, 12, 13, 14, 16),
     ),
 )
+
+
+def product_time(
+    device: str, m: int, n: int, k: int, precision: str = "bf16", engine: str = ""
+) -> KernelSeconds:
+    """Seconds of the product of m x k by k x n elements on a device by an engine: "cublas", the
+    default in 16 bits, or "trtllm", that in others, "sglang" or "vllm". In fp8, fp8_block and nvfp4
+    it quantises x too.
+
+    Raises InputError for sizes below 1, a device or an engine that there is not, and a precision
+    that the device lacks.
+    """
+    for name, size in (("m", m), ("n", n), ("k", k)):
+        if not 1 <= size < 2**31:
+            raise InputError(f"{name} is {size}: it is between 1 and 2147483647")
+    usual = "trtllm" if precision.startswith(("fp8", "nv", "mx")) else "cublas"
+    model = model_of(PRODUCTS, device, precision, engine or usual)
+    quantised = precision in ("fp8", "fp8_block", "mxfp8", "nvfp4")
+    return model.of(m=m, n=n, k=k, quantised=quantised)

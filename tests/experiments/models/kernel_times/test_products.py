@@ -93,7 +93,7 @@ def test_every_device_has_products_in_its_dtypes(device: str) -> None:
             "h100",
             "bf16",
             "cutlass",
-            "no engine 'cutlass' in bf16: there are sglang, trtllm, vllm",
+            "no engine 'cutlass' in bf16: there are cublas, sglang, trtllm, vllm",
         ),
     ],
 )
