@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from experiments.frameworks.arguments import CONDITION
-from experiments.frameworks.settings import Setting, words_of
+from experiments.frameworks.settings import FileSetting, words_of
 from topologies.errors import InputError
 from topologies.units import parse_number
 
@@ -71,13 +71,13 @@ def is_off(value: object, neutral: Iterable[str] = ()) -> bool:
 
 
 @dataclass
-class Facts:
+class JobFacts:
     """The values of a job by simctl's names."""
 
     framework: str
     is_arguments: bool = False
     """Whether they are arguments of Megatron-LM: what is not said has its default."""
-    known: dict[str, Setting] = field(default_factory=dict)
+    known: dict[str, FileSetting] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     """What simctl cannot express, with file, line, key and reason."""
     idle: int = 0
@@ -125,11 +125,11 @@ class Facts:
         self.remarks.append(f"{self.known[name]}: {reason}")
 
 
-def facts_of(settings: Sequence[Setting], is_arguments: bool) -> Facts:
+def facts_of(settings: Sequence[FileSetting], is_arguments: bool) -> JobFacts:
     """The facts of the settings of a file. If a fact is said twice, the last one counts, and those
     of sections that override others come last."""
     is_titan = any(setting.key.startswith(_TORCHTITAN) for setting in settings)
-    facts = Facts("torchtitan" if is_titan else "megatron", is_arguments)
+    facts = JobFacts("torchtitan" if is_titan else "megatron", is_arguments)
     experts = [each for each in settings if re.search(r"\bnum_(moe_)?experts$", each.key)]
     dense = is_titan or all(is_off(each.value) for each in experts)
     for setting in sorted(settings, key=lambda each: each.key.startswith(_OVERRIDES)):
@@ -140,7 +140,7 @@ def facts_of(settings: Sequence[Setting], is_arguments: bool) -> Facts:
     return facts
 
 
-def _take(facts: Facts, setting: Setting) -> None:
+def _take(facts: JobFacts, setting: FileSetting) -> None:
     key = setting.key.removeprefix(CONDITION).replace("-", "_")
     row = find_row(facts.framework, key)
     if row is None:

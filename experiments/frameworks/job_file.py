@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.frameworks.facts import Facts, facts_of
+from experiments.frameworks.facts import JobFacts, facts_of
 from experiments.frameworks.model_facts import model_of
 from experiments.frameworks.plan_facts import plan_of
 from experiments.frameworks.settings import NESTED, read_settings
@@ -20,7 +20,7 @@ class JobFile(NamedTuple):
     """A job of Megatron-LM, Megatron-Bridge, NeMo or torchtitan."""
 
     path: str
-    facts: Facts
+    facts: JobFacts
     plan: str
     """The plan as text, without values that are the defaults of their keys."""
     entry: Entry | None
@@ -74,7 +74,7 @@ def model_in(text: str) -> Entry:
     return entry.with_options(options)
 
 
-def _gpus_of(facts: Facts) -> int | None:
+def _gpus_of(facts: JobFacts) -> int | None:
     """The GPUs that a script starts, if they hold the job: nodes are often for the user to say."""
     if "per_node" not in facts:
         return None

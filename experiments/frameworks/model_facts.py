@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from experiments.frameworks.facts import Facts
-from experiments.frameworks.settings import Setting
+from experiments.frameworks.facts import JobFacts
+from experiments.frameworks.settings import FileSetting
 from experiments.models.head_shapes import multi_head
 from experiments.models.mixer_shapes import Experts, Latent, Mamba
 from experiments.models.model_catalogue import MODELS, OPTIONS, Entry, Setup, find_transformer
@@ -39,7 +39,7 @@ def presets() -> dict[str, str]:
     return {name: row["model"] for row in rows for name in row["names"].split()}
 
 
-def model_of(facts: Facts, name: str) -> Entry | None:
+def model_of(facts: JobFacts, name: str) -> Entry | None:
     """The model that a file `name` describes; None if it does not say, or names one that simctl
     does not know. Raises InputError for sizes that make no sense."""
     text = presets().get(_preset(facts), "")
@@ -47,8 +47,8 @@ def model_of(facts: Facts, name: str) -> Entry | None:
         entry = _of_sizes(facts, name)
     elif "width=" in text:
         words = dict(part.split("=") for part in (_DECODER + text).split())
-        sizes = {key: Setting(key, value, name) for key, value in words.items()}
-        entry = _of_sizes(Facts("torchtitan", known=sizes), name)
+        sizes = {key: FileSetting(key, value, name) for key, value in words.items()}
+        entry = _of_sizes(JobFacts("torchtitan", known=sizes), name)
     elif text:
         entry = find_transformer(text)
     else:
@@ -63,14 +63,14 @@ def model_of(facts: Facts, name: str) -> Entry | None:
         raise InputError(f"{facts.known['seq']}: {error}") from None
 
 
-def _preset(facts: Facts) -> str:
+def _preset(facts: JobFacts) -> str:
     if "flavor" in facts:
         family = facts.word("family", "llama3")
         return f"{family}/{facts.word('flavor')}"
     return facts.word("provider").rpartition(".")[2]
 
 
-def _of_sizes(facts: Facts, name: str) -> Entry:
+def _of_sizes(facts: JobFacts, name: str) -> Entry:
     try:
         shape = _shape(facts)
     except InputError as error:
@@ -107,7 +107,7 @@ def _is_like(known: TransformerShape, shape: TransformerShape) -> bool:
     return replace(shape, **same) == known
 
 
-def _shape(facts: Facts) -> TransformerShape:
+def _shape(facts: JobFacts) -> TransformerShape:
     """A shape with the defaults of Megatron (megatron/training/arguments.py and
     TransformerConfig)."""
     for key in sorted(SIZES & facts.known.keys()):
@@ -157,7 +157,7 @@ def _shape(facts: Facts) -> TransformerShape:
     return multi_head(blocks, width, heads, **more)
 
 
-def _windows(facts: Facts) -> dict[str, Any]:
+def _windows(facts: JobFacts) -> dict[str, Any]:
     """Windowed attention: Megatron counts the tokens before a query."""
     sizes = re.findall(r"\d{1,8}", facts.word("window"))
     if not sizes:
@@ -166,7 +166,7 @@ def _windows(facts: Facts) -> dict[str, Any]:
     return {"window": int(sizes[0]) + 1, "sinks": sinks}
 
 
-def _hybrid(facts: Facts, width: int) -> dict[str, Any]:
+def _hybrid(facts: JobFacts, width: int) -> dict[str, Any]:
     """The blocks of a hybrid, and its Mamba-2 mixers."""
     if not (pattern := facts.word("pattern")):
         return {}
@@ -183,7 +183,7 @@ def _hybrid(facts: Facts, width: int) -> dict[str, Any]:
     return {"pattern": pattern, "mamba": mixer if "M" in pattern else None}
 
 
-def _experts(facts: Facts, hidden: int) -> Experts | None:
+def _experts(facts: JobFacts, hidden: int) -> Experts | None:
     if not (number := facts.whole("number", 0)):
         return None
     inside = facts.whole("inside", hidden)
@@ -191,7 +191,7 @@ def _experts(facts: Facts, hidden: int) -> Experts | None:
     return Experts(number, top, inside, shared, _dense_blocks(facts))
 
 
-def _dense_blocks(facts: Facts) -> int:
+def _dense_blocks(facts: JobFacts) -> int:
     """The first blocks without experts: moe_layer_freq is 1, or a list like [0]*3+[1]*58."""
     word = facts.word("expert_pattern", "1").strip("()")
     parts = re.findall(r"\[(\d)\](?:\*(\d{1,4}))?", word)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from experiments.frameworks.facts import Facts, is_off, plan_keys
-from experiments.frameworks.settings import Setting
+from experiments.frameworks.facts import JobFacts, is_off, plan_keys
+from experiments.frameworks.settings import FileSetting
 from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, Plan, parse_values
 from experiments.pipeline_files import find_order
@@ -33,7 +33,7 @@ _SOURCES = {
 
 
 def plan_of(
-    facts: Facts, shape: TransformerShape | None, gpus: int | None, stated: Mapping[str, str]
+    facts: JobFacts, shape: TransformerShape | None, gpus: int | None, stated: Mapping[str, str]
 ) -> str:
     """The plan of a job as text, for a model and a number of GPUs, if they are known. Keys that the
     user `stated` count more than those of the file.
@@ -42,7 +42,7 @@ def plan_of(
     sense.
     """
     write = _megatron if facts.framework == "megatron" else _torchtitan
-    facts.known |= {key: Setting(key, value, "plan") for key, value in stated.items()}
+    facts.known |= {key: FileSetting(key, value, "plan") for key, value in stated.items()}
     if shape is not None and not shape.experts:
         facts.known.pop("etp", None)
     known = plan_keys(facts.framework) & facts.known.keys()
@@ -56,11 +56,11 @@ def plan_of(
     )
 
 
-def _value(facts: Facts, key: str) -> str:
+def _value(facts: JobFacts, key: str) -> str:
     return {"true": "yes", "false": "no"}.get(facts.word(key), facts.word(key))
 
 
-def _is_said(facts: Facts, key: str, value: str) -> bool:
+def _is_said(facts: JobFacts, key: str, value: str) -> bool:
     """Whether a plan says that a key has a value; a value that no key has is remarked. Raises
     InputError, with the place, for a fact that simctl cannot read."""
     source = next((name for name in (*_SOURCES.get(key, ()), key) if name in facts), "")
@@ -76,7 +76,7 @@ def _is_said(facts: Facts, key: str, value: str) -> bool:
     return written or bool(parsed != getattr(Plan, key))
 
 
-def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
+def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, str]:
     (tp, pp), keys = (facts.whole(key, 1, 1) for key in ("tp", "pp")), dict[str, str]()
     if tp > 1 and facts.yes("sequence_parallel"):
         keys["sp"] = "yes"
@@ -123,7 +123,7 @@ def _megatron(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
     return keys
 
 
-def _uneven_stages(facts: Facts, blocks: int, pp: int, v: int) -> str:
+def _uneven_stages(facts: JobFacts, blocks: int, pp: int, v: int) -> str:
     """The layers of each stage, if the first or the last one has a number of its own."""
     ends = [facts.whole(f"{end}_layers", 0, 0) for end in ("first", "last")]
     if pp == 1 or not any(ends):
@@ -137,7 +137,7 @@ def _uneven_stages(facts: Facts, blocks: int, pp: int, v: int) -> str:
     return "+".join(map(str, sizes))
 
 
-def _recomputation(facts: Facts) -> dict[str, str]:
+def _recomputation(facts: JobFacts) -> dict[str, str]:
     granularity = facts.word("recompute_granularity", "null")
     if facts.yes("recompute_activations"):
         granularity = "selective"
@@ -159,7 +159,7 @@ def _recomputation(facts: Facts) -> dict[str, str]:
     return {"recompute": "full"}
 
 
-def _precision(facts: Facts) -> dict[str, str]:
+def _precision(facts: JobFacts) -> dict[str, str]:
     off = ("null", "none", "false", "")
     precision = _PRECISIONS.get(facts.word("precision_recipe"), "")
     if facts.word("fp4", "null").lower() not in off:
@@ -181,7 +181,7 @@ def _precision(facts: Facts) -> dict[str, str]:
     return {}
 
 
-def _stages(facts: Facts, blocks: int, pp: int) -> dict[str, str]:
+def _stages(facts: JobFacts, blocks: int, pp: int) -> dict[str, str]:
     """The stages of torchtitan's pipelines: the embedding and the head count as layers, and the
     first stages have a layer more (torchtitan/distributed/pipeline_parallel.py)."""
     ends = [facts.whole(f"{end}_fewer", 1) for end in ("first", "last")]
@@ -202,7 +202,7 @@ def _stages(facts: Facts, blocks: int, pp: int) -> dict[str, str]:
     }
 
 
-def _torchtitan(facts: Facts, blocks: int, gpus: int | None) -> dict[str, str]:
+def _torchtitan(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, str]:
     tp, pp, cp, replicas = (facts.whole(key, 1, 1) for key in ("tp", "pp", "cp", "replicas"))
     shards = facts.whole("shards", -1, -1)
     if shards < 1 and gpus is not None:

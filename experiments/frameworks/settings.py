@@ -24,7 +24,7 @@ Entries = Iterator[tuple[str, Any, int]]
 """Keys, values and lines."""
 
 
-class Setting(NamedTuple):
+class FileSetting(NamedTuple):
     """A value that a file gives to a key."""
 
     key: str
@@ -51,7 +51,7 @@ def words_of(value: object) -> str:
     return hex(value) if isinstance(value, int) and value.bit_length() > 999 else str(value)
 
 
-def read_settings(path: Path) -> list[Setting]:
+def read_settings(path: Path) -> list[FileSetting]:
     """The settings in a file, in its order.
 
     Raises InputError, in one line with the file and the line, for a file that cannot be read, that
@@ -61,7 +61,7 @@ def read_settings(path: Path) -> list[Setting]:
     text, name = check_text(text_of(path, MOST_BYTES, expected, smaller), path.name), path.name
     entries = _READERS.get(path.suffix.lower(), arguments_in)(text, name)
     settings = [
-        Setting(key, value, f"{name} line {line}")
+        FileSetting(key, value, f"{name} line {line}")
         for key, value, line in islice(entries, MOST_SETTINGS + 1)
     ]
     if len(settings) > MOST_SETTINGS:

@@ -89,7 +89,7 @@ def spreads() -> Spreads:
     return Spreads(**values)
 
 
-class Fit(NamedTuple):
+class FactorFit(NamedTuple):
     """Likely factors."""
 
     factors: Factors
@@ -108,7 +108,7 @@ def fit(
     model: Hashable = None,
     precision: str = "",
     known: Spreads | None = None,
-) -> Fit:
+) -> FactorFit:
     """The likeliest factors for a model and a precision."""
     # A step takes as long as its longest path, and the time of a path is linear in both factors.
     # So the likeliest factors by the paths that are known say where to simulate next, which adds
@@ -177,7 +177,7 @@ class _Levels:
         ]
         return np.asarray(np.log(seconds), dtype=np.float64)
 
-    def solve(self) -> Fit:
+    def solve(self) -> FactorFit:
         """The likeliest factors by the known paths. Each round weighs the rows by the last fit."""
         from scipy.optimize import least_squares
 
@@ -202,7 +202,7 @@ class _Levels:
         scale, launch = np.exp([target @ self.logs, self.logs[1]]).tolist()
         device, started = np.sqrt([target @ inverse @ target, inverse[1, 1]]).tolist()
         rows = tuple(weights.tolist()), tuple(misses.tolist())
-        return Fit(Factors(scale, launch), device, started, *rows)
+        return FactorFit(Factors(scale, launch), device, started, *rows)
 
     def _weighed(self, misses: Floats, leverage: Floats, steps: Floats) -> tuple[Floats, Floats]:
         """What is left of each row, as a standard deviation with which a normal row would move the

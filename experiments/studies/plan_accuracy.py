@@ -21,8 +21,8 @@ from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.factor_fit import (
     STARTS,
+    FactorFit,
     Factors,
-    Fit,
     FitRow,
     PathSeconds,
     fit,
@@ -220,7 +220,7 @@ def predict(cases: Iterable[Case]) -> list[Predicted]:
 
 
 @lru_cache(maxsize=4096)
-def _fit(model: str, precision: str, known: tuple[MeasuredStep, ...]) -> Fit:
+def _fit(model: str, precision: str, known: tuple[MeasuredStep, ...]) -> FactorFit:
     rows = [
         FitRow(path_of(row), row.seconds, _sizes(row.model), row.dtype, fills(row)) for row in known
     ]

@@ -12,7 +12,7 @@ from experiments.frameworks import facts as facts_module
 from experiments.frameworks.facts import key_table
 from experiments.frameworks.job_file import JobFile, model_in, read_job
 from experiments.frameworks.model_facts import model_of, presets
-from experiments.frameworks.settings import Setting
+from experiments.frameworks.settings import FileSetting
 from experiments.models.model_catalogue import MODELS
 from experiments.parallel.plan_text import KEYS
 from job_texts import ARGUMENTS, BRIDGE, JOBS, TITAN, job, remarks
@@ -255,10 +255,10 @@ def test_a_shape_of_its_own_is_the_model_of_the_file(tmp_path: Path) -> None:
 def test_every_preset_is_a_transformer() -> None:
     for name in presets():
         flavor = dict(zip(("family", "flavor"), name.split("/"), strict=False))
-        known = {key: Setting(key, value, "") for key, value in flavor.items()}
+        known = {key: FileSetting(key, value, "") for key, value in flavor.items()}
         if "/" not in name:
-            known = {"provider": Setting("provider", f"a.b.{name}", "file")}
-        entry = model_of(facts_module.Facts("torchtitan", known=known), "file")
+            known = {"provider": FileSetting("provider", f"a.b.{name}", "file")}
+        entry = model_of(facts_module.JobFacts("torchtitan", known=known), "file")
         assert entry is not None
         assert entry.shape.parameters > 0
 

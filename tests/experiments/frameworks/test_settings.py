@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments.frameworks.settings import MOST_SETTINGS, Setting, read_settings
+from experiments.frameworks.settings import MOST_SETTINGS, FileSetting, read_settings
 from job_texts import JOBS
 from refusals import attempt, refusal
 
 
-def settings(folder: Path, name: str, text: str) -> dict[str, Setting]:
+def settings(folder: Path, name: str, text: str) -> dict[str, FileSetting]:
     path = folder / name
     path.write_text(text)
     return {each.key: each for each in read_settings(path)}
@@ -23,7 +23,7 @@ def refused(folder: Path, name: str, text: str) -> str:
 
 def test_yaml_has_paths_and_lines(tmp_path: Path) -> None:
     found = settings(tmp_path, "a.yaml", "model:\n  tp: 8\n  parts:\n  - {b: yes}\n  - c: [1, x]\n")
-    assert found["model.tp"] == Setting("model.tp", 8, "a.yaml line 2")
+    assert found["model.tp"] == FileSetting("model.tp", 8, "a.yaml line 2")
     assert found["model.parts[0].b"].value is True
     assert found["model.parts[1].c"].value == [1, "x"]
 
@@ -51,7 +51,7 @@ def test_aliases_are_read_again_and_tags_as_text(tmp_path: Path) -> None:
 
 def test_toml_has_paths_and_lines(tmp_path: Path) -> None:
     found = settings(tmp_path, "a.toml", "[a.b]\n# c = 1\nc = 2\n\n[d]\ne = [1, 2]\n")
-    assert found["a.b.c"] == Setting("a.b.c", 2, "a.toml line 3")
+    assert found["a.b.c"] == FileSetting("a.b.c", 2, "a.toml line 3")
     assert str(found["d.e"]) == "a.toml line 6, d.e=1,2"
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.parallel.factor_fit import Factors, Fit, FitRow, Spreads, fit, spreads
+from experiments.parallel.factor_fit import FactorFit, Factors, FitRow, Spreads, fit, spreads
 from topologies.topology import Floats
 
 KNOWN = Spreads(
@@ -38,7 +38,7 @@ def step(factors: Factors) -> Floats:
     return max(device(factors), launches, key=np.sum)
 
 
-def fitted(logs: Sequence[float], model: str = "a", rows_of: str = "a") -> Fit:
+def fitted(logs: Sequence[float], model: str = "a", rows_of: str = "a") -> FactorFit:
     """The fit to rows of the device that take so much longer."""
     return fit([FitRow(device, 2 * exp(each), rows_of) for each in logs], model, "", KNOWN)
 
