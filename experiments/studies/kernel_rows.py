@@ -87,3 +87,29 @@ def products(folder: Path) -> dict[Key, tuple[Chip, Measured]]:
         chip = chip_of(key.device, key.precision)
         measured[key] = chip, Measured(sizes, seconds, shapes)
     return measured
+
+
+def grouped_products(folder: Path) -> dict[Key, tuple[Chip, Measured]]:
+    """The layers of experts of `moe.csv`. All layers of a model, and of a cut, are left out
+    together. Kernels for the least latency are an engine of their own."""
+    path, measured = folder / "moe.csv", {}
+    for key, group in _engines(rows(path)).items():
+        names = ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep")
+        sizes = {name: column(group, name, path) for name in names}
+        sizes["ups"] = np.array([1.0 if "nongated" in row["kernel"] else 2.0 for row in group])
+        power = [row["distribution"].removeprefix("power_law_") for row in group]
+        sizes["uneven"] = np.array([0.0 if text == "balanced" else float(text) for text in power])
+        cut = np.stack([sizes[name] for name in names[1:]])
+        # The same number in all tables, whatever else is in them.
+        shapes = (np.array([3, 5, 7, 11, 13, 17]) @ np.log(cut) * 1e9).astype(np.int64)
+        seconds = column(group, "time_us", path) * 1e-6
+        measured[key] = chip_of(key.device, key.precision), Measured(sizes, seconds, shapes)
+    return measured
+
+
+def _engines(groups: dict[Key, list[Row]]) -> dict[Key, list[Row]]:
+    rows_by_engine = {}
+    for key, group in groups.items():
+        for quick, alike in grouped(group, lambda row: "min_latency" in row["kernel"]).items():
+            rows_by_engine[key._replace(engine=key.engine + "_min_latency" * quick)] = alike
+    return rows_by_engine

@@ -17,6 +17,7 @@ import typer
 from experiments.models.kernel_times.attention import ATTENTION
 from experiments.models.kernel_times.casts import CASTS
 from experiments.models.kernel_times.exchange import EXCHANGE
+from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS
 from experiments.models.kernel_times.kernel_model import Chip, KernelModel, Key, Kind, write
 from experiments.models.kernel_times.lookup import ALL, model_of
 from experiments.models.kernel_times.products import PRODUCTS
@@ -85,6 +86,12 @@ SMOOTH_EXCHANGE = Smoothness(0.15, (3.0, 2.5, 1.5, 2.0))
 SOURCES = {
     "products": Source(
         PRODUCTS, kernel_rows.products, Smoothness(0.12, (2.5, 3.0, 3.0), 2.5), _large_products
+    ),
+    "grouped products": Source(
+        GROUPED_PRODUCTS,
+        kernel_rows.grouped_products,
+        Smoothness(0.15, (3.0, 3.0, 4.0), 2.0),
+        lambda measured: measured.sizes["tokens"] >= LARGE,
     ),
     "attention, forward": Source(
         ATTENTION,

@@ -11,7 +11,16 @@ EXCHANGES = (
     "time_us,notify_us,bandwidth_GBps,suspect\n"
 )
 CASTS = "op,machine,framework,version,kernel,precision,m,k,time_us\n"
+EXPERTS = (
+    "machine,framework,version,kernel,precision,tokens,hidden,inter,topk,experts,tp,ep,"
+    "distribution,time_us\n"
+)
 ROWS = {
+    "moe.csv": (
+        EXPERTS
+        + "h100_sxm,trtllm,1.3.0rc10,moe_torch_flow_cutlass,bfloat16,4096,2048,768,8,128,1,1,"
+        "balanced,900\n"
+    ),
     "attention_context.csv": (
         ATTENTION + "h100_sxm,vllm,0.19.0,fa,bfloat16,bfloat16,4,4096,0,32,8,128,0,870\n"
     ),

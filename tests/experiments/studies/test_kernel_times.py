@@ -8,7 +8,7 @@ import pytest
 from experiments.models.kernel_times.kernel_model import Chip, Key
 from experiments.models.kernel_times.products import PRODUCTS
 from experiments.studies.kernel_fit import Measured, Smoothness, fit, learn, left_out, mean_model
-from experiments.studies.kernel_rows import products
+from experiments.studies.kernel_rows import grouped_products, products
 from experiments.studies.kernel_times import SOURCES, main
 from grouped_cases import each_case
 from kernel_tables import write_tables
@@ -106,3 +106,17 @@ def test_what_a_table_is_refused_for(tmp_path: Path, text: str, message: str) ->
 def test_a_folder_without_tables_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no file .*gemm\.csv"):
         products(tmp_path)
+
+
+def test_layers_of_experts_are_read_with_their_routing(tmp_path: Path) -> None:
+    heading = HEADING.replace("m,n,k,", "tokens,hidden,inter,topk,experts,tp,ep,distribution,")
+    row = "h100_sxm,trtllm,1.3,moe_torch_flow_{},bfloat16,8,2048,768,8,128,1,{},{},50\n"
+    texts = [row.format("cutlass", 2, "balanced"), row.format("nongated", 4, "power_law_1.2")]
+    texts.append(row.format("min_latency", 2, "balanced"))
+    (tmp_path / "moe.csv").write_text(heading + "".join(texts))
+    groups = grouped_products(tmp_path)
+    assert [key.engine for key in groups] == ["trtllm", "trtllm_min_latency"]
+    kernels = groups[Key("h100", "bf16", "trtllm")][1]
+    assert kernels.sizes["ups"].tolist() == [2, 1]
+    assert kernels.sizes["uneven"].tolist() == [0, 1.2]
+    assert len(set(kernels.shapes.tolist())) == 2
