@@ -60,8 +60,8 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
             depth = max(0, depth + (1 if word in ("if", "case") else -1))
         elif assigned := re.match(r"(\w+)=(.*)", word, re.DOTALL):
             # In a condition, another value makes a variable unknown.
-            other = depth and variables.get(assigned[1], assigned[2]) != assigned[2]
-            variables[assigned[1]] = f"${assigned[1]}" if other else assigned[2]
+            differs = depth and variables.get(assigned[1], assigned[2]) != assigned[2]
+            variables[assigned[1]] = f"${assigned[1]}" if differs else assigned[2]
         begins = not token.is_word or word in ("then", "else", "do")
 
 

@@ -81,9 +81,9 @@ def _of_sizes(facts: JobFacts, name: str) -> Entry:
         if isinstance(entry.model, TransformerShape) and _is_like(entry.model, shape)
     ]
     if like:
-        other, entry = min(like, key=lambda pair: pair[0])
+        gap, entry = min(like, key=lambda pair: pair[0])
         # Frameworks pad a vocabulary, so that ranks share it evenly.
-        if other < 0.03 * shape.vocabulary or "vocabulary" not in facts:
+        if gap < 0.03 * shape.vocabulary or "vocabulary" not in facts:
             return entry
         return entry.with_options(f"vocab={shape.vocabulary}")
     if "vocabulary" not in facts:

@@ -108,20 +108,20 @@ def _layer(writer: Writer, kind: str) -> Block:
         block = _with_adapters(writer, kind, block)
     if not words:
         return block
-    kept, held, again = block.kept, block.kept, list[Event]()
+    kept, extra, again = block.kept, block.kept, list[Event]()
     if words == ("full",):
         again = whole[: len(whole) - (2 if cut.tp == 1 else 3)] if cut.stops else whole
         kept = writer.cut_nbytes
     elif words == ("op",):
         again, kept = _every_second_product(replace(writer, cut=replace(cut, lora=0)), kind)
-        held = max(0.0, held - kept)
+        extra = max(0.0, extra - kept)
     else:
         parts = [_module(writer, kind, word) for word in words]
         again = [event for events, _ in parts for event in events]
         # The backward of a module holds what that module gives.
-        kept, held = kept - sum(nbytes for _, nbytes in parts), max(nbytes for _, nbytes in parts)
+        kept, extra = kept - sum(nbytes for _, nbytes in parts), max(nbytes for _, nbytes in parts)
     seconds = passes.forward(again, writer.times.launch)
-    return replace(block, again=seconds, kept=kept, working=block.working + held)
+    return replace(block, again=seconds, kept=kept, working=block.working + extra)
 
 
 def _events(writer: Writer, kind: str) -> list[Event]:

@@ -117,10 +117,10 @@ def fit(
     for start in STARTS:
         problem.learn([Factors(launch=start)] * len(rows))
     for _ in range(30):  # as paths are finite, an end; a handful of rounds is usual
-        found = problem.solve()
+        solution = problem.solve()
         if not problem.learn(problem.factors(problem.logs)):
             break
-    return found
+    return solution
 
 
 class _Levels:

@@ -24,7 +24,7 @@ def nearest_run(training: Training, plan: Plan) -> str:
     """The nearest run of the same model, device and precision, in words; empty if none is near.
     Among equally near ones the first of the file counts."""
     device, dtype = training.times.device, training.times.dtype
-    found, least = "", FAR
+    nearest, least = "", FAR
     with Path(__file__).with_name("measured_runs.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             name, _, _ = row["model"].partition(":")
@@ -38,8 +38,8 @@ def nearest_run(training: Training, plan: Plan) -> str:
             if away <= least:
                 least = min(least, away - 1e-9)
                 seconds = format_seconds(float(row["seconds"]))
-                found = f"{seconds} on {run.degrees.ranks} GPUs, {run} ({row['source']})"
-    return found
+                nearest = f"{seconds} on {run.degrees.ranks} GPUs, {run} ({row['source']})"
+    return nearest
 
 
 def _doublings(run: Plan, plan: Plan) -> float:

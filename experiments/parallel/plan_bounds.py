@@ -82,8 +82,8 @@ class PlanBounds:
         for device in firsts.values():
             blocks = [block for stage in stages[device :: plan.pp] for block in stage]
             has_experts |= "experts" in elements(blocks, frozen=True)
-            held = float(state_bytes(blocks, state, plan.zero, size).sum())
-            device_bytes.append(held + FRAGMENTATION * _activations(plan, stages, device))
+            between = float(state_bytes(blocks, state, plan.zero, size).sum())
+            device_bytes.append(between + FRAGMENTATION * _activations(plan, stages, device))
         kinds = ["tp", "cp", "pp", "ep", "data", *(["experts"] * has_experts)]
         groups = sum(size(kind) > 1 for kind in kinds)
         return max(device_bytes) + groups * COMMUNICATOR + CONTEXT

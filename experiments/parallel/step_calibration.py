@@ -210,8 +210,8 @@ def memory_share(
     """The memory of the fullest device of a step as a share of what the device has."""
     plan, entry = parse_plan(text), find_transformer(model)
     training = Training(entry.name, entry.shape, entry.size, times).under(plan)
-    held = memory_of(training, plan, work_of(training, plan, groups(plan)))
-    return held.peak / accelerator(times.device).capacity
+    needed = memory_of(training, plan, work_of(training, plan, groups(plan)))
+    return needed.peak / accelerator(times.device).capacity
 
 
 def sizes_of(shape: TransformerShape) -> TransformerShape:

@@ -100,8 +100,10 @@ def exchanges(folder: Path) -> Groups:
             (column(alike, "hidden", path) * wide).tolist(),
             column(usual, "sms", path).tolist(),
         ]
-        found = [sizes_of(library, Exchange(*row)) for row in zip(*counts, *columns, strict=True)]
-        return {name: np.array([row[name] for row in found], float) for name in found[0]}
+        exchanges = [
+            sizes_of(library, Exchange(*row)) for row in zip(*counts, *columns, strict=True)
+        ]
+        return {name: np.array([row[name] for row in exchanges], float) for name in exchanges[0]}
 
     def shape(row: Row) -> list[str]:
         tokens = [row["tokens_per_rank"]] if "nvlink" in row["library"] else []

@@ -68,8 +68,8 @@ def spreads_of(logs: Sequence[Factor]) -> dict[str, float]:
     by_precision = {
         (table, kind.partition(" ")[0], model): [
             log
-            for (other, kinds, name), log in cells.items()
-            if (other, kinds.partition(" ")[0], name) == (table, kind.partition(" ")[0], model)
+            for (file, kinds, name), log in cells.items()
+            if (file, kinds.partition(" ")[0], name) == (table, kind.partition(" ")[0], model)
         ]
         for table, kind, model in cells
     }

@@ -105,9 +105,9 @@ def fit(
 def rest(kind: Kind, sizes: Sizes, apart: Floats, smoothness: Smoothness) -> Floats:
     """The expected rest at the nodes of the grid."""
     points, nodes = kind.coordinates(sizes), np.array([*product(*kind.nodes)], float)
-    own = smoothness.covariance(points, points) + NOISE**2 * np.eye(len(points))
+    matrix = smoothness.covariance(points, points) + NOISE**2 * np.eye(len(points))
     most = smoothness.limit * float(np.median(np.abs(apart)))
-    weights = cho_solve(cho_factor(own), np.clip(apart, -most, most))
+    weights = cho_solve(cho_factor(matrix), np.clip(apart, -most, most))
     shape = [len(along) for along in kind.nodes]
     return np.asarray(smoothness.covariance(nodes, points) @ weights).reshape(shape)
 

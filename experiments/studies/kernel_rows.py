@@ -28,20 +28,20 @@ def read(path: Path, columns: set[str]) -> list[Row]:
     if not path.is_file():
         raise InputError(f"no file {path}")
     try:
-        found = rows_of(path)
+        table = rows_of(path)
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} is no CSV file: {error}") from None
-    missing = columns - set(found[0] if found else ())
+    missing = columns - set(table[0] if table else ())
     if missing:
         raise InputError(f"{path} has no column {', '.join(sorted(missing))}")
-    return found
+    return table
 
 
 def rows(path: Path) -> dict[Key, list[Row]]:
     """The rows of a table by device, precision and engine, without precisions of weights alone.
     Raises InputError as :func:`read`."""
-    found = read(path, {"machine", "framework", "version", "precision", "time_us"})
-    return grouped((row for row in found if row["precision"] in PRECISIONS), key_of)
+    table = read(path, {"machine", "framework", "version", "precision", "time_us"})
+    return grouped((row for row in table if row["precision"] in PRECISIONS), key_of)
 
 
 def key_of(row: Row) -> Key:

@@ -195,11 +195,11 @@ def lines(
 ) -> dict[Key, KernelModel]:
     """The lines of a table."""
     means = family_means(learnt)
-    own = {key: replace(model, spread=spread_of(errors[key])) for key, model in learnt.items()}
+    table = {key: replace(model, spread=spread_of(errors[key])) for key, model in learnt.items()}
     for mean in means:
         alike = [each for key, each in away.items() if key[1:] == mean[1:]]
-        own[mean] = replace(means[mean], spread=spread_of(np.concatenate(alike)))
-    return own
+        table[mean] = replace(means[mean], spread=spread_of(np.concatenate(alike)))
+    return table
 
 
 def table(source: Source, groups: Groups, errors: Errors) -> dict[str, list[str]]:
