@@ -103,7 +103,7 @@ ANY: Any = door
 @each_case(
     ("call", "answer"),
     [
-        (lambda: door.machine("hgx_b200"), "did you mean 'b200'"),
+        (lambda: door.machine("b2000"), "did you mean 'b200'"),
         (lambda: door.machine("star", beta="1GB/s"), "no option beta: topology, bandwidth, "),
         (lambda: door.run("rnig"), "did you mean 'ring'"),
         (lambda: door.run("ring", size="1e9"), "write 1GB"),

@@ -37,7 +37,7 @@ from simulator.parallel.step import Step
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
-from topologies.units import parse_counts, parse_number, parse_sizes
+from topologies.units import parse_number, parse_sizes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,7 +93,7 @@ def parse(
     if options.seed and options.noise is None:
         output.note(f"--seed {options.seed}: there is no --noise, so it changes nothing")
     texts = [text for plan in plans for text in _swept(plan, options.sweep)]
-    counts = [options.p] if options.p is None else map(str, parse_counts(options.p))
+    counts: list[str | None] = [*map(str, options.counts)] or [None]
     of_plans = replace(options, strategy=None, bucket=None, algo_file=None, sweep=None)
     if options.strategy is None:
         of_plans = replace(of_plans, bucket=options.bucket, algo_file=options.algo_file)
@@ -133,8 +133,8 @@ def _with_jobs(
     if not any(map(names_file, plans)):
         return options
     gpus = None
-    if options.p is not None and len(counts := parse_counts(options.p)) == 1:
-        gpus = counts[0]
+    if len(options.counts) == 1:
+        gpus = options.counts[0]
     elif options.p is None:
         gpus = _whole_machine(profile.calibrated(machine, rules)[0].blueprint)
     texts, models, counted = with_jobs(plans, gpus)
@@ -268,9 +268,9 @@ def _setting(
         fitted = {"scale": f"{times.scale:.6g}", "launch_s": f"{times.launch:.6g}"}
     gpus = _whole_machine(blueprint)
     if (p := options.p) is not None:
-        if len(counts := parse_counts(p)) > 1:
+        if len(options.counts) > 1:
             raise InputError(f"--p {p[:40]}: with auto one number of GPUs")
-        gpus = counts[0]
+        gpus = options.counts[0]
         if gpus < 1:
             raise InputError(f"--p {p[:40]}: take 1 GPU or more")
     parameters = {

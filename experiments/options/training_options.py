@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -257,17 +258,21 @@ class TrainingOptions:
             profile,
         )
 
+    @cached_property
+    def counts(self) -> list[int]:
+        """The numbers of GPUs of --gpus; none if the machine says how many there are."""
+        from topologies.units import parse_counts
+
+        return [] if self.p is None else parse_counts(self.p)
+
     def _ranks(self, job: Job) -> list[int]:
         """Numbers of workers; by default as many as the model has ranks, else all GPUs of the
         machine, 8 of a shape."""
-        from topologies.units import parse_counts
-
         if self.p is None:
             return [job.model.ranks or _all_workers(job)]
-        counts = parse_counts(self.p)
-        if not 1 <= min(counts) <= max(counts) <= MOST_WORKERS:
+        if not 1 <= min(self.counts) <= max(self.counts) <= MOST_WORKERS:
             raise InputError(f"--p {self.p[:40]}: 1 to {MOST_WORKERS} workers")
-        return counts
+        return self.counts
 
     def _variants(self, job: Job, model: str) -> list[tuple[SweptValue | None, Job]]:
         """The job with each value of `--sweep`."""

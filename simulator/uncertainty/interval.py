@@ -78,6 +78,6 @@ def last_of(ranks: int) -> float:
     the formula of Blom (Statistical Estimates and Transformed Beta-Variables, 1958).
 
     >>> last_of(1), round(last_of(8), 2), round(last_of(1024), 2)
-    (0.0, 1.43, 3.24)
+    (0.0, 1.43, 3.23)
     """
     return NormalDist().inv_cdf((ranks - 0.375) / (ranks + 0.25))

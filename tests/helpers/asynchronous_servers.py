@@ -12,7 +12,7 @@ from simulator.training.asgd import ASGD, SSP
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan import FileSetting, Plan
+from simulator.training.plan import Plan, Setting
 from simulator.training.strategy import SERVERS
 from topologies.catalogue import find as machine
 
@@ -41,7 +41,7 @@ def planned(
     if ranks == 1:
         topology = replace(topology, placement=topology.placement[[0, -1]])
     conditions = Conditions(**how)  # type: ignore[arg-type]
-    return strategy.plan(model, FileSetting(topology, ranks, steps, conditions))
+    return strategy.plan(model, Setting(topology, ranks, steps, conditions))
 
 
 def ran(

@@ -5,7 +5,7 @@ from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan import FileSetting, Plan
+from simulator.training.plan import Plan, Setting
 from simulator.training.plan_simulation import train
 from topologies.catalogue import find
 from topologies.topology import Topology
@@ -40,7 +40,7 @@ def planned(
 ) -> Plan:
     machine = star(ranks) if topology is None else topology
     how = Conditions(**conditions)  # type: ignore[arg-type]
-    return strategy.plan(model, FileSetting(machine, ranks, steps, how))
+    return strategy.plan(model, Setting(machine, ranks, steps, how))
 
 
 def ran(strategy: DDP, ranks: int, **options: object) -> tuple[Plan, Timeline, Measures]:

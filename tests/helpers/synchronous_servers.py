@@ -3,7 +3,7 @@
 from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan import FileSetting, Plan
+from simulator.training.plan import Plan, Setting
 from simulator.training.plan_simulation import train
 from simulator.training.ssgd import SSGD
 from topologies import shapes
@@ -36,7 +36,7 @@ def planned(
     Model = MODEL, conditions: Conditions = CALM,
 ) -> Plan:  # fmt: skip
     return ssgd.plan(
-        model, FileSetting(star(ssgd, ranks, bandwidth, latency), ranks, steps, conditions)
+        model, Setting(star(ssgd, ranks, bandwidth, latency), ranks, steps, conditions)
     )
 
 

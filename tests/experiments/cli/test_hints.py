@@ -18,7 +18,7 @@ Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
         ("run --size 1e9", "'1e9' has no unit: write 1GB or 1000000000B"),
         ("run --size 4", "'4' has no unit: write 4B or 4MB"),
         ("run --size 64M", "'64M' has no unit: write 64MB or 64MiB"),
-        ("run --topology hgx_b200", "did you mean 'b200'?"),
+        ("run --topology b2000", "did you mean 'b200'?"),
         ("run --algo bruck", "choose one of bruck_all_gather, bruck_all_to_all"),
         ("run --algo all", "simctl sweep --collective all_reduce takes all of it"),
         ("train --strategy zero3", "take fsdp, or a plan of any stage, like simctl plan zero=3"),
