@@ -43,12 +43,13 @@ def test_the_formula_never_falls_with_rows_of_whole_vectors(
 
 
 @given(st.sampled_from([*SHIPPED]), st.integers(6, 14), st.integers(6, 14), st.integers(6, 14))
-def test_four_times_the_work_takes_longer(key: Key, m: int, n: int, k: int) -> None:
+def test_four_times_the_work_is_not_much_cheaper(key: Key, m: int, n: int, k: int) -> None:
+    """Measured products in fp8 on L40S with few outputs are slower than some with more."""
     small, large = (
         seconds(SHIPPED[key], 2**m, 2**n, 2**k),
         seconds(SHIPPED[key], 2 ** (m + 1), 2 ** (n + 1), 2**k),
     )
-    assert large > 0.9 * small
+    assert large > 0.7 * small
 
 
 def test_a_grid_is_exact_at_its_nodes_and_linear_between_them() -> None:
