@@ -1,5 +1,6 @@
 """Times of exchanges of experts: laws, copies of tokens, and measured kernels."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,19 +24,23 @@ SHIPPED = models(EXCHANGE)
     st.sampled_from([*SHIPPED]),
     st.sampled_from([2, 4, 8, 16, 32, 64]),
     st.integers(1, 8),
-    st.integers(64, 2**17),
+    st.integers(1, 2**17),
     st.integers(1, 2**15),
 )
 def test_more_tokens_are_never_much_cheaper(
     key: Key, ranks: int, top: int, tokens: int, nbytes: int
 ) -> None:
-    """Measured times of the smallest exchanges fall by some percent with more tokens. Those below
-    64 tokens, which no step of training has, are noisier."""
+    """Measured times of small exchanges fall by up to a tenth with more tokens: a dispatch in
+    fp8 on 2 ranks takes 10.9 us for a token, and 9.9 us for 4. The formula never falls."""
     library, model = key.engine.partition(" ")[0], SHIPPED[key]
     few = Exchange(ranks, max(1, ranks // 8), 256, top, tokens, nbytes)
-    times = [model.of(**sizes_of(library, few._replace(tokens=n))) for n in (tokens, 4 * tokens)]
+    sizes = [sizes_of(library, few._replace(tokens=number)) for number in (tokens, 4 * tokens)]
+    times = [model.of(**each) for each in sizes]
     assert 0 < times[0].low < times[0].expected < 1e3
-    assert times[0].expected <= times[1].expected * 1.15
+    assert times[0].expected <= times[1].expected * 1.1
+    columns = {name: np.array([each[name] for each in sizes], float) for name in sizes[0]}
+    formula = EXCHANGE.formula(columns, model.values, model.chip)
+    assert formula[0] <= formula[1] * (1 + 1e-12)
 
 
 @given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 8))
