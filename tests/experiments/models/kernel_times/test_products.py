@@ -32,24 +32,26 @@ def test_a_product_is_slower_than_its_peak_and_its_interval_holds_it(
 
 
 @given(st.sampled_from([*SHIPPED]), SIDES, SIDES, SIDES)
-def test_the_formula_never_falls_with_rows_of_whole_vectors(
+def test_the_formula_never_falls_with_rows_of_whole_vectors_and_outputs(
     key: Key, m: int, n: int, k: int
 ) -> None:
     model = SHIPPED[key]
-    sizes = {"m": np.array([4.0 * m, 4.0 * m + 4]), "n": np.full(2, n), "k": np.full(2, k)}
-    sizes["quantised"] = np.zeros(2)
+    rows, outputs = np.array([4.0 * m, 4.0 * m + 4, 4.0 * m]), np.array([n, n, n + 1.0])
+    sizes = {"m": rows, "n": outputs, "k": np.full(3, k), "quantised": np.zeros(3)}
     times = PRODUCTS.formula(sizes, model.values, model.chip)
-    assert times[1] >= times[0] * (1 - 1e-12)
+    assert (times[1:] >= times[0] * (1 - 1e-12)).all()
 
 
 @given(st.sampled_from([*SHIPPED]), st.integers(6, 14), st.integers(6, 14), st.integers(6, 14))
 def test_four_times_the_work_is_not_much_cheaper(key: Key, m: int, n: int, k: int) -> None:
-    """Measured products in fp8 on L40S with few outputs are slower than some with more."""
+    """Measured ones are cheaper by as much: in fp8 on L40S, SGLang takes 64 us for 512 x 512 x 5120
+    and 45 us for 513 x 1024 x 6144. Engines that quantise were measured with it."""
+    quantised = key.precision in ("fp8", "fp8_block", "nvfp4")
     small, large = (
-        seconds(SHIPPED[key], 2**m, 2**n, 2**k),
-        seconds(SHIPPED[key], 2 ** (m + 1), 2 ** (n + 1), 2**k),
+        seconds(SHIPPED[key], 2**rows, 2**outputs, 2**k, quantised)
+        for rows, outputs in ((m, n), (m + 1, n + 1))
     )
-    assert large > 0.7 * small
+    assert large > 0.8 * small
 
 
 def test_a_grid_is_exact_at_its_nodes_and_linear_between_them() -> None:
