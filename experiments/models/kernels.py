@@ -235,37 +235,56 @@ class Kernels:
         *,
         kept: float = 0.0,
         later: float = 0.0,
+        part: str = "",
     ) -> Computation:
         """`number` products of `rows` x `inner` by `inner` x `outputs` elements of weights. The
         gradients of a micro-batch are added to those before it. Below 16 bits, input, gradients
-        and, unless they are kept, weights are cast."""
-        times, summed = self.times, self.cut.accumulated * outputs * inner
+        and, unless they are kept, weights are cast.
+
+        Under LoRA the matrix is frozen: its backward is that for inputs. If its `part` of a block
+        has adapters, their two products in 16 bits follow it, and its input is kept for them.
+        """
+        cut, whole = self.cut, self._whole_product(rows, outputs, inner, number)
+        if not cut.lora:
+            # What Transformer Engine keeps for the backward is cast; torchao casts it again.
+            bytes_kept = self.wire if cut.keeps_casts else 1.0
+            return whole._replace(kept=kept * bytes_kept, later=later * bytes_kept)
+        frozen = whole._replace(weights=0.0, kernels_back=number)
+        if not part or (part != "attention" and cut.adapters == "attention"):
+            return frozen
+        moved = 3 * rows * number * outputs * self.width
+        each = (
+            frozen,
+            self.wide._whole_product(rows, cut.lora, inner, number),
+            self.wide._whole_product(rows, outputs, cut.lora, number),
+            self.memory(moved, moved),
+        )
+        total = Computation._make(map(sum, zip(*each, strict=True)))
+        return total._replace(kept=kept, later=later)
+
+    def _whole_product(self, rows: float, outputs: float, inner: float, number: int) -> Computation:
+        """Products without the bytes that they keep."""
+        times, cut, summed = self.times, self.cut, self.cut.accumulated * outputs * inner
         wide = Computation(
             number * times.product(rows, outputs, inner),
             number * times.product(rows, inner, outputs),
             number * (times.product(outputs, inner, rows) + times.traffic(summed)),
             number,
             2 * number,
-            kept,
-            later,
         )
         if not times.narrow:
             return wide
-        cut, tokens = self.cut, rows * number
+        tokens = rows * number
         matrices = (tokens, inner), (tokens, outputs), (number * outputs, inner)
         cast, gradients, weights = (narrow_casts.cast(times, *m, cut.scaling) for m in matrices)
         weights *= cut.casts_weights
         passes = narrow_casts.reads(times, cut.scaling) * (1 + cut.casts_weights)
-        # What Transformer Engine keeps for the backward is cast; torchao casts it again.
-        bytes_kept = self.wire if cut.keeps_casts else 1.0
         return Computation(
             wide.forward + cast + weights,
             wide.inputs + gradients + weights,
             wide.weights + (0.0 if cut.keeps_casts else cast),
             number + passes,
             2 * number + passes,
-            kept * bytes_kept,
-            later * bytes_kept,
         )
 
     def memory(self, nbytes: float, nbytes_back: float, kept: float = 0.0) -> Computation:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +33,17 @@ class WeightMatrix(NamedTuple):
     def parameters(self) -> int:
         """Elements of the matrix and its bias."""
         return self.inputs * self.outputs + self.bias * self.outputs
+
+
+def adapter_elements(rank: int, matrices: Sequence[WeightMatrix]) -> int:
+    """Elements of the adapters of a part (LoRA, Hu et al., arXiv 2106.09685). Matrices of the same
+    tokens, but for the last one, are one product and have an adapter together, as in
+    Megatron-Bridge."""
+    *into, last = matrices
+    width = into[0].inputs
+    merged = sum(matrix.outputs for matrix in into if matrix.inputs == width)
+    single = [last, *(matrix for matrix in into if matrix.inputs != width)]
+    return rank * (width + merged + sum(each.inputs + each.outputs for each in single))
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,8 @@ from math import ceil
 from typing import NamedTuple
 
 from experiments.models import kernels as passes
-from experiments.models.adapters import AdaptedKernels
 from experiments.models.kernel_times.attention import AttentionSizes
-from experiments.models.kernels import Computation, Event, Gate, Ring
+from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
 from experiments.models.mixer_shapes import Experts
 from experiments.models.model_shapes import Loss, TransformerShape
 from simulator.parallel.blocks import Block
@@ -62,7 +61,7 @@ torch.distributed.tensor.parallel holds the exponential, too."""
 
 
 @dataclass(frozen=True)
-class Writer(AdaptedKernels):
+class Writer(Kernels):
     """Writes the blocks of a shape that is cut, for sequences of `seq` tokens."""
 
     shape: TransformerShape
