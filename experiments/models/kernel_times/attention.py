@@ -33,8 +33,7 @@ VALUES = {
     "softmax": Value(3.9e-11, 0.5),
     "memory": Value(0.7, 0.5),
     "window": Value(1.2, 0.5),
-    "tile": Value(0.5, 1.5),
-    "edge": Value(0.5, 1.5),
+    "tile": Value(0.75, 1.5),
     "longest": Value(0.6, 1.0),
     "waves": Value(0.2, 1.0),
     "keys": Value(1.5, 1.0),
@@ -44,9 +43,9 @@ VALUES = {
 }
 """Seconds of a launch; the peak that products reach over what they miss; seconds of a
 multiprocessor for the exponential of a pair; the share of the bandwidth; how much more a pair costs
-under a window; what a tile costs beside its pairs, and its edge; the longest tile; how much of the
-last wave is lost; how often keys and values pass the memory; seconds of a sequence; the powers of
-the norms, less 1, of work and memory, and of both and the launch.
+under a window; what a tile costs beside its pairs, in blocks of them; the longest tile; how much of
+the last wave is lost; how often keys and values pass the memory; seconds of a sequence; the powers
+of the norms, less 1, of work and memory, and of both and the launch.
 
 An H100 makes 3.9e12 exponentials a second, 132 multiprocessors together (Shah et al., arXiv
 2407.08608, section 3.2): 16 of each in a clock, as on other GPUs from the A100 on."""
@@ -91,7 +90,7 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     pairs = queries * window * (both + sizes["causal"] / (2 * keys))
     pairs = pairs * np.where(window < keys, values["window"], 1.0)
     tiles = np.ceil(queries / TILE)
-    work = pairs + tiles * TILE * TILE * (values["tile"] + values["edge"] / 2)
+    work = pairs + tiles * TILE * TILE * values["tile"]
     flops = chip.flops * values["reached"] / (1 + values["reached"])
     products = 4 * size / flops * chip.multiprocessors
     pair = products + values["softmax"]
@@ -100,11 +99,10 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     arithmetic = heads * work * pair / chip.multiprocessors * lost
     passed = np.minimum(window + TILE, keys) * TILE * values["longest"]
     longest = passed * pair
-    elements = heads * queries * (chip.width + OUTPUT)
-    elements = (
-        elements + values["keys"] * 2 * sizes["batch"] * sizes["kv_heads"] * keys * chip.width
-    )
-    memory = elements * size / (chip.bandwidth * values["memory"])
+    of_queries = heads * queries * (chip.width + OUTPUT)
+    shared = 2 * sizes["batch"] * sizes["kv_heads"] * keys * chip.width
+    nbytes = (of_queries + values["keys"] * shared) * size
+    memory = nbytes / (chip.bandwidth * values["memory"])
     power, ramp = 1 + values["power"], 1 + values["ramp"]
     body = (arithmetic**power + longest**power + memory**power) ** (1 / power)
     total = (values["launch"] ** ramp + body**ramp) ** (1 / ramp)
