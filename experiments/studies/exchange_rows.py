@@ -10,20 +10,18 @@ from zlib import crc32
 
 import numpy as np
 
+from experiments.models.accelerators import NARROW
 from experiments.models.kernel_times.casts import ENGINE, MOVED
 from experiments.models.kernel_times.exchange import USUAL, Exchange, sizes_of
 from experiments.models.kernel_times.kernel_model import Key, Sizes
 from experiments.models.kernel_times.lookup import chip_of
 from experiments.studies.kernel_fit import Groups, Measured
-from experiments.studies.kernel_rows import column, read
+from experiments.studies.kernel_rows import PRECISIONS, column, device_of, read
 from experiments.studies.measured_rows import Row, grouped
 from topologies.errors import InputError
 
-DTYPES = {"bfloat16": "bf16", "fp8": "fp8", "nvfp4": "nvfp4"}
-"""Our names of dtypes."""
-WIDE = {"bfloat16": 2.0, "fp8": 1 + 4 / 128, "nvfp4": 0.5 + 1 / 16}
-"""Bytes of an element on the wire with its share of a scale: 4 bytes for 128 elements (DeepEP), 1
-for 16."""
+WIDE = {"bfloat16": 2.0, "fp8": NARROW["fp8_block"], "nvfp4": NARROW["nvfp4"]}
+"""Bytes of an element on the wire with its share of a scale; fp8 as in DeepEP."""
 HEADS = "heads", "kv_heads", "head_dim", "window"
 LENGTHS = "q_len", "batch"
 WIDTHS = "hidden", "experts", "topk"
@@ -54,14 +52,14 @@ def attention(folder: Path, shape: Sequence[str] = HEADS) -> Groups:
     rows = [row for row in read(path, names) if row["attn_dtype"] == row["kv_dtype"]]
 
     def key_of(row: Row) -> Key:
-        return Key(_device(row), _of(DTYPES, row["attn_dtype"], path), row["framework"])
+        return Key(device_of(row), _of(PRECISIONS, row["attn_dtype"], path), row["framework"])
 
     def sizes(alike: list[Row]) -> Sizes:
-        known = {name: column(alike, name, path) for name in ("batch", "heads", "kv_heads")}
+        counts = {name: column(alike, name, path) for name in ("batch", "heads", "kv_heads")}
         length = column(alike, "q_len", path)
         every = {"0": "1e9"}
         seen = [{"window": every.get(row["window"], row["window"])} for row in alike]
-        return known | {
+        return counts | {
             "head_size": column(alike, "head_dim", path),
             "queries": length,
             "keys": length,
@@ -84,8 +82,8 @@ def exchanges(folder: Path) -> Groups:
     def key_of(row: Row) -> Key:
         library, phase = row["library"].removeprefix("trtllm_"), row["phase"]
         if library.startswith("nvlink") and phase == "dispatch":
-            phase += f" {_of(DTYPES, row['wire_dtype'], path)}"
-        return Key(_device(row), "bf16", f"{library} {phase}")
+            phase += f" {_of(PRECISIONS, row['wire_dtype'], path)}"
+        return Key(device_of(row), "bf16", f"{library} {phase}")
 
     def sizes(alike: list[Row]) -> Sizes:
         library = key_of(alike[0]).engine.partition(" ")[0]
@@ -122,7 +120,7 @@ def casts(folder: Path) -> Groups:
     ]
 
     def key_of(row: Row) -> Key:
-        return Key(_device(row), "bf16", f"{ENGINE} {_of(PASSES, row['op'], path)}")
+        return Key(device_of(row), "bf16", f"{ENGINE} {_of(PASSES, row['op'], path)}")
 
     def sizes(alike: list[Row]) -> Sizes:
         moved = MOVED[PASSES[alike[0]["op"]]]
@@ -135,11 +133,7 @@ def casts(folder: Path) -> Groups:
     return groups_of(path, grouped(rows, key_of), sizes, lambda row: [row["k"]])
 
 
-def _device(row: Row) -> str:
-    return row["machine"].removesuffix("_sxm")
-
-
-def _of(known: Mapping[str, Value], name: str, path: Path) -> Value:
-    if name not in known:
-        raise InputError(f"{path}: {name[:40]!r} is none of {', '.join(known)}")
-    return known[name]
+def _of(values: Mapping[str, Value], name: str, path: Path) -> Value:
+    if name not in values:
+        raise InputError(f"{path}: {name[:40]!r} is none of {', '.join(values)}")
+    return values[name]

@@ -18,8 +18,6 @@ from topologies.topology import Floats
 
 PRECISIONS = {"bfloat16": "bf16"} | {name: name for name in ("fp8", "fp8_static", *NARROW)}
 """Our names of the precisions of a table. Others are of weights alone."""
-QUANTISED = ("fp8", "fp8_block", "nvfp4")
-"""The precisions whose products quantise x in the time."""
 
 
 def read(path: Path, columns: set[str]) -> list[Row]:
@@ -49,7 +47,12 @@ def key_of(row: Row) -> Key:
     is faster than its host."""
     eager = row["framework"] == "vllm" and row["precision"] == "fp8_block"
     engine = row["framework"] + "_eager" * (eager and row["version"] >= "0.22")
-    return Key(row["machine"].removesuffix("_sxm"), PRECISIONS[row["precision"]], engine)
+    return Key(device_of(row), PRECISIONS[row["precision"]], engine)
+
+
+def device_of(row: Row) -> str:
+    """Our name of its machine."""
+    return row["machine"].removesuffix("_sxm")
 
 
 def column(group: list[Row], name: str, path: Path) -> Floats:
@@ -73,7 +76,8 @@ def _positive(text: str) -> bool:
 
 
 def products(folder: Path) -> dict[Key, tuple[Chip, Measured]]:
-    """The dense products of `gemm.csv`."""
+    """The dense products of `gemm.csv`. Those below 16 bits quantise x in the time, but for
+    fp8_static."""
     path, measured = folder / "gemm.csv", {}
     groups = rows(path)
     for device in {key.device: None for key in groups if key.precision == "bf16"}:
@@ -82,7 +86,7 @@ def products(folder: Path) -> dict[Key, tuple[Chip, Measured]]:
     for key, group in groups.items():
         sizes = {name: column(group, name, path) for name in ("m", "n", "k")}
         shapes = (sizes["n"] * 2**20 + sizes["k"]).astype(np.int64)
-        sizes["quantised"] = np.full(len(group), float(key.precision in QUANTISED))
+        sizes["quantised"] = np.full(len(group), float(key.precision in NARROW))
         seconds = column(group, "time_us", path) * 1e-6
         chip = chip_of(key.device, key.precision)
         measured[key] = chip, Measured(sizes, seconds, shapes)

@@ -125,35 +125,37 @@ def main(
     score: Annotated[bool, typer.Option(help="Compare the tables that ship.")] = False,
 ) -> str:
     """Learn the tables of all kinds from a folder of measured kernels: ten minutes."""
-    parts = []
-    for name, source in SOURCES.items():
-        groups = source.read(folder)
-        errors = {f"{name}, as shipped": shipped_errors(source, groups)} if score else {}
-        if not score:
-            learnt = learn(source.kind, groups, source.smoothness)
-            shapes = left_out(source.kind, groups, source.smoothness, learnt)
-            errors = {f"{name}, shapes left out": shapes}
-            away = family_errors(source, groups, learnt) if source.families else shapes
-            if source.families:
-                errors[f"{name}, families of devices left out"] = away
-            write(source.kind, lines(learnt, shapes, away))
-        tables = [(title, groups, each) for title, each in errors.items()]
-        if not score:
-            tables += [
-                (f"{name}, {title}", *judge(folder, learnt))
-                for title, judge in source.others.items()
-            ]
-        for title, kernels, each in tables:
-            parts.append(f"{title}\n\n{aligned(table(source, kernels, each))}")
-    return "\n\n".join(parts)
+    tables = shipped_tables if score else learnt_tables
+    return "\n\n".join(
+        f"{title}\n\n{aligned(table(source, groups, errors))}"
+        for name, source in SOURCES.items()
+        for title, groups, errors in tables(name, source, folder)
+    )
 
 
-def shipped_errors(source: Source, groups: Groups) -> Errors:
-    """By the table that ships."""
-    return {
+def shipped_tables(name: str, source: Source, folder: Path) -> list[tuple[str, Groups, Errors]]:
+    """The errors of the table that ships."""
+    groups = source.read(folder)
+    errors = {
         key: np.log(model_of(source.kind, *key).seconds(measured.sizes) / measured.seconds)
         for key, (_, measured) in groups.items()
     }
+    return [(f"{name}, as shipped", groups, errors)]
+
+
+def learnt_tables(name: str, source: Source, folder: Path) -> list[tuple[str, Groups, Errors]]:
+    """Learns the table of a kind and writes it. Returns the errors of what is left out."""
+    groups = source.read(folder)
+    learnt = learn(source.kind, groups, source.smoothness)
+    shapes: Errors = left_out(source.kind, groups, source.smoothness, learnt)
+    away = shapes
+    tables = [(f"{name}, shapes left out", groups, shapes)]
+    if source.families:
+        away = family_errors(source, groups, learnt)
+        tables.append((f"{name}, families of devices left out", groups, away))
+    write(source.kind, lines(learnt, shapes, away))
+    others = source.others.items()
+    return tables + [(f"{name}, {title}", *judge(folder, learnt)) for title, judge in others]
 
 
 def family_errors(source: Source, groups: Groups, learnt: Mapping[Key, KernelModel]) -> Errors:
