@@ -19,13 +19,9 @@ from experiments.models.kernel_times.attention import AttentionSizes, attention_
 from experiments.models.kernel_times.casts import cast_seconds
 from experiments.models.kernel_times.kernel_model import KernelModel
 from experiments.models.kernel_times.lookup import model_of
-from experiments.models.kernel_times.products import PRODUCTS
+from experiments.models.kernel_times.products import ENGINE, NARROW_ENGINE, PRODUCTS
 from topologies.errors import InputError
 
-ENGINE, NARROW_ENGINE = "cublas", "trtllm"
-"""The engines whose products a step takes, in 16 bits and more, and below: cuBLAS as three
-frameworks call it, and TensorRT-LLM. The latter calls cuBLASLt, as Transformer Engine does, and
-DeepGEMM in blocks."""
 Attention = Literal["unfused", "flash", "flash2", "flash3"]
 
 KERNEL = 3e-6

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.models.accelerators import NARROW
 from experiments.models.kernel_times.kernel_model import Chip, KernelSeconds, Kind, Sizes, Value
-from experiments.models.kernel_times.lookup import model_of
+from experiments.models.kernel_times.lookup import WIDTHS, model_of
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -48,6 +49,10 @@ VALUES = {
 - power: of the norm of arithmetic and memory;
 - choice: how surely an engine takes the best tile.
 """
+ENGINE, NARROW_ENGINE = "cublas", "trtllm"
+"""The engines whose products a step takes, in 16 bits and more, and below: cuBLAS as three
+frameworks call it, and TensorRT-LLM. The latter calls cuBLASLt, as Transformer Engine does, and
+DeepGEMM in blocks."""
 LONG = 3e-4
 """Seconds beyond which a product is long."""
 _SHAPES = [(64, 64), (128, 128), (256, 128), (128, 256)]
@@ -113,9 +118,9 @@ PRODUCTS = Kind(
 def product_time(
     device: str, m: int, n: int, k: int, precision: str = "bf16", engine: str = ""
 ) -> KernelSeconds:
-    """Seconds of the product of m x k by k x n elements on a device by an engine: "cublas", the
-    default in 16 bits, or "trtllm", that in others, "sglang" or "vllm". In fp8, fp8_block and nvfp4
-    it quantises x too.
+    """Seconds of the product of m x k by k x n elements on a device by an engine: "cublas",
+    "trtllm", "sglang" or "vllm"; empty: that of a step. Below 16 bits it quantises x too, but for
+    fp8_static.
 
     Raises InputError for sizes below 1, a device or an engine that there is not, and a precision
     that the device lacks.
@@ -123,7 +128,6 @@ def product_time(
     for name, size in (("m", m), ("n", n), ("k", k)):
         if not 1 <= size < 2**31:
             raise InputError(f"{name} is {size}: it is between 1 and 2147483647")
-    usual = "trtllm" if precision.startswith(("fp8", "nv", "mx")) else "cublas"
+    usual = NARROW_ENGINE if WIDTHS.get(precision, 2.0) < 2 else ENGINE
     model = model_of(PRODUCTS, device, precision, engine or usual)
-    quantised = precision in ("fp8", "fp8_block", "mxfp8", "nvfp4")
-    return model.of(m=m, n=n, k=k, quantised=quantised)
+    return model.of(m=m, n=n, k=k, quantised=precision in NARROW)

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.models.accelerators import ACCELERATORS
+from experiments.models.accelerators import ACCELERATORS, NARROW
 from experiments.models.kernel_times.kernel_model import KernelModel, Key, interpolated, models
 from experiments.models.kernel_times.lookup import ALL, model_of
-from experiments.models.kernel_times.products import PRODUCTS
+from experiments.models.kernel_times.products import PRODUCTS, product_time
 from grouped_cases import each_case
 from topologies.errors import InputError
 
@@ -46,7 +46,7 @@ def test_the_formula_never_falls_with_rows_of_whole_vectors_and_outputs(
 def test_four_times_the_work_is_not_much_cheaper(key: Key, m: int, n: int, k: int) -> None:
     """Measured ones are cheaper by as much: in fp8 on L40S, SGLang takes 64 us for 512 x 512 x 5120
     and 45 us for 513 x 1024 x 6144. Engines that quantise were measured with it."""
-    quantised = key.precision in ("fp8", "fp8_block", "nvfp4")
+    quantised = key.precision in NARROW
     small, large = (
         seconds(SHIPPED[key], 2**rows, 2**outputs, 2**k, quantised)
         for rows, outputs in ((m, n), (m + 1, n + 1))
@@ -68,11 +68,11 @@ def test_a_grid_is_exact_at_its_nodes_and_linear_between_them() -> None:
 
 
 def test_a_device_alike_takes_the_shares_of_its_sibling_with_a_wider_spread() -> None:
-    own, alike = (model_of(PRODUCTS, name, "bf16", "vllm") for name in ("h100", "mi300x"))
-    assert alike.values == own.values
-    assert alike.spread > own.spread
+    sibling, alike = (model_of(PRODUCTS, name, "bf16", "vllm") for name in ("h100", "mi300x"))
+    assert alike.values == sibling.values
+    assert alike.spread > sibling.spread
     assert seconds(alike, 8192, 8192, 8192) == pytest.approx(
-        seconds(own, 8192, 8192, 8192) * own.chip.flops / alike.chip.flops, rel=0.15
+        seconds(sibling, 8192, 8192, 8192) * sibling.chip.flops / alike.chip.flops, rel=0.15
     )
 
 
@@ -106,8 +106,13 @@ def test_what_is_refused(device: str, precision: str, engine: str, message: str)
     assert str(refusal.value) == message
 
 
+def test_a_product_without_rows_is_refused() -> None:
+    with pytest.raises(InputError, match="m is 0: it is between 1 and 2147483647"):
+        product_time("h100", 0, 4096, 4096)
+
+
 def test_the_mean_of_all_devices_is_less_sure() -> None:
     for key, model in SHIPPED.items():
         if key.device == ALL:
-            own = [each.spread for other, each in SHIPPED.items() if other[1:] == key[1:]]
-            assert model.spread >= np.median(own)
+            spreads = [each.spread for line, each in SHIPPED.items() if line[1:] == key[1:]]
+            assert model.spread >= np.median(spreads)
