@@ -53,8 +53,8 @@ def blocks(
 
 def _layers(writer: Writer) -> list[Block]:
     kinds = writer.shape.kinds
-    made = {kind: _layer(writer, kind) for kind in dict.fromkeys(kinds)}
-    return [made[kind] for kind in kinds]
+    blocks_of = {kind: _layer(writer, kind) for kind in dict.fromkeys(kinds)}
+    return [blocks_of[kind] for kind in kinds]
 
 
 def _predictions(writer: Writer, layer: Block, head: Block) -> list[Block]:

@@ -18,6 +18,7 @@ from math import ceil
 from typing import NamedTuple
 
 from experiments.models import kernels as passes
+from experiments.models.accelerators import NARROW
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
 from experiments.models.mixer_shapes import Experts
@@ -277,11 +278,11 @@ class Writer(Kernels):
         copies = arriving * shape.expert_width * self.width
         to_experts, back = list[Event](), list[Event]()
         if cut.ep > 1:
-            apart = self.routed or cut.dispatcher != "all_to_all"
-            names = ("dispatch", "combine") if apart else ("all_to_all", "all_to_all")
+            is_named = self.routed or cut.dispatcher != "all_to_all"
+            names = ("dispatch", "combine") if is_named else ("all_to_all", "all_to_all")
             each = sent if self.routed else sent * (arriving / even)
-            # 128 elements have a scale of 4 bytes, as in DeepEP.
-            small = (1 + 4 / 128) / self.width if cut.dispatch == "fp8" else 1.0
+            # As in DeepEP.
+            small = NARROW["fp8_block"] / self.width if cut.dispatch == "fp8" else 1.0
             to_experts += [Gate("ep", names[0], "", each * small), Gate("ep", "", names[1], each)]
             back.append(Gate("ep", names[1], names[0], each))
         if self.cut.expert_ranks > 1:

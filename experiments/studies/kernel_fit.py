@@ -65,8 +65,8 @@ class Smoothness(NamedTuple):
 
     def covariance(self, first: Floats, second: Floats) -> Floats:
         """Of the rest at points, shape (first, second)."""
-        apart = (first[:, None] - second[None]) / self.lengths
-        distance = np.sqrt(3 * (apart**2).sum(axis=2))
+        steps = (first[:, None] - second[None]) / self.lengths
+        distance = np.sqrt(3 * (steps**2).sum(axis=2))
         return np.asarray(self.spread**2 * (1 + distance) * np.exp(-distance))
 
 
@@ -90,8 +90,8 @@ def fit(
         return np.log(kind.formula(measured.sizes, values, chip))
 
     def errors(inner: Floats) -> Floats:
-        apart = np.arctan(2 * (formula(inner) - times)) / 2
-        return np.concatenate([apart, PRIOR * (inner - usual) / spread])
+        bounded = np.arctan(2 * (formula(inner) - times)) / 2
+        return np.concatenate([bounded, PRIOR * (inner - usual) / spread])
 
     first = np.log([*start.values.values()]) if start else usual
     inner = least_squares(
@@ -102,12 +102,12 @@ def fit(
     return KernelModel(kind, chip, values, 0.0, packed(grid), len(times))
 
 
-def rest(kind: Kind, sizes: Sizes, apart: Floats, smoothness: Smoothness) -> Floats:
-    """The expected rest at the nodes of the grid."""
+def rest(kind: Kind, sizes: Sizes, measured: Floats, smoothness: Smoothness) -> Floats:
+    """The expected rest at the nodes of the grid, by the `measured` rest of kernels."""
     points, nodes = kind.coordinates(sizes), np.array([*product(*kind.nodes)], float)
     matrix = smoothness.covariance(points, points) + NOISE**2 * np.eye(len(points))
-    most = smoothness.limit * float(np.median(np.abs(apart)))
-    weights = cho_solve(cho_factor(matrix), np.clip(apart, -most, most))
+    most = smoothness.limit * float(np.median(np.abs(measured)))
+    weights = cho_solve(cho_factor(matrix), np.clip(measured, -most, most))
     shape = [len(along) for along in kind.nodes]
     return np.asarray(smoothness.covariance(nodes, points) @ weights).reshape(shape)
 

@@ -22,7 +22,7 @@ VALUES = {
 MOVED = {"amax": 2.0, "cast": 3.0}
 """Bytes of an element that each pass moves."""
 ENGINE = "trtllm"
-"""The library whose passes are apart from one another."""
+"""The library that launches each pass by itself."""
 
 
 def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:

@@ -56,8 +56,8 @@ def rows_of(sizes: Sizes, values: Mapping[str, float]) -> Floats:
     rows = rows * tokens * share / rows.mean(axis=1, keepdims=True)
     rows = rows * sizes["ep"][:, None] ** (1 - values["division"])
     local = (sizes["experts"] / sizes["ep"])[:, None]
-    apart = popular.std(axis=1, keepdims=True) * np.sqrt(2 * np.log(sizes["ep"][:, None]) / local)
-    return np.asarray(rows * (1 + values["skew"] * apart))
+    fuller = popular.std(axis=1, keepdims=True) * np.sqrt(2 * np.log(sizes["ep"][:, None]) / local)
+    return np.asarray(rows * (1 + values["skew"] * fuller))
 
 
 def product_seconds(

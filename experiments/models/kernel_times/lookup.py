@@ -42,15 +42,15 @@ def model_of(kind: Kind, device: str, precision: str, engine: str) -> KernelMode
     fp32, tf32 and fp16 take those of bf16, and mxfp8 those of fp8. Raises InputError with the
     engines if none is of this precision.
     """
-    learnt, taken = models(kind), SIMILAR.get(precision, precision)
+    learnt, similar = models(kind), SIMILAR.get(precision, precision)
     if Key(device, precision, engine) in learnt:
         return learnt[Key(device, precision, engine)]
     chip = chip_of(device, precision)
     for alike in (device, accelerator(device).alike, ALL):
-        model = learnt.get(Key(alike, taken, engine))
+        model = learnt.get(Key(alike, similar, engine))
         if model:
             spread = model.spread if alike == ALL else hypot(model.spread, ALIKE)
             return replace(model, chip=chip, spread=spread)
-    engines = sorted({key.engine for key in learnt if key.precision == taken})
+    engines = sorted({key.engine for key in learnt if key.precision == similar})
     hint = f"there are {', '.join(engines)}" if engines else "nothing was measured in it"
     raise InputError(f"no engine {engine[:40]!r} in {precision}: {hint}")

@@ -121,9 +121,9 @@ def test_recomputation_changes_no_other_pass(recompute: str) -> None:
 def test_adapters_of_llama_2_70b_are_those_of_mlperf() -> None:
     """Its benchmark of LoRA trains 44,564,480 elements of rank 16 on attention."""
     _, shape, seq = find_shape("llama2_70b")
-    made = blocks(shape, seq, BlockCut(lora=16), TIMES)
-    assert sum(block.parameters for block in made) == 44_564_480
-    assert sum(block.frozen for block in made) == pytest.approx(shape.parameters, rel=1e-4)
+    parts = blocks(shape, seq, BlockCut(lora=16), TIMES)
+    assert sum(block.parameters for block in parts) == 44_564_480
+    assert sum(block.frozen for block in parts) == pytest.approx(shape.parameters, rel=1e-4)
 
 
 @each_case("name", ["llama3_8b", "deepseek_v3", "mixtral_8x7b"])
@@ -178,10 +178,10 @@ def test_windows_and_full_attention_take_turns() -> None:
 def test_a_hybrid_has_a_mixer_in_each_block() -> None:
     """NVIDIA-Nemotron-3-Nano-30B-A3B: 31.6B parameters, of which a token passes 3.6B."""
     _, shape, seq = find_shape("nemotron3_nano")
-    made = blocks(shape, seq, BlockCut(), TIMES)
-    assert len(made) == 2 + 52
-    assert len({id(block) for block in made}) == 2 + 3
-    total = sum(block.parameters + block.expert_parameters for block in made)
+    parts = blocks(shape, seq, BlockCut(), TIMES)
+    assert len(parts) == 2 + 52
+    assert len({id(block) for block in parts}) == 2 + 3
+    total = sum(block.parameters + block.expert_parameters for block in parts)
     assert total == pytest.approx(shape.parameters, rel=1e-9) == pytest.approx(31.6e9, rel=1e-3)
     assert shape.active_parameters == pytest.approx(3.6e9, rel=0.01)
 

@@ -91,8 +91,8 @@ def test_an_eager_loss_holds_most_and_moves_most(tp: int) -> None:
     _, shape, _ = find_shape("llama3_8b")
     cuts = [BlockCut(tp=tp, loss=loss) for loss in ("chunked", "compiled", "fused", "eager")]
     heads = [blocks(shape, 4096, cut, TIMES)[-1] for cut in cuts]
-    held = [head.kept + head.working for head in heads]
-    assert held == sorted(held)
+    nbytes = [head.kept + head.working for head in heads]
+    assert nbytes == sorted(nbytes)
     times = [seconds(head.forward) + seconds(head.backward) for head in heads[1:]]
     assert times == sorted(times)
 

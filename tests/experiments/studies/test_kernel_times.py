@@ -38,8 +38,8 @@ def test_a_fit_finds_the_launch_that_made_the_times() -> None:
 def test_the_grid_learns_what_the_formula_does_not_say() -> None:
     kernels = measured(3e-6, slower=0.2)
     model = fit(PRODUCTS, CHIP, kernels, SMOOTH, PRODUCTS.values)
-    apart = np.log(model.seconds(kernels.sizes) / kernels.seconds)
-    assert np.median(np.abs(apart)) < 0.01
+    errors = np.log(model.seconds(kernels.sizes) / kernels.seconds)
+    assert np.median(np.abs(errors)) < 0.01
     assert np.ptp(model.grid) > 0
 
 
