@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Literal
 
 from experiments.models.accelerators import (
     NARROW,
@@ -20,9 +19,8 @@ from experiments.models.kernel_times.casts import cast_seconds
 from experiments.models.kernel_times.kernel_model import KernelModel
 from experiments.models.kernel_times.lookup import model_of
 from experiments.models.kernel_times.products import ENGINE, NARROW_ENGINE, PRODUCTS
+from experiments.models.model_shapes import Attention
 from topologies.errors import InputError
-
-Attention = Literal["unfused", "flash", "flash2", "flash3"]
 
 KERNEL = 3e-6
 """What a kernel takes that moves next to nothing, in seconds. AIConfigurator adds as much to each

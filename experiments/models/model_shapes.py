@@ -14,9 +14,7 @@ from itertools import cycle, islice
 from math import gcd
 from typing import Annotated, Any, Literal
 
-from experiments.models.device_times import Attention
 from experiments.models.mixer_shapes import Experts, Latent, Mamba, WeightMatrix, window_keys
-from experiments.models.narrow_casts import Scaling
 from experiments.models.recomputation import parse_text
 from experiments.option_text import parse_at_least, parse_within
 from simulator.parallel.degrees import divisor
@@ -26,6 +24,8 @@ from topologies.units import parse_number
 RMS_DECODER: Mapping[str, Any] = {"gated": True, "norm": "rms", "biases": False, "rotary": True}
 """A decoder like Llama: RMS norms, gated MLPs, rotary positions."""
 Degree = Annotated[int, parse_at_least(1)]
+Attention = Literal["unfused", "flash", "flash2", "flash3"]
+Scaling = Literal["delayed", "current"]
 Loss = Literal["fused", "eager", "compiled", "chunked"]
 GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
 """Bytes of an element of a gradient, and those that move when gradients of micro-batches are

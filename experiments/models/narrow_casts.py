@@ -6,12 +6,9 @@ transformer_engine/pytorch/tensor) and of float8 in torchao (github.com/pytorch/
 
 from __future__ import annotations
 
-from typing import Literal
-
 from experiments.models.accelerators import NARROW, accelerator
 from experiments.models.device_times import DeviceTimes
-
-Scaling = Literal["delayed", "current"]
+from experiments.models.model_shapes import Scaling
 
 
 def reads(times: DeviceTimes, scaling: Scaling) -> int:

@@ -1,7 +1,8 @@
 """A device on which a kernel takes as many seconds as it has FLOPs."""
 
-from experiments.models.device_times import Attention, DeviceTimes
+from experiments.models.device_times import DeviceTimes
 from experiments.models.kernel_times.attention import AttentionSizes
+from experiments.models.model_shapes import Attention
 
 
 class FlopTimes(DeviceTimes):
