@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
-from zlib import crc32
 
 import numpy as np
 
@@ -14,9 +13,8 @@ from experiments.models.accelerators import NARROW
 from experiments.models.kernel_times.casts import ENGINE, MOVED
 from experiments.models.kernel_times.exchange import USUAL, Exchange, sizes_of
 from experiments.models.kernel_times.kernel_model import Key, Sizes
-from experiments.models.kernel_times.lookup import chip_of
-from experiments.studies.kernel_fit import Groups, Measured
-from experiments.studies.kernel_rows import PRECISIONS, column, device_of, read
+from experiments.studies.kernel_fit import Groups
+from experiments.studies.kernel_rows import PRECISIONS, column, device_of, groups_of, read
 from experiments.studies.measured_rows import Row, grouped
 from topologies.errors import InputError
 
@@ -27,22 +25,6 @@ LENGTHS = "q_len", "batch"
 WIDTHS = "hidden", "experts", "topk"
 Value = TypeVar("Value")
 PASSES = {"computescale": "amax", "scale_matrix": "cast"}
-
-
-def groups_of(
-    path: Path,
-    rows: Mapping[Key, list[Row]],
-    sizes: Callable[[list[Row]], Sizes],
-    shape: Callable[[Row], Sequence[str]],
-) -> Groups:
-    """The measured kernels of rows. Those with the same texts of `shape` are left out together."""
-    groups = {}
-    for key, alike in rows.items():
-        seconds = column(alike, "time_us", path) * 1e-6
-        shapes = np.array([crc32("/".join(shape(row)).encode()) for row in alike])
-        chip = chip_of(key.device, key.precision)
-        groups[key] = chip, Measured(sizes(alike), seconds, shapes)
-    return groups
 
 
 def attention(folder: Path, shape: Sequence[str] = HEADS) -> Groups:

@@ -4,14 +4,16 @@ aiconfigurator, Apache-2.0, commit 095f58a5). Its frameworks are our engines."""
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 
 from experiments.models.accelerators import NARROW
-from experiments.models.kernel_times.kernel_model import Chip, Key
+from experiments.models.kernel_times.kernel_model import Key, Sizes
 from experiments.models.kernel_times.lookup import chip_of
-from experiments.studies.kernel_fit import Measured
+from experiments.studies.kernel_fit import Groups, Measured
 from experiments.studies.measured_rows import Row, grouped, rows_of
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -58,14 +60,10 @@ def device_of(row: Row) -> str:
 def column(group: list[Row], name: str, path: Path) -> Floats:
     """A column of positive numbers, shape (rows,). Raises InputError with the wrong one."""
     texts = [row.get(name) or "" for row in group]
-    try:
-        values = np.array(texts, float)
-    except ValueError:
-        values = np.array([np.nan])
-    if not ((values > 0) & (values < np.inf)).all():
-        wrong = next((text for text in texts if not _positive(text)), "")
-        raise InputError(f"{path}: {name} is {wrong[:40]!r}: it is a positive number")
-    return values
+    for text in texts:
+        if not _positive(text):
+            raise InputError(f"{path}: {name} is {text[:40]!r}: it is a positive number")
+    return np.array(texts, float)
 
 
 def _positive(text: str) -> bool:
@@ -75,40 +73,52 @@ def _positive(text: str) -> bool:
         return False
 
 
-def products(folder: Path) -> dict[Key, tuple[Chip, Measured]]:
+def groups_of(
+    path: Path,
+    rows: Mapping[Key, list[Row]],
+    sizes: Callable[[list[Row]], Sizes],
+    shape: Callable[[Row], Sequence[str]],
+) -> Groups:
+    """The measured kernels of rows. Those with the same texts of `shape` are left out together."""
+    groups = {}
+    for key, alike in rows.items():
+        columns, seconds = sizes(alike), column(alike, "time_us", path) * 1e-6
+        shapes = np.array([crc32("/".join(shape(row)).encode()) for row in alike])
+        chip = chip_of(key.device, key.precision)
+        groups[key] = chip, Measured(columns, seconds, shapes)
+    return groups
+
+
+def products(folder: Path) -> Groups:
     """The dense products of `gemm.csv`. Those below 16 bits quantise x in the time, but for
     fp8_static."""
-    path, measured = folder / "gemm.csv", {}
+    path = folder / "gemm.csv"
     groups = rows(path)
     for device in {key.device: None for key in groups if key.precision == "bf16"}:
         alike = [group for key, group in groups.items() if key[:2] == (device, "bf16")]
         groups[Key(device, "bf16", "cublas")] = [row for group in alike for row in group]
-    for key, group in groups.items():
-        sizes = {name: column(group, name, path) for name in ("m", "n", "k")}
-        shapes = (sizes["n"] * 2**20 + sizes["k"]).astype(np.int64)
-        sizes["quantised"] = np.full(len(group), float(key.precision in NARROW))
-        seconds = column(group, "time_us", path) * 1e-6
-        chip = chip_of(key.device, key.precision)
-        measured[key] = chip, Measured(sizes, seconds, shapes)
-    return measured
+
+    def sizes(alike: list[Row]) -> Sizes:
+        quantised = np.full(len(alike), float(alike[0]["precision"] in NARROW))
+        return {name: column(alike, name, path) for name in "mnk"} | {"quantised": quantised}
+
+    return groups_of(path, groups, sizes, lambda row: [row["n"], row["k"]])
 
 
-def grouped_products(folder: Path) -> dict[Key, tuple[Chip, Measured]]:
+def grouped_products(folder: Path) -> Groups:
     """The layers of experts of `moe.csv`. All layers of a model, and of a cut, are left out
     together. Kernels for the least latency are an engine of their own."""
-    path, measured = folder / "moe.csv", {}
-    for key, group in _engines(rows(path)).items():
-        names = ("tokens", "hidden", "inter", "topk", "experts", "tp", "ep")
-        sizes = {name: column(group, name, path) for name in names}
-        sizes["ups"] = np.array([1.0 if "nongated" in row["kernel"] else 2.0 for row in group])
-        power = [row["distribution"].removeprefix("power_law_") for row in group]
-        sizes["uneven"] = np.array([0.0 if text == "balanced" else float(text) for text in power])
-        cut = np.stack([sizes[name] for name in names[1:]])
-        # The same number in all tables, whatever else is in them.
-        shapes = (np.array([3, 5, 7, 11, 13, 17]) @ np.log(cut) * 1e9).astype(np.int64)
-        seconds = column(group, "time_us", path) * 1e-6
-        measured[key] = chip_of(key.device, key.precision), Measured(sizes, seconds, shapes)
-    return measured
+    path, cut = folder / "moe.csv", ("hidden", "inter", "topk", "experts", "tp", "ep")
+
+    def sizes(alike: list[Row]) -> Sizes:
+        ups = [1.0 if "nongated" in row["kernel"] else 2.0 for row in alike]
+        power = [row["distribution"].removeprefix("power_law_") for row in alike]
+        return {name: column(alike, name, path) for name in ("tokens", *cut)} | {
+            "ups": np.array(ups),
+            "uneven": np.array([0.0 if text == "balanced" else float(text) for text in power]),
+        }
+
+    return groups_of(path, _engines(rows(path)), sizes, lambda row: [row[name] for name in cut])
 
 
 def _engines(groups: dict[Key, list[Row]]) -> dict[Key, list[Row]]:
