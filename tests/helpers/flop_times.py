@@ -2,6 +2,7 @@
 
 from experiments.models.device_times import DeviceTimes
 from experiments.models.kernel_times.attention import AttentionSizes
+from experiments.models.mixer_shapes import window_keys
 from experiments.models.model_shapes import Attention
 
 
@@ -21,4 +22,11 @@ class FlopTimes(DeviceTimes):
         return flops
 
     def attention(self, kind: Attention, sizes: AttentionSizes, *, forward: bool) -> float:
-        return sizes.flops
+        return attention_flops(sizes)
+
+
+def attention_flops(sizes: AttentionSizes) -> float:
+    """FLOPs of scores and values; a causal pass has half of those in both directions."""
+    batch, heads, _, size, queries, keys, window, causal = sizes
+    seen = window_keys(int(window or keys), int(keys)) / (1 + causal)
+    return 4 * batch * heads * queries * seen * size

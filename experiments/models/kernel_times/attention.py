@@ -24,7 +24,6 @@ from experiments.models.kernel_times.kernel_model import (
     models,
 )
 from experiments.models.kernel_times.lookup import model_of
-from experiments.models.mixer_shapes import window_keys
 from topologies.topology import Floats
 
 VALUES = {
@@ -73,12 +72,6 @@ class AttentionSizes(NamedTuple):
     """Keys that a query sees on each side, itself among them; 0: all."""
     causal: float = 1.0
     """1 if a query sees no later keys, otherwise 0."""
-
-    @property
-    def flops(self) -> float:
-        """FLOPs of scores and values; a causal pass has half of those in both directions."""
-        seen = window_keys(int(self.window or self.keys), int(self.keys)) / (1 + self.causal)
-        return 4 * self.batch * self.heads * self.queries * seen * self.head_size
 
 
 def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
