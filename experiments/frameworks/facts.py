@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from experiments.frameworks.arguments import CONDITION
 from experiments.frameworks.settings import FileSetting, words_of
@@ -27,8 +28,11 @@ _OVERRIDES = ("mixed_precision", "comm_overlap")
 def key_table(framework: str) -> Mapping[str, Row]:
     """The rows of keys.csv of megatron or torchtitan, by key.
 
-    `use` says what a key does: it is the `key` of a plan called `name`, simctl `take`s it as a
-    fact, it changes `none` of time and memory, or simctl means that it is `off`.
+    `use` says what a key does: it is the `key` of a plan called `name`, the `size` of a model,
+    simctl `take`s it as a fact, it changes `none` of time and memory, or simctl means that it is
+    `off`. `kind` says what a fact is: words, `bool`, `positive`, or a whole number like 1..4096.
+    `usual` is its value where a file does not say. `values` has the words of the framework with
+    those of simctl; a word with none changes nothing.
     """
     with Path(__file__).with_name("keys.csv").open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["framework"] == framework]
@@ -36,10 +40,10 @@ def key_table(framework: str) -> Mapping[str, Row]:
 
 
 @cache
-def plan_keys(framework: str) -> frozenset[str]:
-    """The facts that are keys of a plan."""
+def rows_by_name(framework: str, use: str = "") -> Mapping[str, Row]:
+    """The rows of facts by name: all of them, or those of a use."""
     rows = key_table(framework).values()
-    return frozenset(row["name"] for row in rows if row["use"] == "key")
+    return {row["name"]: row for row in rows if row["name"] and use in ("", row["use"])}
 
 
 def find_row(framework: str, key: str) -> Row | None:
@@ -70,6 +74,28 @@ def is_off(value: object, neutral: Iterable[str] = ()) -> bool:
     return "true" not in neutral and word in ("false", "", "0", "0.0", "{}")
 
 
+def _value(kind: str, word: str) -> Any:
+    """The value of a word of a kind. Raises InputError for a wrong one."""
+    if kind == "bool":
+        if word.lower() not in ("true", "false", "yes", "no", "0", "1"):
+            raise InputError("expected true or false")
+        return word.lower() in ("true", "yes", "1")
+    if kind == "positive":
+        try:
+            return parse_number(word) > 0
+        except InputError:
+            raise InputError("expected a number") from None
+    if not kind:
+        return word
+    if not re.fullmatch(r"-?\d{1,12}", word, re.ASCII):
+        unset = ", and the script sets this variable nowhere or in a condition" * ("$" in word)
+        raise InputError(f"expected a whole number{unset}")
+    least, most = kind.split("..")
+    if not int(least) <= int(word) <= int(most or word):
+        raise InputError(f"expected {least} to {most}" if most else f"expected {least} or more")
+    return int(word)
+
+
 @dataclass
 class JobFacts:
     """The values of a job by simctl's names."""
@@ -88,37 +114,16 @@ class JobFacts:
     def __contains__(self, name: str) -> bool:
         return name in self.known
 
-    def word(self, name: str, usual: str = "") -> str:
-        """A fact as text."""
-        return words_of(self.known[name].value) if name in self.known else usual
-
-    def whole(self, name: str, usual: int, least: int = 0, most: int = 0) -> int:
-        """A fact that is a whole number from `least` on, up to `most` unless that is 0. Raises
-        InputError, with the place, for another number."""
-        word = self.word(name, str(usual))
-        if not re.fullmatch(r"-?\d{1,12}", word, re.ASCII):
-            unset = ", and the script sets this variable nowhere or in a condition" * ("$" in word)
-            raise InputError(f"{self.known[name]}: expected a whole number{unset}")
-        if int(word) < least or 0 < most < int(word):
-            right = f"{least} to {most}" if most else f"{least} or more"
-            raise InputError(f"{self.known[name]}: expected {right}")
-        return int(word)
-
-    def yes(self, name: str, usual: bool = False) -> bool:
-        """A fact that is yes or no. Raises InputError, with the place, for another one."""
-        word = self.word(name, str(usual)).lower()
-        if word not in ("true", "false", "yes", "no", "0", "1"):
-            raise InputError(f"{self.known[name]}: expected true or false")
-        return word in ("true", "yes", "1")
-
-    def is_positive(self, name: str, usual: bool) -> bool:
-        """Whether a fact is above 0. Raises InputError, with the place, unless it is a number."""
-        if name not in self.known:
-            return usual
+    def __getitem__(self, name: str) -> Any:
+        """A fact, or its usual value. Raises InputError, with the place, for a wrong one."""
+        row, setting = rows_by_name(self.framework)[name], self.known.get(name)
+        word = row["usual"] if setting is None else words_of(setting.value)
+        if row["kind"] and setting is None and not word:
+            return None
         try:
-            return parse_number(self.word(name)) > 0
-        except InputError:
-            raise InputError(f"{self.known[name]}: expected a number") from None
+            return _value(row["kind"], word)
+        except InputError as error:
+            raise InputError(f"{setting}: {error}") from None
 
     def say(self, name: str, reason: str) -> None:
         """Remark that simctl cannot express a fact."""
@@ -156,14 +161,23 @@ def _take(facts: JobFacts, setting: FileSetting) -> None:
         if not is_off(setting.value, row["values"].split()):
             facts.remarks.append(f"{setting}: {row['reason']}")
     elif setting.value is not None:
-        values = dict(pair.split("=") for pair in row["values"].split())
-        word = words_of(setting.value)
-        if values and word not in values:
-            facts.remarks.append(f"{setting}: simctl knows {', '.join(values)}")
-            return
-        name, before = row["name"], facts.known.get(row["name"])
-        value = values[word] if values else setting.value
-        sections = [each.rpartition(".")[0] for each in (setting.key, before.key if before else "")]
-        if before and sections[0] == sections[1] and before.value != value:
-            facts.remarks.append(f"{before}: {setting.place} replaces it")
+        _keep(facts, setting._replace(value=words_of(setting.value)), row)
+
+
+def _keep(facts: JobFacts, setting: FileSetting, row: Row) -> None:
+    """Take a setting as a fact, in simctl's words."""
+    words = dict(pair.split("=") for pair in row["values"].split())
+    pattern = next((each for each in words if fnmatchcase(setting.value, each)), None)
+    if words and pattern is None:
+        facts.remarks.append(f"{setting}: simctl knows {', '.join(words)}")
+        return
+    name, before = row["name"], facts.known.get(row["name"])
+    value = setting.value if pattern is None else words[pattern]
+    if value or not words:
         facts.known[name] = setting._replace(value=value)
+    elif before and find_row(facts.framework, before.key.replace("-", "_")) is row:
+        del facts.known[name]
+    if not before or before is facts.known.get(name) or before.value == value:
+        return
+    if before.key.rpartition(".")[0] == setting.key.rpartition(".")[0]:
+        facts.remarks.append(f"{before}: {setting.place} replaces it")

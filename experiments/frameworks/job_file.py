@@ -78,9 +78,9 @@ def _gpus_of(facts: JobFacts) -> int | None:
     """The GPUs that a script starts, if they hold the job: nodes are often for the user to say."""
     if "per_node" not in facts:
         return None
-    gpus = facts.whole("per_node", 1) * facts.whole("node_count", 1)
-    rest = facts.whole("tp", 1) * facts.whole("pp", 1) * facts.whole("cp", 1)
-    if gpus and rest and gpus % rest == 0:
+    gpus = int(facts["per_node"] * facts["node_count"])
+    rest = facts["tp"] * facts["pp"] * facts["cp"]
+    if gpus % rest == 0:
         return gpus
     facts.say("per_node", f"{gpus} GPUs do not hold tp x pp x cp = {rest}: give --gpus")
     return None

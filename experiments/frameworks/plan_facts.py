@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from experiments.frameworks.facts import JobFacts, is_off, plan_keys
-from experiments.frameworks.settings import FileSetting
+from experiments.frameworks.facts import JobFacts, rows_by_name
+from experiments.frameworks.settings import FileSetting, words_of
 from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, Plan, parse_values
 from experiments.pipeline_files import find_order
 from topologies.errors import InputError
 
-_PRECISIONS = {
-    "bf16_with_fp8_delayed_scaling_mixed": "fp8",
-    "bf16_with_fp8_current_scaling_mixed": "current",
-    "bf16_with_fp8_subchannel_scaling_mixed": "fp8_block",
-    "bf16_with_mxfp8_mixed": "mxfp8",
-    "bf16_with_nvfp4_mixed": "nvfp4",
-    "32-true": "fp32",
-}
-"""The precisions of Megatron-Bridge's recipes that are not bf16."""
 _SINGLE = ("1f1b", "gpipe")
 """Schedules in which torchtitan gives each device one stage, and others two."""
-_SOURCES = {
-    "precision": ("fp4", "fp8", "precision_recipe", "converters", "bf16"),
-    "compiled": ("is_compiled",),
-    "dispatcher": ("dispatcher_kind",),
-    "adapters": ("adapted",),
-    "recompute": ("recompute_modules", "recompute_layers", "selective_option", "recompute_mode"),
-}
-"""The facts that say what a key is."""
+_RECOMPUTED = "recompute_modules", "recompute_layers", "selective_option", "recompute_mode"
+"""The facts that say what is computed again."""
 
 
 def plan_of(
@@ -45,87 +31,69 @@ def plan_of(
     facts.known |= {key: FileSetting(key, value, "plan") for key, value in stated.items()}
     if shape is not None and not shape.experts:
         facts.known.pop("etp", None)
-    known = plan_keys(facts.framework) & facts.known.keys()
-    direct = {key: _value(facts, key) for key in known}
+    direct = {
+        key: facts.known[key].value
+        for key in rows_by_name(facts.framework, "key")
+        if key in facts.known
+    }
     keys = {**direct, **write(facts, shape.blocks if shape else 0, gpus), **stated}
-    keys = {key: value for key, value in keys.items() if value}
+    texts = {
+        key: {"true": "yes", "false": "no"}.get(word := words_of(value), word)
+        for key, value in keys.items()
+    }
     return ",".join(
-        f"{key}={keys[key]}"
-        for key in [*KEYS, *(keys.keys() - set(KEYS))]
-        if key in keys and (key in stated or _is_said(facts, key, keys[key]))
+        f"{key}={texts[key]}"
+        for key in KEYS
+        if texts.get(key) and (key in stated or _is_written(facts, key, texts[key]))
     )
 
 
-def _value(facts: JobFacts, key: str) -> str:
-    return {"true": "yes", "false": "no"}.get(facts.word(key), facts.word(key))
-
-
-def _is_said(facts: JobFacts, key: str, value: str) -> bool:
-    """Whether a plan says that a key has a value; a value that no key has is remarked. Raises
-    InputError, with the place, for a fact that simctl cannot read."""
-    source = next((name for name in (*_SOURCES.get(key, ()), key) if name in facts), "")
+def _is_written(facts: JobFacts, key: str, value: str) -> bool:
+    """Whether the text of a plan has a value, since it is not the usual one. A value that no key
+    has is remarked. Raises InputError, with the place, for a fact that simctl cannot read."""
     try:
         parsed = parse_values(f"{key}={value}")[key]
     except InputError as error:
-        if source == key and key in KEYS:
+        if key in facts:
             raise InputError(f"{facts.known[key]}: {error}") from None
-        if source:
-            facts.say(source, "no key of a plan says this")
+        for name in [name for name in _RECOMPUTED if name in facts][:1]:
+            facts.say(name, "no key of a plan says this")
         return False
-    written = key in ("micro", "batch", *BY_FRAMEWORK)
-    return written or bool(parsed != getattr(Plan, key))
+    return key in ("micro", "batch", *BY_FRAMEWORK) or bool(parsed != getattr(Plan, key))
 
 
-def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, str]:
-    (tp, pp), keys = (facts.whole(key, 1, 1) for key in ("tp", "pp")), dict[str, str]()
-    if tp > 1 and facts.yes("sequence_parallel"):
-        keys["sp"] = "yes"
-    elif tp == 1:
-        keys["pieces"] = "no"
-    if tp == pp == 1:
+def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
+    tp, pp, v = facts["tp"], facts["pp"], facts["v"]
+    if (chunk := facts["chunk_layers"]) and "v" not in facts:
+        v = max(1, blocks // (pp * chunk))
+    zero = int(facts["distributed_optimizer"])
+    if facts["torch_fsdp"]:
+        zero = 3
+    elif facts["megatron_fsdp"]:
+        zero = facts["sharding"]
+    drops = (facts[f"{of}_dropout"] for of in ("hidden", "attention"))
+    counted = [word for word in ("embedding", "loss") if facts[f"counts_{word}"]]
+    adapts_mlps = any(word in facts["adapted"] for word in ("fc", "mlp"))
+    return {
+        "sp": tp > 1 and facts["sequence_parallel"],
+        "pieces": tp > 1 and facts["pieces"],
         # Other plans have Megatron's loss anyway.
-        keys["loss"] = "fused"
-    keys["zero"] = "1" if facts.yes("distributed_optimizer") else "0"
-    if facts.yes("torch_fsdp"):
-        keys["zero"] = "3"
-    elif facts.yes("megatron_fsdp"):
-        keys["zero"] = facts.word("sharding", "0")
-    if chunk := facts.whole("chunk_layers", 0, 0):
-        keys["v"] = str(max(1, blocks // (pp * chunk)))
-    if facts.yes("bf16_gradients") or not facts.yes("fp32_gradients", True):
-        keys["grads"] = "bf16"
-    if facts.word("attention_backend") == "unfused":
-        keys["attention"] = "unfused"
-    drops = (f"{of}_dropout" for of in ("hidden", "attention"))
-    if any(facts.is_positive(name, facts.is_arguments) for name in drops):
-        keys["dropout"] = "yes"
-    v = facts.whole("v", int(keys.get("v", "1")), 1)
-    if v > 1 and pp > 1:
-        waits = facts.yes("no_overlap_p2p") or not facts.yes("overlap_p2p", True)
-        keys["synchronous"] = "yes" if waits else "no"
-    counted = [word for word in ("embedding", "loss") if facts.yes(f"counts_{word}")]
-    keys["layers"] = "+".join(counted)
-    if sizes := _uneven_stages(facts, blocks, pp, v):
-        keys["layers"] = sizes
-    adapted = facts.word("adapted", "linear_qkv,linear_proj")
-    if "lora" in facts and ("fc" in adapted or "mlp" in adapted):
-        keys["adapters"] = "all"
-    keys |= _recomputation(facts) | _precision(facts)
-    narrow = keys.get("precision", "fp32") not in ("fp32", "bf16")
-    if narrow and keys["zero"] != "0" and facts.yes("narrow_gather"):
-        keys["fp8_gather"] = "yes"
-    if facts.word("dispatcher_kind") == "flex":
-        keys["dispatcher"] = "deepep"
-    if any(facts.yes(f"{kind}_graphs") for kind in ("local", "external", "kind")):
-        keys["graphs"] = "yes"
-    if facts.yes("is_offloading"):
-        keys["offload"] = str(facts.whole("offloaded_layers", 0))
-    return keys
+        "loss": "fused" if tp == pp == 1 else "",
+        "zero": zero,
+        "v": v,
+        "dropout": any(facts.is_arguments if drop is None else drop for drop in drops),
+        "synchronous": facts["waits"] if v > 1 and pp > 1 else "",
+        "layers": _uneven_stages(facts, blocks, pp, v) or "+".join(counted),
+        "adapters": "all" if "lora" in facts and adapts_mlps else "",
+        "offload": facts["offloaded_layers"] if facts["is_offloading"] else "",
+        "recompute": _recomputation(facts),
+        **_precision(facts, zero),
+    }
 
 
 def _uneven_stages(facts: JobFacts, blocks: int, pp: int, v: int) -> str:
     """The layers of each stage, if the first or the last one has a number of its own."""
-    ends = [facts.whole(f"{end}_layers", 0, 0) for end in ("first", "last")]
+    ends = [facts["first_layers"], facts["last_layers"]]
     if pp == 1 or not any(ends):
         return ""
     if v > 1 or not blocks:
@@ -137,115 +105,102 @@ def _uneven_stages(facts: JobFacts, blocks: int, pp: int, v: int) -> str:
     return "+".join(map(str, sizes))
 
 
-def _recomputation(facts: JobFacts) -> dict[str, str]:
-    granularity = facts.word("recompute_granularity", "null")
-    if facts.yes("recompute_activations"):
-        granularity = "selective"
-    if facts.yes("recompute_experts"):
-        return {"recompute": "moe"}
-    if granularity == "selective":
-        modules = facts.word("recompute_modules", "core_attn").replace(",", "+")
-        return {"recompute": "selective" if modules == "core_attn" else modules}
-    if granularity != "full":
-        if not is_off(granularity):
-            facts.say("recompute_granularity", "simctl knows full and selective")
-        return {}
+def _recomputation(facts: JobFacts) -> str:
+    granularity = facts["recompute_granularity"]
+    if facts["recompute_experts"]:
+        return "moe"
+    if facts["recompute_activations"] or granularity == "selective":
+        modules = facts["recompute_modules"].replace(",", "+")
+        return "selective" if modules == "core_attn" else str(modules)
+    if granularity == "full" and facts["recompute_method"] == "block":
+        return f"full:{facts['recompute_layers']}"
     # With the method uniform, a number of layers is that of a chunk whose input is kept.
-    count = facts.whole("recompute_layers", 1)
-    if facts.word("recompute_method") == "block":
-        return {"recompute": f"full:{count}"}
-    if count > 1:
+    if granularity == "full" and facts["recompute_layers"] > 1:
         facts.say("recompute_layers", "each layer keeps its input")
-    return {"recompute": "full"}
+    return str(granularity)
 
 
-def _precision(facts: JobFacts) -> dict[str, str]:
-    off = ("null", "none", "false", "")
-    precision = _PRECISIONS.get(facts.word("precision_recipe"), "")
-    if facts.word("fp4", "null").lower() not in off:
-        precision = "nvfp4"
-    elif facts.word("fp8", "null").lower() not in off:
-        precision = facts.word("fp8_recipe", "fp8")
-    if precision not in ("", "fp32"):
-        ends = "+".join(str(facts.whole(f"{end}_bf16", 1, 0)) for end in ("start", "end"))
-        bf16 = {"bf16_layers": ends} if facts.yes("has_bf16_ends") else {}
-        # Tensors that are scaled as they are now are fp8 too.
-        scaling = {"scaling": "current"} if precision == "current" else {}
-        return {"precision": "fp8" if scaling else precision, **scaling, **bf16}
-    if precision:
-        return {"precision": precision}
-    if facts.yes("fp16"):
+def _precision(facts: JobFacts, zero: object) -> dict[str, Any]:
+    narrow = facts["fp4"] or (facts["fp8"] and facts["fp8_recipe"]) or facts["precision_recipe"]
+    if not narrow and facts["fp16"]:
         facts.say("fp16", "simctl takes the times and bytes of bf16")
-    if facts.is_arguments and not facts.yes("bf16") and not facts.yes("fp16"):
+    elif not narrow and facts.is_arguments and not facts["bf16"]:
         return {"precision": "fp32"}
-    return {}
+    if narrow in ("", "fp32"):
+        return {"precision": narrow}
+    return {
+        # Tensors that are scaled as they are now are fp8 too.
+        "precision": "fp8" if narrow == "current" else narrow,
+        "scaling": "current" if narrow == "current" else "",
+        "bf16_layers": f"{facts['start_bf16']}+{facts['end_bf16']}"
+        if facts["has_bf16_ends"]
+        else "",
+        "fp8_gather": zero not in (0, "0") and facts["narrow_gather"],
+    }
 
 
-def _stages(facts: JobFacts, blocks: int, pp: int) -> dict[str, str]:
+def _stages(facts: JobFacts, blocks: int, pp: int) -> dict[str, Any]:
     """The stages of torchtitan's pipelines: the embedding and the head count as layers, and the
     first stages have a layer more (torchtitan/distributed/pipeline_parallel.py)."""
-    ends = [facts.whole(f"{end}_fewer", 1) for end in ("first", "last")]
-    total, v = blocks + sum(ends), 1 if facts.word("schedule", "1f1b") in _SINGLE else 2
-    if chunk := facts.whole("chunk_layers", 0, 0):
+    ends, schedule = [facts["first_fewer"], facts["last_fewer"]], facts["schedule"]
+    total, v = blocks + sum(ends), 1 if schedule in _SINGLE else 2
+    if chunk := facts["chunk_layers"]:
         v = max(1, -(-total // chunk) // pp)
     if pp * v > total:
-        return {"v": str(v)}
-    # Others, like zb_v, always have two stages a device.
-    chosen = "chunks" in find_order(facts.word("schedule", "1f1b")).options
+        return {"v": v}
     size, more = divmod(total, pp * v)
     sizes = [size + (stage < more) for stage in range(pp * v)]
     sizes[0] -= ends[0]
     sizes[-1] -= ends[1]
     return {
-        "v": str(v) if chosen else "",
+        # Others, like zb_v, always have two stages a device.
+        "v": v if "chunks" in find_order(schedule).options else "",
         "layers": "+".join(map(str, sizes)) if len(set(sizes)) > 1 else "",
     }
 
 
-def _torchtitan(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, str]:
-    tp, pp, cp, replicas = (facts.whole(key, 1, 1) for key in ("tp", "pp", "cp", "replicas"))
-    shards = facts.whole("shards", -1, -1)
+def _torchtitan(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
+    tp, pp, cp, replicas = (facts[key] for key in ("tp", "pp", "cp", "replicas"))
+    shards, local = facts["shards"], facts["local_batch"]
     if shards < 1 and gpus is not None:
         shards = max(1, gpus // (tp * pp * cp * replicas))
-    keys = {"sp": "yes" if tp > 1 else "no"}
-    if shards > 0:
-        keys["dp"] = str(replicas * shards)
+    keys = {
+        "dp": replicas * shards if shards > 0 else "",
+        "sp": tp > 1,
+        "pieces": tp > 1 and facts["async_tp"],
+        "micro": facts["micro"] if pp > 1 else local,
+    }
     if shards * cp == 1 and replicas > 1:
         keys["ddp"] = "yes"
     elif shards * cp != 1:
-        keys |= {"zero": "3", "reshard": "yes" if pp == 1 else "no"}
-        if facts.word("reshard_after", "default") != "default":
-            keys["reshard"] = facts.word("reshard_after")
+        keys |= {"zero": 3, "reshard": facts["reshard_after"] or pp == 1}
         # Under a pipeline, only the last micro-batch reduces gradients.
-        keys["sync"] = "yes" if pp == 1 else "no"
+        keys["sync"] = pp == 1
         if replicas > 1 and shards > 0:
-            keys["shard"] = str(shards * cp)
+            keys["shard"] = shards * cp
         elif replicas > 1:
             facts.say("replicas", "say on how many GPUs, like --gpus 64")
-    if facts.yes("async_tp") and tp > 1:
-        keys["pieces"] = "yes"
-    local = facts.whole("local_batch", 8, 1)
-    keys["micro"] = facts.word("micro", "1") if pp > 1 else str(local)
-    if facts.word("batch", "-1") == "-1":
-        keys["batch"] = str(local * replicas * shards) if shards > 0 else ""
+    if facts["batch"] == "-1":
+        keys["batch"] = local * replicas * shards if shards > 0 else ""
         if pp > 1 and shards < 1:
             facts.remarks.append("the batch grows with the GPUs: say how many, like --gpus 64")
     if pp == 1:
         keys["schedule"] = ""
     else:
-        keys |= {"synchronous": "no"} | (_stages(facts, blocks, pp) if blocks else {})
-    mode, option = facts.word("recompute_mode", "selective"), facts.word("selective_option", "2")
+        keys |= {"synchronous": False} | (_stages(facts, blocks, pp) if blocks else {})
+    mode, option = facts["recompute_mode"], facts["selective_option"]
     if mode == "selective":
         mode = "op" if option == "op" else "full" if option == "1" else f"full/{option}"
-    keys |= {"recompute": mode, "stops": "yes" if facts.yes("early_stop") else "no"}
-    converters = facts.word("converters") + " float8" * facts.yes("is_float8")
-    if "float8" in converters:
+    compiled = facts["components"] if facts["is_compiled"] else ""
+    keys |= {
+        "recompute": mode,
+        "stops": facts["early_stop"],
+        "compiled": "model" in compiled,
+        "loss": "compiled" if "loss" in compiled else "eager",
+    }
+    if facts["is_float8"] or "float8" in facts["converters"]:
         keys |= {"precision": "fp8", "scaling": "current"}
-    elif "mx" in converters:
+        keys["fp8_gather"] = keys.get("zero") == 3 and facts["narrow_gather"]
+    elif "mx" in facts["converters"]:
         keys["precision"] = "mxfp8"
-    if "float8" in converters and keys.get("zero") == "3" and facts.yes("narrow_gather"):
-        keys["fp8_gather"] = "yes"
-    compiled = facts.word("components", "model,loss") if facts.yes("is_compiled") else ""
-    keys["compiled"] = "yes" if "model" in compiled else ""
-    keys["loss"] = "compiled" if "loss" in compiled else "eager"
     return keys

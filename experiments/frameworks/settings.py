@@ -15,7 +15,7 @@ import yaml
 from experiments.frameworks.arguments import arguments_in
 from topologies.errors import InputError, shown
 from topologies.readers.contents import check_text, text_of
-from topologies.readers.plain_files import yaml_root
+from topologies.readers.plain_files import parts_of, yaml_root
 
 MOST_BYTES = 2**20
 MOST_SETTINGS = 10_000
@@ -89,30 +89,16 @@ def _of_node(loader: Any, node: Any, key: str, name: str, depth: int) -> Entries
         for number, item in enumerate(node.value):
             yield from _of_node(loader, item, f"{key}[{number}]", name, depth + 1)
     else:
-        parts = _parts(node, name)
+        parts = parts_of(node, name)
         target, values = parts.get("_target_"), parts.get("_args_")
         if isinstance(target, yaml.ScalarNode) and "_call_" in parts:
             # A function, a dtype or a member of an enumeration, as Megatron-Bridge writes them.
             inner = values.value if isinstance(values, yaml.SequenceNode) else []
-            if inner and isinstance(inner[0], yaml.ScalarNode):
-                yield key, _scalar(loader, inner[0]), line
-            else:
-                yield key, target.value, line
+            is_member = inner and isinstance(inner[0], yaml.ScalarNode)
+            yield key, _scalar(loader, inner[0]) if is_member else target.value, line
             return
         for word, item in parts.items():
             yield from _of_node(loader, item, f"{key}.{word}".lstrip("."), name, depth + 1)
-
-
-def _parts(node: Any, name: str) -> dict[str, Any]:
-    parts: dict[str, Any] = {}
-    for first, second in node.value:
-        place = f"{name} line {first.start_mark.line + 1}"
-        if not isinstance(first, yaml.ScalarNode):
-            raise InputError(f"{place}: a key that is not text")
-        if first.value in parts:
-            raise InputError(f"{place}: the key {shown(first.value)} is there twice")
-        parts[first.value] = second
-    return parts
 
 
 def _scalar(loader: Any, node: Any) -> Any:

@@ -112,14 +112,20 @@ def parse(text: str, name: str) -> Entry:
     mistakes.report(place_in(text, name))
     values = dict(config)
     try:
-        shape = _shape(values, _CONSTANTS.get(family, RMS_DECODER))
+        shape = shape_of(values, _CONSTANTS.get(family, RMS_DECODER))
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
     longest = min(values.get("longest", USUAL_SEQUENCE), USUAL_SEQUENCE)
     return Entry(shape, shape.positions or longest, name=name)
 
 
-def _shape(values: dict[str, Any], constants: Mapping[str, Any]) -> TransformerShape:
+def shape_of(
+    values: dict[str, Any],
+    constants: Mapping[str, Any],
+    pattern: str = "hybrid_override_pattern",
+) -> TransformerShape:
+    """The shape with values of the fields of `FAMILIES`. Raises InputError for values that do not
+    go together; `pattern` is the name there of the blocks of a hybrid."""
     values["hidden"] = values.get("hidden") or values.get("expansion_ratio", 4) * values["width"]
     if values.get("number"):
         inside = values.get("inside") or values["hidden"]
@@ -134,14 +140,12 @@ def _shape(values: dict[str, Any], constants: Mapping[str, Any]) -> TransformerS
             raise InputError("layer_types: expected full attention in every so many-th layer")
     if "pattern" in values:
         keys = "mamba_heads", "mamba_head", "state", "groups", "kernel", "chunk"
-        values["mamba"] = Mamba(*(values[key] for key in keys))
+        values["mamba"] = Mamba(*(values[key] for key in keys if key in values))
         if len(values["pattern"]) != values["blocks"]:
-            raise InputError(
-                f"hybrid_override_pattern has {len(values['pattern'])} layers, and "
-                f"num_hidden_layers is {values['blocks']}"
-            )
+            count = len(values["pattern"])
+            raise InputError(f"{pattern} has {count} layers, and the model {values['blocks']}")
         if "E" in values["pattern"] and "experts" not in values:
-            raise InputError("hybrid_override_pattern has E: n_routed_experts is missing")
+            raise InputError(f"{pattern} has E: say how many experts there are")
     if "nope" in values:
         of_queries = values["query_rank"] or 0
         sizes = [values[key] for key in ("key_rank", "nope", "rope", "value")]

@@ -119,14 +119,21 @@ def _value(loader: Any, node: Any, name: str, met: set[int], depth: int) -> obje
             return node.value
     if isinstance(node, yaml.SequenceNode):
         return [_value(loader, item, name, met, depth + 1) for item in node.value]
-    values: dict[str, object] = {}
+    parts = parts_of(node, name).items()
+    return {key: _value(loader, item, name, met, depth + 1) for key, item in parts}
+
+
+def parts_of(node: Any, name: str) -> dict[str, Any]:
+    """The nodes of a mapping by key. Raises InputError for a key that is no text or there twice."""
+    parts: dict[str, Any] = {}
     for key, item in node.value:
+        place = f"{name} line {key.start_mark.line + 1}"
         if not isinstance(key, yaml.ScalarNode):
-            raise refuse(key, "a key that is not text")
-        if key.value in values:
-            raise refuse(key, f"the key {shown(key.value)} is there twice")
-        values[key.value] = _value(loader, item, name, met, depth + 1)
-    return values
+            raise InputError(f"{place}: a key that is not text")
+        if key.value in parts:
+            raise InputError(f"{place}: the key {shown(key.value)} is there twice")
+        parts[key.value] = item
+    return parts
 
 
 def load_json(text: str, name: str) -> object:

@@ -9,17 +9,21 @@ from pathlib import Path
 import pytest
 
 from experiments.frameworks import facts as facts_module
-from experiments.frameworks.facts import key_table
+from experiments.frameworks.facts import key_table, rows_by_name
 from experiments.frameworks.job_file import JobFile, model_in, read_job
 from experiments.frameworks.model_facts import model_of, presets
 from experiments.frameworks.settings import FileSetting
+from experiments.models.config_files import FAMILIES
 from experiments.models.model_catalogue import MODELS
+from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.plan_text import KEYS
 from job_texts import ARGUMENTS, BRIDGE, JOBS, TITAN, job, remarks
 from page_blocks import blocks
 from refusals import refusal
 
 ROOT = Path(__file__).parents[3]
+SIZES = {size for family in FAMILIES.values() for size in family}
+SIZES |= TransformerShape.__dataclass_fields__.keys()
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
@@ -258,7 +262,8 @@ def test_every_preset_is_a_transformer() -> None:
         known = {key: FileSetting(key, value, "") for key, value in flavor.items()}
         if "/" not in name:
             known = {"provider": FileSetting("provider", f"a.b.{name}", "file")}
-        entry = model_of(facts_module.JobFacts("torchtitan", known=known), "file")
+        framework = "torchtitan" if "/" in name else "megatron"
+        entry = model_of(facts_module.JobFacts(framework, known=known), "file")
         assert entry is not None
         assert entry.shape.parameters > 0
 
@@ -269,18 +274,24 @@ def test_the_table_of_keys_is_whole() -> None:
     for framework in ("megatron", "torchtitan"):
         keys = [key for row in rows if row["framework"] == framework for key in row["keys"].split()]
         assert sorted(keys) == sorted(key_table(framework)), "a key is there twice"
-    assert {row["use"] for row in rows} == {"key", "take", "off", "none"}
+    assert {row["use"] for row in rows} == {"key", "size", "take", "off", "none"}
     assert all(row["reason"] for row in rows if row["use"] == "off")
-    assert all(row["name"] for row in rows if row["use"] in ("key", "take"))
+    facts = [row for row in rows if row["use"] in ("key", "size", "take")]
+    assert all(row["name"] for row in facts)
+    assert {row["name"] for row in facts if row["use"] == "key"} <= set(KEYS)
+    assert {row["name"] for row in facts if row["use"] == "size"} <= SIZES
+    kinds = {(row["framework"], *(row[key] for key in ("name", "use", "kind"))) for row in facts}
+    assert len(kinds) == len({kind[:2] for kind in kinds}), "a fact has two uses or kinds"
 
 
 def test_no_fact_is_taken_in_vain() -> None:
-    """What a file says is a key of a plan, or a part of the model or the plan asks for it."""
+    """What a file says is a key of a plan, a size of a model, or a part of either asks for it."""
     folder = Path(facts_module.__file__).parent
-    text = "".join(path.read_text() for path in folder.glob("*_f*.py"))
-    for row in csv.DictReader((folder / "keys.csv").read_text().splitlines()):
-        parts = {row["name"], *row["name"].split("_")}
-        assert row["use"] != "take" or any(f'"{part}"' in text for part in parts), row["name"]
+    text = "".join(path.read_text() for path in folder.glob("*_f*.py")).replace("'", '"')
+    for framework in ("megatron", "torchtitan"):
+        for name in rows_by_name(framework, "take"):
+            parts = {name, *name.split("_")}
+            assert any(f'"{part}"' in text for part in parts), name
 
 
 def test_every_plan_key_of_the_table_exists_or_is_remarked(tmp_path: Path) -> None:

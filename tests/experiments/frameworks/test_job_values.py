@@ -22,8 +22,8 @@ SHAPE = "num_layers: 4, hidden_size: 64, num_attention_heads: 4"
         (f"{SHAPE}, kv_lora_rank: 0", "kv_lora_rank=0: expected 1 to"),
         (f"{SHAPE}, window_size: 8, window_attn_skip_freq: 0", "skip_freq=0: expected 1 to"),
         (f"{SHAPE}, hybrid_layer_pattern: M*M*, mamba_head_dim: 0", "head_dim=0: expected 1 to"),
-        (f"{SHAPE}, hybrid_layer_pattern: M*M", "it has 3 blocks, and the model 4"),
-        (f"{SHAPE}, hybrid_layer_pattern: M*ME", "it has experts: say how many"),
+        (f"{SHAPE}, hybrid_layer_pattern: M*M", "=M*M has 3 layers, and the model 4"),
+        (f"{SHAPE}, hybrid_layer_pattern: M*ME", "=M*ME has E: say how many experts there are"),
     ],
 )
 def test_sizes_that_no_model_has_name_line_and_key(tmp_path: Path, sizes: str, said: str) -> None:
@@ -84,7 +84,7 @@ def test_jobs_have_the_usual_loss_and_sends_of_their_framework(tmp_path: Path) -
 def test_values_that_a_framework_does_not_have_are_named(tmp_path: Path) -> None:
     text = "--bf16 --recompute-granularity weird"
     assert remarks(tmp_path, "a.sh", text) == [
-        "recompute_granularity=weird: simctl knows full and selective"
+        "recompute_granularity=weird: simctl knows full, selective, none, false"
     ]
     assert remarks(tmp_path, "a.sh", "--fp16") == [
         "fp16=true: simctl takes the times and bytes of bf16"

@@ -176,9 +176,13 @@ def test_all_families_are_tested() -> None:
         ("gpt_oss_20b", {"layer_types": ["full_attention"] * 3}, "full attention in every so many"),
         ("gpt_oss_20b", {"layer_types": ["chunked_attention"] * 24}, "layer_types"),
         ("gpt_oss_20b", {"sliding_window": 0}, "sliding_window: 0: "),
-        ("nemotron3_nano", {"hybrid_override_pattern": "ME*"}, "pattern has 3 layers, and num_hid"),
+        (
+            "nemotron3_nano",
+            {"hybrid_override_pattern": "ME*"},
+            "pattern has 3 layers, and the model",
+        ),
         ("nemotron3_nano", {"hybrid_override_pattern": "M" * 51 + "X"}, "hybrid_override_pattern"),
-        ("nemotron3_nano", {"n_routed_experts": 0}, "has E: n_routed_experts is missing"),
+        ("nemotron3_nano", {"n_routed_experts": 0}, "has E: say how many experts there are"),
         ("nemotron3_nano", {"moe_latent_size": -1}, "moe_latent_size: -1"),
     ],
 )
