@@ -9,21 +9,20 @@ from pathlib import Path
 from experiments import output
 from experiments.models.model_catalogue import Entry, find_transformer
 
-ENDINGS = (".yaml", ".yml", ".json", ".toml", ".sh", ".txt")
-"""The endings of the files of Megatron, Megatron-Bridge, NeMo and torchtitan."""
+_OF_MODELS = (".yaml", ".yml", ".toml", ".sh", ".txt")
+"""The endings of files of frameworks that --model takes."""
 
 
 def names_file(plan: str) -> bool:
     """Whether a plan is that of a file: run.sh, or run.toml,micro=2."""
     name = plan.partition(",")[0]
-    return "=" not in name and Path(name).suffix.lower() in ENDINGS
+    return "=" not in name and Path(name).suffix != ""
 
 
 def chosen_transformer(text: str) -> Entry:
-    """The transformer for --model, which may be that of a file of a framework, but for .json.
-    Raises InputError."""
-    name = text.partition(":")[0]
-    if name.lower().endswith(".json") or not names_file(name):
+    """The transformer for --model, which may be that of a file of a framework. Raises
+    InputError."""
+    if Path(text.partition(":")[0]).suffix.lower() not in _OF_MODELS:
         return find_transformer(text)
     from experiments.frameworks.job_file import model_in
 

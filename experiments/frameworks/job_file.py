@@ -55,7 +55,10 @@ def read_job(text: str, gpus: int | None = None) -> JobFile:
     path, _, rest = text.partition(",")
     parse_values(rest)
     stated = dict(part.split("=", 1) for part in rest.replace(" ", "").split(",") if part)
-    facts = facts_of(read_settings(Path(path)), Path(path).suffix.lower() not in NESTED)
+    settings = read_settings(Path(path))
+    if any(setting.key == "model_type" for setting in settings):
+        raise InputError(f"{path} is a model of Hugging Face and no plan: write --model {path}")
+    facts = facts_of(settings, Path(path).suffix.lower() not in NESTED)
     if not facts.known and not facts.idle:
         raise InputError(
             f"{path} has no key of Megatron or torchtitan: is it another file? A plan is dp=8,tp=4"

@@ -47,7 +47,8 @@ def like_framework(plan: Plan, like: str | None, device: str) -> tuple[Plan, str
     torchtitan. They then take only what says how kernels and transfers run, and share the work as
     the plan says. Raises InputError for an unknown framework.
     """
-    framework = like or ("megatron" if plan.tp > 1 or plan.pp > 1 else "torchtitan")
+    usual = "megatron" if plan.tp > 1 or plan.pp > 1 else "torchtitan"
+    framework = usual if like is None else like
     words = list[str]()
     for row in _rows(framework, device):
         key = row["key"]

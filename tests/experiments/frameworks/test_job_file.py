@@ -334,9 +334,20 @@ def test_models_of_files_go_with_other_plans(tmp_path: Path, simctl: Simctl) -> 
     assert "give --model" in done.stderr
 
 
-def test_a_file_that_cannot_be_read_is_an_error_in_a_line(tmp_path: Path, simctl: Simctl) -> None:
-    path = tmp_path / "run.sh"
-    path.write_text("--bf16\n--tensor-model-parallel-size eight\n")
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("run.sh", "--bf16\n--tensor-model-parallel-size eight\n", "run.sh line 2, tensor_model_p"),
+        ("a.csv", "a,b\n1,2\n", "has no settings: expected YAML, TOML or arguments"),
+        ("config.json", '{"model_type": "llama", "hidden_size": 8}', "--model "),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_an_error_in_a_line(
+    tmp_path: Path, name: str, text: str, message: str, simctl: Simctl
+) -> None:
+    path = tmp_path / name
+    path.write_text(text)
     done = simctl("plan", str(path), "--topology", "hgx_h100")
     assert done.returncode == 2
-    assert "run.sh line 2, tensor_model_parallel_size=eight: expected a whole" in done.stderr
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1

@@ -110,9 +110,10 @@ def test_the_report_names_the_defaults(simctl: Simctl) -> None:
     printed = simctl("plan", "dp=8", *options, "torchtitan").stdout
     assert "defaults of" in printed
     assert "torchtitan: attention=flash3, loss=eager, zero=3" in printed
-    done = simctl("plan", "dp=8", *options, "jax")
-    assert done.returncode == 2
-    assert "--like 'jax': there are megatron, torchtitan, deepspeed" in done.stderr
+    for name in ("jax", ""):
+        done = simctl("plan", "dp=8", *options, name)
+        assert done.returncode == 2
+        assert f"--like '{name}': there are megatron, torchtitan, deepspeed" in done.stderr
 
 
 def test_the_page_has_the_table() -> None:
