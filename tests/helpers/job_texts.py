@@ -1,4 +1,5 @@
-"""Small files of training jobs as Megatron-Bridge, Megatron-LM and torchtitan write them."""
+"""Small files of training jobs as Megatron-Bridge, Megatron-LM and torchtitan write them, and
+what simctl makes of them."""
 
 from pathlib import Path
 
@@ -64,60 +65,9 @@ train:
   micro_batch_size: 1
   train_iters: 100
 """
-ARGUMENTS = """\
-#!/bin/bash
-TP=4
-NUM_NODES=${NUM_NODES:-4}
-# --pipeline-model-parallel-size 16 is a comment
-MODEL_ARGS=(
-    --num-layers 32 --hidden-size 4096
-    --ffn-hidden-size 14336
-    --num-attention-heads 32
-    --group-query-attention
-    --num-query-groups 8
-    --seq-length 8192
-    --max-position-embeddings 8192
-    --position-embedding-type rope
-    --attention-dropout 0.0 --hidden-dropout 0.0
-    --swiglu --normalization RMSNorm
-    --untie-embeddings-and-output-weights
-    --disable-bias-linear
-    --vocab-size 128256
-)
-options=" \\
-    --tensor-model-parallel-size ${TP} \\
-    --sequence-parallel \\
-    --pipeline-model-parallel-size 2 \\
-    --num-layers-per-virtual-pipeline-stage 8 \\
-    --use-distributed-optimizer --overlap-grad-reduce"
-torchrun --nproc_per_node $((4*2)) --nnodes $NUM_NODES pretrain_gpt.py \\
-    ${MODEL_ARGS[@]} ${options} --bf16 \\
-    --micro-batch-size 1 --global-batch-size=64 --lr 1e-4
-"""
-TITAN = """\
-[job]
-description = "Llama 3 8B"
-
-[model]
-name = "llama3"
-flavor = "8B"
-
-[optimizer]
-name = "AdamW"
-lr = 3e-4
-
-[training]
-local_batch_size = 2
-seq_len = 4096
-
-[parallelism]
-data_parallel_replicate_degree = 2
-data_parallel_shard_degree = -1
-tensor_parallel_degree = 2
-
-[activation_checkpoint]
-mode = "full"
-"""
+EXAMPLES = Path(__file__).parents[2] / "examples"
+ARGUMENTS = (EXAMPLES / "llama3_70b_megatron.sh").read_text()
+TITAN = (EXAMPLES / "llama3_8b_torchtitan.toml").read_text()
 JOBS = {"bridge.yaml": BRIDGE, "run.sh": ARGUMENTS, "titan.toml": TITAN}
 
 

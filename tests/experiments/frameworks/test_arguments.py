@@ -1,10 +1,10 @@
 """Arguments in shell scripts: variables, arrays, texts of arguments, conditions, quotes."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.frameworks.arguments import arguments_in
+from grouped_cases import each_case
 from refusals import attempt, refusal
 
 
@@ -12,7 +12,7 @@ def read(text: str) -> dict[str, object]:
     return {key: value for key, value, _ in arguments_in(text, "run.sh")}
 
 
-@pytest.mark.parametrize(
+@each_case(
     ("text", "expected"),
     [
         ("--bf16", {"bf16": True}),
@@ -53,6 +53,6 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert not message or message.startswith("run.sh line ")
 
 
-@pytest.mark.parametrize("part", ["${", "$(", "((", "--a ", "${a:-${b:-", "'a' ", "if ", "\\"])
+@each_case("part", ["${", "$(", "((", "--a ", "${a:-${b:-", "'a' ", "if ", "\\"])
 def test_long_texts_take_no_time(part: str) -> None:
     list(arguments_in(part * 20_000, "run.sh"))

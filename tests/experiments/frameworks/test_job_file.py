@@ -2,34 +2,28 @@
 
 import csv
 import os
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from experiments.frameworks import facts as facts_module
 from experiments.frameworks.facts import key_table, rows_by_name
-from experiments.frameworks.job_file import JobFile, model_in, read_job
+from experiments.frameworks.job_file import model_in, read_job
 from experiments.frameworks.model_facts import model_of, presets
 from experiments.frameworks.settings import FileSetting
 from experiments.models.config_files import FAMILIES
 from experiments.models.model_catalogue import MODELS
 from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.plan_text import KEYS
+from grouped_cases import each_case
 from job_texts import ARGUMENTS, BRIDGE, JOBS, TITAN, job, remarks
 from page_blocks import blocks
 from refusals import refusal
+from simctl_process import Simctl
 
 ROOT = Path(__file__).parents[3]
 SIZES = {size for family in FAMILIES.values() for size in family}
 SIZES |= TransformerShape.__dataclass_fields__.keys()
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-def plan_of(read: JobFile) -> str:
-    """The plan but for the loss, which all files of Megatron without tp and pp name."""
-    return ",".join(part for part in read.plan.split(",") if part != "loss=fused")
 
 
 def test_a_dump_of_megatron_bridge_is_a_plan(tmp_path: Path) -> None:
@@ -41,21 +35,17 @@ def test_a_dump_of_megatron_bridge_is_a_plan(tmp_path: Path) -> None:
     assert (read.model, read.gpus, read.facts.remarks) == ("llama3_70b", None, [])
 
 
-def test_arguments_of_megatron_are_a_plan(tmp_path: Path) -> None:
-    read = job(tmp_path, "run.sh", ARGUMENTS)
-    assert read.plan == ("tp=4,pp=2,micro=1,batch=64,zero=1,v=2,sp=yes,overlap=yes,synchronous=no")
-    assert (read.model, read.gpus, read.facts.remarks) == ("llama3_8b", 32, [])
-
-
 def test_a_configuration_of_torchtitan_is_a_plan(tmp_path: Path) -> None:
     read = job(tmp_path, "titan.toml", TITAN, gpus=16)
-    assert read.plan == "dp=8,tp=2,micro=2,batch=16,zero=3,shard=4,sp=yes,recompute=full,loss=eager"
-    assert (read.model, read.gpus, read.facts.remarks) == ("llama3_8b:seq=4096", 16, [])
+    assert read.plan == (
+        "dp=8,tp=2,micro=1,batch=8,zero=3,shard=4,sp=yes,recompute=full,compiled=yes,loss=compiled"
+    )
+    assert (read.model, read.gpus, read.facts.remarks) == ("llama3_8b", 16, [])
 
 
 def test_keys_of_the_user_count_more(tmp_path: Path) -> None:
-    read = job(tmp_path, "run.sh", ARGUMENTS, ",tp=8,grads=bf16")
-    assert read.plan.startswith("tp=8,pp=2,")
+    read = job(tmp_path, "run.sh", ARGUMENTS, ",tp=4,grads=bf16")
+    assert read.plan.startswith("tp=4,pp=4,")
     assert "grads=bf16" in read.plan
     assert "a plan has no 'size'" in refusal(read_job, f"{tmp_path}/run.sh,size=8")
 
@@ -72,43 +62,6 @@ def test_what_no_key_says_is_named_with_its_line(tmp_path: Path) -> None:
     assert read.facts.idle == 1
     *_, last = read.sentences()
     assert last.endswith("run.sh: 1 other keys change neither time nor memory")
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("model: {tensor_model_parallel_size: eight}", "=eight: expected a whole number"),
-        (
-            "model: {sequence_parallel: 3, tensor_model_parallel_size: 2}",
-            "=3: expected true or false",
-        ),
-        ("train: {micro_batch_size: 0}", "plan: micro=0: 1 or more"),
-        ("model: {hidden_dropout: 0x}", "hidden_dropout=0x: expected a number"),
-        ("model: {pipeline_model_parallel_size: 0}", "=0: expected 1 or more"),
-        (
-            'model: {sequence_parallel: "a\\n", tensor_model_parallel_size: 2}',
-            "='a\\n': expected true",
-        ),
-        (
-            "model: {num_layers: 4, hidden_size: 100, num_attention_heads: 3}",
-            "no multiple of heads",
-        ),
-        (
-            "model: {num_layers: 0, hidden_size: 8, num_attention_heads: 2}",
-            "num_layers=0: expected 1",
-        ),
-        (
-            "model: {num_layers: 4, hidden_size: 8, num_attention_heads: 0}",
-            "attention_heads=0: exp",
-        ),
-    ],
-)
-def test_values_that_make_no_sense_name_line_and_key(tmp_path: Path, line: str, said: str) -> None:
-    path = tmp_path / "a.yaml"
-    path.write_text(f"# a comment\n{line}\n")
-    message = refusal(read_job, str(path))
-    assert said in message
-    assert message.startswith("a.yaml line 2, " if "=" in said else "a.yaml")
 
 
 def test_the_last_value_of_a_key_counts_and_is_named(tmp_path: Path) -> None:
@@ -142,7 +95,7 @@ def test_values_that_frameworks_set_stay(tmp_path: Path) -> None:
     assert read.plan == "pp=2,v=2,synchronous=yes"
     titan = TITAN.replace("tensor_parallel_degree = 2", "pipeline_parallel_degree = 100000000")
     plan = job(tmp_path, "a.toml", titan, gpus=8).plan
-    assert {"synchronous=no", "loss=eager"} <= set(plan.split(","))
+    assert {"synchronous=no", "loss=compiled"} <= set(plan.split(","))
 
 
 def test_scripts_that_start_too_few_gpus_say_so(tmp_path: Path) -> None:
@@ -151,25 +104,14 @@ def test_scripts_that_start_too_few_gpus_say_so(tmp_path: Path) -> None:
     assert "8 GPUs do not hold tp x pp x cp = 16: give --gpus" in read.facts.remarks[0]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "plan"),
-    [
-        (
-            "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
-            "full",
-        ),
-        ("--recompute-activations", "selective"),
-        ("--recompute-granularity selective", "selective"),
-    ],
-)
-def test_recomputation_of_megatron(tmp_path: Path, arguments: str, plan: str) -> None:
-    read = job(tmp_path, "run.sh", f"--bf16 --hidden-dropout 0 --attention-dropout 0 {arguments}")
-    assert plan_of(read) == f"recompute={plan}"
-
-
-@pytest.mark.parametrize(
+@each_case(
     ("section", "plan"),
     [
+        ("model: {recompute_granularity: full, recompute_method: uniform}", "recompute=full"),
+        ("model: {recompute_activations: true}", "recompute=selective"),
+        ("model: {recompute_granularity: selective}", "recompute=selective"),
+        ("model: {moe_token_dispatcher_type: flex, num_experts: 8}", "dispatcher=deepep"),
+        ("peft: {dim: 16, target_modules: [linear_qkv, linear_fc1]}", "lora=16,adapters=all"),
         ("mixed_precision: bf16_mixed", ""),
         ("mixed_precision: bf16_with_mxfp8_mixed", "precision=mxfp8"),
         (
@@ -190,23 +132,11 @@ def test_recomputation_of_megatron(tmp_path: Path, arguments: str, plan: str) ->
         ("model: {cpu_offloading: true, cpu_offloading_num_layers: 4}", "offload=4"),
     ],
 )
-def test_precision_and_states_of_megatron(tmp_path: Path, section: str, plan: str) -> None:
+def test_settings_of_megatron_are_keys_of_plans(tmp_path: Path, section: str, plan: str) -> None:
     read = job(tmp_path, "a.yaml", f"train: {{train_iters: 1}}\n{section}\n")
-    assert (plan_of(read), read.facts.remarks) == (plan, [])
-
-
-def test_a_dispatcher_is_a_key_or_named(tmp_path: Path) -> None:
-    text = "--bf16 --num-experts 8 --moe-token-dispatcher-type flex"
-    read = job(tmp_path, "a.sh", text)
-    assert ("dispatcher=deepep" in read.plan) == ("dispatcher" in KEYS)
-    assert bool(read.facts.remarks) == ("dispatcher" not in KEYS)
-
-
-def test_a_program_that_trains_no_decoder_is_named(tmp_path: Path) -> None:
-    text = "torchrun pretrain_bert.py --bf16 --seq-length 512"
-    assert remarks(tmp_path, "a.sh", text) == [
-        "program=pretrain_bert.py: simctl reads it as a decoder"
-    ]
+    # All files of Megatron without tp and pp name the loss.
+    parts = [part for part in read.plan.split(",") if part != "loss=fused"]
+    assert (",".join(parts), read.facts.remarks) == (plan, [])
 
 
 def test_experts_and_latent_attention_are_those_of_the_catalogue(tmp_path: Path) -> None:
@@ -240,13 +170,8 @@ def test_windows_and_hybrids_are_those_of_the_catalogue(tmp_path: Path) -> None:
     assert "simctl knows the letters" in remarks(tmp_path, "b.sh", hybrid.replace("EM", "X"))[0]
 
 
-def test_adapters_are_those_of_lora(tmp_path: Path) -> None:
-    text = "model: {seq_length: 8}\npeft: {dim: 16, target_modules: [linear_qkv, linear_fc1]}\n"
-    assert plan_of(job(tmp_path, "a.yaml", text)) == "lora=16,adapters=all"
-
-
 def test_a_shape_of_its_own_is_the_model_of_the_file(tmp_path: Path) -> None:
-    text = ARGUMENTS.replace("--num-layers 32", "--num-layers 24")
+    text = ARGUMENTS.replace("--num-layers 80", "--num-layers 24")
     read = job(tmp_path, "run.sh", text)
     assert read.model == str(tmp_path / "run.sh")
     entry = model_in(f"{read.model}:seq=4096")
@@ -294,13 +219,6 @@ def test_no_fact_is_taken_in_vain() -> None:
             assert any(f'"{part}"' in text for part in parts), name
 
 
-def test_every_plan_key_of_the_table_exists_or_is_remarked(tmp_path: Path) -> None:
-    assert {"tp", "pp", "cp", "ep", "micro", "batch", "v", "context"} <= set(KEYS)
-    assert remarks(tmp_path, "run.sh", "--bf16\n--cp-comm-type a2a+p2p") == [
-        "cp_comm_type=a2a+p2p: simctl knows p2p, all_gather, a2a"
-    ]
-
-
 @pytest.mark.parametrize("name", JOBS)
 def test_the_command_reads_a_file(tmp_path: Path, name: str, simctl: Simctl) -> None:
     path = tmp_path / name
@@ -325,10 +243,10 @@ def test_the_command_says_the_same_as_the_page(
 
 def test_models_of_files_go_with_other_plans(tmp_path: Path, simctl: Simctl) -> None:
     path = tmp_path / "run.sh"
-    path.write_text(ARGUMENTS.replace("--num-layers 32", "--num-layers 8"))
+    path.write_text(ARGUMENTS.replace("--num-layers 80", "--num-layers 8"))
     model = ("--model", f"{path}:seq=2048", "--topology", "hgx_h100", "--format", "csv")
     assert "run.sh,h100" in simctl("plan", "tp=2,zero=1", *model).stdout
-    (tmp_path / "b.sh").write_text(ARGUMENTS.replace("--num-layers 32", "--num-layers 4"))
+    (tmp_path / "b.sh").write_text(ARGUMENTS.replace("--num-layers 80", "--num-layers 4"))
     done = simctl("plan", str(path), str(tmp_path / "b.sh"), "--topology", "hgx_h100")
     assert done.returncode == 2
     assert "give --model" in done.stderr

@@ -36,7 +36,7 @@ def _arguments(plan: Plan) -> str:
         "--no-overlap-p2p-communication": plan.v > 1 and plan.synchronous,
     }
     texts = [f"{key} {value}" for key, value in words.items()]
-    return " \\\n".join([*texts, *(flag for flag, said in flags.items() if said)])
+    return " \\\n".join([*texts, *(flag for flag, is_on in flags.items() if is_on)])
 
 
 DEGREES = st.sampled_from([1, 2, 4, 8])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.frameworks.settings import MOST_SETTINGS, FileSetting, read_settings
+from grouped_cases import each_case
 from job_texts import JOBS
 from refusals import attempt, refusal
 
@@ -15,17 +16,13 @@ def settings(folder: Path, name: str, text: str) -> dict[str, FileSetting]:
     return {each.key: each for each in read_settings(path)}
 
 
-def refused(folder: Path, name: str, text: str) -> str:
-    path = folder / name
-    path.write_text(text)
-    return refusal(read_settings, path)
-
-
 def test_yaml_has_paths_and_lines(tmp_path: Path) -> None:
-    found = settings(tmp_path, "a.yaml", "model:\n  tp: 8\n  parts:\n  - {b: yes}\n  - c: [1, x]\n")
-    assert found["model.tp"] == FileSetting("model.tp", 8, "a.yaml line 2")
-    assert found["model.parts[0].b"].value is True
-    assert found["model.parts[1].c"].value == [1, "x"]
+    values = settings(
+        tmp_path, "a.yaml", "model:\n  tp: 8\n  parts:\n  - {b: yes}\n  - c: [1, x]\n"
+    )
+    assert values["model.tp"] == FileSetting("model.tp", 8, "a.yaml line 2")
+    assert values["model.parts[0].b"].value is True
+    assert values["model.parts[1].c"].value == [1, "x"]
 
 
 def test_functions_and_members_of_enumerations_are_values(tmp_path: Path) -> None:
@@ -34,34 +31,34 @@ def test_functions_and_members_of_enumerations_are_values(tmp_path: Path) -> Non
         "e: {_target_: enums.AttnBackend, _args_: [5], _call_: true}\n"
         "m: {_target_: a.Model, size: 3}\n"
     )
-    found = settings(tmp_path, "a.yaml", text)
-    assert found["f"].value == "torch.nn.functional.silu"
-    assert found["e"].value == 5
-    assert found["m._target_"].value == "a.Model"
-    assert found["m.size"].value == 3
+    values = settings(tmp_path, "a.yaml", text)
+    assert values["f"].value == "torch.nn.functional.silu"
+    assert values["e"].value == 5
+    assert values["m._target_"].value == "a.Model"
+    assert values["m.size"].value == 3
 
 
 def test_aliases_are_read_again_and_tags_as_text(tmp_path: Path) -> None:
     text = "a: &x {b: 1}\nc: *x\nd: !!python/tuple [1, 2]\ne: !!python/name:torch.bfloat16 ''\n"
-    found = settings(tmp_path, "a.yaml", text)
-    assert found["c.b"].value == 1
-    assert found["d"].value == [1, 2]
-    assert found["e"].value == ""
+    values = settings(tmp_path, "a.yaml", text)
+    assert values["c.b"].value == 1
+    assert values["d"].value == [1, 2]
+    assert values["e"].value == ""
 
 
 def test_toml_has_paths_and_lines(tmp_path: Path) -> None:
-    found = settings(tmp_path, "a.toml", "[a.b]\n# c = 1\nc = 2\n\n[d]\ne = [1, 2]\n")
-    assert found["a.b.c"] == FileSetting("a.b.c", 2, "a.toml line 3")
-    assert str(found["d.e"]) == "a.toml line 6, d.e=1,2"
+    values = settings(tmp_path, "a.toml", "[a.b]\n# c = 1\nc = 2\n\n[d]\ne = [1, 2]\n")
+    assert values["a.b.c"] == FileSetting("a.b.c", 2, "a.toml line 3")
+    assert str(values["d.e"]) == "a.toml line 6, d.e=1,2"
 
 
 def test_huge_numbers_are_written_in_short(tmp_path: Path) -> None:
-    found = settings(tmp_path, "a.toml", f"a = 0x1{'0' * 5000}\n")
-    assert len(str(found["a"])) < 200
+    values = settings(tmp_path, "a.toml", f"a = 0x1{'0' * 5000}\n")
+    assert len(str(values["a"])) < 200
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
+@each_case(
+    ("name", "text", "message"),
     [
         ("a.yaml", "a: 1\na: 2\n", "a.yaml line 2: the key 'a' is there twice"),
         ("a.yaml", "a: [1, 2\n", "expected YAML"),
@@ -80,14 +77,16 @@ def test_huge_numbers_are_written_in_short(tmp_path: Path) -> None:
         ("a.sh", "--a 1\n" * 200_000, "larger than 1 MiB"),
     ],
 )
-def test_other_files_are_refused_in_a_line(tmp_path: Path, name: str, text: str, said: str) -> None:
-    assert said in refused(tmp_path, name, text)
+def test_other_files_are_refused_in_a_line(
+    tmp_path: Path, name: str, text: str, message: str
+) -> None:
+    assert message in refusal(settings, tmp_path, name, text)
 
 
 def test_a_bomb_of_aliases_is_refused(tmp_path: Path) -> None:
     levels = [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 12)]
     text = "\n".join(["a0: &a0 {x: 1}", *levels])
-    assert "settings" in refused(tmp_path, "a.yaml", text)
+    assert "settings" in refusal(settings, tmp_path, "a.yaml", text)
 
 
 def test_files_that_are_not_text_are_refused(tmp_path: Path) -> None:
