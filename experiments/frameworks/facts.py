@@ -46,24 +46,17 @@ def rows_by_name(framework: str, use: str = "") -> Mapping[str, Row]:
     return {row["name"]: row for row in rows if row["name"] and use in ("", row["use"])}
 
 
-def find_row(framework: str, key: str) -> Row | None:
-    """The row of a key: that of the key in its section comes first, then that of a section, then
-    those of the key alone and of patterns."""
-    table, parts = key_table(framework), re.sub(r"\[\d+\]", "", key).split(".")
-    sections = (f"{part}.*" for part in parts[:-1])
-    last = ".".join(parts[-2:]), parts[-1]
-    for name in (last[0], *sections, last[1]):
-        if name in table:
-            return table[name]
-    return _matching(framework, *last)
-
-
 @cache
-def _matching(framework: str, *names: str) -> Row | None:
-    patterns = [item for item in key_table(framework).items() if "*" in item[0]]
-    return next(
-        (row for pattern, row in patterns for name in names if fnmatchcase(name, pattern)), None
-    )
+def find_row(framework: str, key: str) -> Row | None:
+    """The row of a key: that of the key in its sections comes first, then that of the key alone.
+    At each, a name comes before patterns."""
+    table, parts = key_table(framework), re.sub(r"\[\d+\]", "", key).split(".")
+    for start in range(len(parts)):
+        name = ".".join(parts[start:])
+        patterns = (each for each in table if "*" in each and fnmatchcase(name, each))
+        if match := name if name in table else next(patterns, None):
+            return table[match]
+    return None
 
 
 def is_off(value: object, neutral: Iterable[str] = ()) -> bool:

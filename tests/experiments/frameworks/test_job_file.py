@@ -126,6 +126,7 @@ def test_scripts_that_start_too_few_gpus_say_so(tmp_path: Path) -> None:
             "ddp: {use_distributed_optimizer: true}",
             "precision=fp8,fp8_gather=yes,zero=1,bf16_layers=1+1",
         ),
+        ("peft: {dim: 8, lora_A_init_method: xavier, dropout_position: pre}", "lora=8"),
         ("optimizer: {exp_avg_dtype: torch.bfloat16}", "moments=bf16"),
         ("model: {cuda_graph_impl: local, enable_cuda_graph: false}", "graphs=yes"),
         ("model: {cuda_graph_impl: none, cuda_graph_scope: full}", ""),
