@@ -50,7 +50,7 @@ def rows_by_name(framework: str, use: str = "") -> Mapping[str, Row]:
 def find_row(framework: str, key: str) -> Row | None:
     """The row of a key: that of the key in its sections comes first, then that of the key alone.
     At each, a name comes before patterns."""
-    table, parts = key_table(framework), re.sub(r"\[\d+\]", "", key).split(".")
+    table, parts = key_table(framework), re.sub(r"\[\d+\]", "", key).replace("-", "_").split(".")
     for start in range(len(parts)):
         name = ".".join(parts[start:])
         patterns = (each for each in table if "*" in each and fnmatchcase(name, each))
@@ -139,8 +139,7 @@ def facts_of(settings: Sequence[FileSetting], is_arguments: bool) -> JobFacts:
 
 
 def _take(facts: JobFacts, setting: FileSetting) -> None:
-    key = setting.key.removeprefix(CONDITION).replace("-", "_")
-    row = find_row(facts.framework, key)
+    row = find_row(facts.framework, setting.key)
     if row is None:
         if is_off(setting.value):
             facts.unknown_off += 1
@@ -148,7 +147,7 @@ def _take(facts: JobFacts, setting: FileSetting) -> None:
             facts.remarks.append(f"{setting}: simctl does not know this key")
     elif row["use"] == "none":
         facts.idle += 1
-    elif key != setting.key.replace("-", "_"):
+    elif setting.key.startswith(CONDITION):
         facts.remarks.append(f"{setting}: a condition says whether it is set: write it outside")
     elif row["use"] == "off":
         if not is_off(setting.value, row["values"].split()):
@@ -168,7 +167,7 @@ def _keep(facts: JobFacts, setting: FileSetting, row: Row) -> None:
     value = setting.value if pattern is None else words[pattern]
     if value or not words:
         facts.known[name] = setting._replace(value=value)
-    elif before and find_row(facts.framework, before.key.replace("-", "_")) is row:
+    elif before and find_row(facts.framework, before.key) is row:
         del facts.known[name]
     if not before or before is facts.known.get(name) or before.value == value:
         return

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.frameworks.facts import JobFacts, facts_of
+from experiments.frameworks.facts import JobFacts, facts_of, find_row
 from experiments.frameworks.model_facts import model_of
 from experiments.frameworks.plan_facts import plan_of
 from experiments.frameworks.settings import NESTED, read_settings
@@ -59,7 +59,7 @@ def read_job(text: str, gpus: int | None = None) -> JobFile:
     if any(setting.key == "model_type" for setting in settings):
         raise InputError(f"{path} is a model of Hugging Face and no plan: write --model {path}")
     facts = facts_of(settings, Path(path).suffix.lower() not in NESTED)
-    if not facts.known and not facts.idle:
+    if not any(find_row(facts.framework, setting.key) for setting in settings):
         raise InputError(
             f"{path} has no key of Megatron or torchtitan: is it another file? A plan is dp=8,tp=4"
         )

@@ -91,8 +91,8 @@ def _is_like(known: TransformerShape, shape: TransformerShape) -> bool:
     positions = known.positions if known.positions and shape.positions else shape.positions
     same: dict[str, Any] = {
         "vocabulary": known.vocabulary,
-        "dropout": known.dropout,
         "positions": positions,
+        "dropout": known.dropout,
     }
     return replace(shape, **same) == known
 

@@ -95,7 +95,7 @@ def test_a_schedule_that_has_two_stages_a_device_goes_without_v(tmp_path: Path) 
     ],
 )
 def test_values_that_no_key_says_are_named(tmp_path: Path, arguments: str, remark: str) -> None:
-    assert remarks(tmp_path, "a.sh", f"--lr 1 {arguments}") == [remark]
+    assert remarks(tmp_path, "a.sh", arguments) == [remark]
 
 
 def test_other_models_and_files_are_named(tmp_path: Path) -> None:
