@@ -58,10 +58,10 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
             values.append(word)
         elif begins and word in ("if", "case", "fi", "esac"):
             depth = max(0, depth + (1 if word in ("if", "case") else -1))
-        elif assigned := re.match(r"(\w+)=(.*)", word, re.DOTALL):
+        elif assignment := re.match(r"(\w+)=(.*)", word, re.DOTALL):
             # In a condition, another value makes a variable unknown.
-            differs = depth and variables.get(assigned[1], assigned[2]) != assigned[2]
-            variables[assigned[1]] = f"${assigned[1]}" if differs else assigned[2]
+            differs = depth and variables.get(assignment[1], assignment[2]) != assignment[2]
+            variables[assignment[1]] = f"${assignment[1]}" if differs else assignment[2]
         begins = not token.is_word or word in ("then", "else", "do")
 
 
@@ -85,8 +85,8 @@ def _of_word(raw: str, line: int) -> Iterator[_Token]:
     if plain == raw or not re.search(r"(?:^|\s|=)--[A-Za-z]\S*\s", plain + " "):
         yield _Token(plain, line, is_word=True)
         return
-    if assigned := re.match(r"\w+\+?=", plain):
-        plain = plain[assigned.end() :]
+    if assignment := re.match(r"\w+\+?=", plain):
+        plain = plain[assignment.end() :]
     for number, words in enumerate(plain.split("\n")):
         for word in words.replace("\\", " ").split():
             yield _Token(word.strip("'\""), line + number, is_word=True)
@@ -97,8 +97,8 @@ def _expanded(word: str, variables: dict[str, str]) -> str:
     """A word with the values of the variables that are known."""
 
     def value(match: re.Match[str]) -> str:
-        known = variables.get(match[1] or match[2], match[3])
-        return known or match[0]
+        text = variables.get(match[1] or match[2], match[3])
+        return text or match[0]
 
     def product(match: re.Match[str]) -> str:
         return str(prod(int(number) for number in match[1].split("*")))

@@ -96,7 +96,7 @@ class JobFacts:
     framework: str
     is_arguments: bool = False
     """Whether they are arguments of Megatron-LM: what is not said has its default."""
-    known: dict[str, FileSetting] = field(default_factory=dict)
+    settings: dict[str, FileSetting] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     """What simctl cannot express, with file, line, key and reason."""
     idle: int = 0
@@ -105,11 +105,11 @@ class JobFacts:
     """Keys that are not in the table and are off."""
 
     def __contains__(self, name: str) -> bool:
-        return name in self.known
+        return name in self.settings
 
     def __getitem__(self, name: str) -> Any:
         """A fact, or its usual value. Raises InputError, with the place, for a wrong one."""
-        row, setting = rows_by_name(self.framework)[name], self.known.get(name)
+        row, setting = rows_by_name(self.framework)[name], self.settings.get(name)
         word = row["usual"] if setting is None else words_of(setting.value)
         if row["kind"] and setting is None and not word:
             return None
@@ -120,7 +120,7 @@ class JobFacts:
 
     def say(self, name: str, reason: str) -> None:
         """Remark that simctl cannot express a fact."""
-        self.remarks.append(f"{self.known[name]}: {reason}")
+        self.remarks.append(f"{self.settings[name]}: {reason}")
 
 
 def facts_of(settings: Sequence[FileSetting], is_arguments: bool) -> JobFacts:
@@ -163,13 +163,13 @@ def _keep(facts: JobFacts, setting: FileSetting, row: Row) -> None:
     if words and pattern is None:
         facts.remarks.append(f"{setting}: simctl knows {', '.join(words)}")
         return
-    name, before = row["name"], facts.known.get(row["name"])
+    name, previous = row["name"], facts.settings.get(row["name"])
     value = setting.value if pattern is None else words[pattern]
     if value or not words:
-        facts.known[name] = setting._replace(value=value)
-    elif before and find_row(facts.framework, before.key) is row:
-        del facts.known[name]
-    if not before or before is facts.known.get(name) or before.value == value:
+        facts.settings[name] = setting._replace(value=value)
+    elif previous and find_row(facts.framework, previous.key) is row:
+        del facts.settings[name]
+    if not previous or previous is facts.settings.get(name) or previous.value == value:
         return
-    if before.key.rpartition(".")[0] == setting.key.rpartition(".")[0]:
-        facts.remarks.append(f"{before}: {setting.place} replaces it")
+    if previous.key.rpartition(".")[0] == setting.key.rpartition(".")[0]:
+        facts.remarks.append(f"{previous}: {setting.place} replaces it")

@@ -46,7 +46,7 @@ def model_of(facts: JobFacts, name: str) -> Entry | None:
     try:
         return entry if seq == entry.size else entry.with_options(f"seq={seq}{stated}")
     except InputError as error:
-        raise InputError(f"{facts.known['seq']}: {error}") from None
+        raise InputError(f"{facts.settings['seq']}: {error}") from None
 
 
 def _preset(facts: JobFacts) -> str:
@@ -58,7 +58,7 @@ def _preset(facts: JobFacts) -> str:
 def _of_sizes(facts: JobFacts, name: str) -> Entry:
     values = _sizes(facts)
     try:
-        shape = shape_of(values, {}, str(facts.known.get("pattern")))
+        shape = shape_of(values, {}, str(facts.settings.get("pattern")))
     except InputError as error:
         raise error if name in str(error) else InputError(f"{name}: {error}") from None
     entry = _like(shape, name)
@@ -85,16 +85,16 @@ def _like(shape: TransformerShape, name: str) -> Entry:
     return min(alike, key=lambda each: abs(each.shape.vocabulary - words), default=usual)
 
 
-def _is_like(known: TransformerShape, shape: TransformerShape) -> bool:
+def _is_like(model: TransformerShape, shape: TransformerShape) -> bool:
     """Whether shapes are alike but for the vocabulary, which frameworks pad, the number of learned
     positions, and dropout, which a plan has."""
-    positions = known.positions if known.positions and shape.positions else shape.positions
+    positions = model.positions if model.positions and shape.positions else shape.positions
     same: dict[str, Any] = {
-        "vocabulary": known.vocabulary,
+        "vocabulary": model.vocabulary,
         "positions": positions,
-        "dropout": known.dropout,
+        "dropout": model.dropout,
     }
-    return replace(shape, **same) == known
+    return replace(shape, **same) == model
 
 
 def _sizes(facts: JobFacts) -> dict[str, Any]:

@@ -14,29 +14,29 @@ from topologies.errors import InputError
 
 _SINGLE = ("1f1b", "gpipe")
 """Schedules in which torchtitan gives each device one stage, and others two."""
-_RECOMPUTED = "recompute_modules", "recompute_layers", "selective_option", "recompute_mode"
+_RECOMPUTATION = "recompute_modules", "recompute_layers", "selective_option", "recompute_mode"
 """The facts that say what is computed again."""
 
 
 def plan_of(
-    facts: JobFacts, shape: TransformerShape | None, gpus: int | None, stated: Mapping[str, str]
+    facts: JobFacts, shape: TransformerShape | None, gpus: int | None, user_keys: Mapping[str, str]
 ) -> str:
-    """The plan of a job as text, for a model and a number of GPUs, if they are known. Keys that the
-    user `stated` count more than those of the file.
+    """The plan of a job as text, for a model and a number of GPUs, if they are known. `user_keys`
+    count more than those of the file.
 
     What no key says is remarked. Raises InputError, with the place, for a value that makes no
     sense.
     """
     write = _megatron if facts.framework == "megatron" else _torchtitan
-    facts.known |= {key: FileSetting(key, value, "plan") for key, value in stated.items()}
+    facts.settings |= {key: FileSetting(key, value, "plan") for key, value in user_keys.items()}
     if shape is not None and not shape.experts:
-        facts.known.pop("etp", None)
+        facts.settings.pop("etp", None)
     direct = {
-        key: facts.known[key].value
+        key: facts.settings[key].value
         for key in rows_by_name(facts.framework, "key")
-        if key in facts.known
+        if key in facts.settings
     }
-    keys = {**direct, **write(facts, shape.blocks if shape else 0, gpus), **stated}
+    keys = {**direct, **write(facts, shape.blocks if shape else 0, gpus), **user_keys}
     texts = {
         key: {"true": "yes", "false": "no"}.get(word := words_of(value), word)
         for key, value in keys.items()
@@ -44,7 +44,7 @@ def plan_of(
     return ",".join(
         f"{key}={texts[key]}"
         for key in KEYS
-        if texts.get(key) and (key in stated or _is_written(facts, key, texts[key]))
+        if texts.get(key) and (key in user_keys or _is_written(facts, key, texts[key]))
     )
 
 
@@ -55,8 +55,8 @@ def _is_written(facts: JobFacts, key: str, value: str) -> bool:
         parsed = parse_values(f"{key}={value}")[key]
     except InputError as error:
         if key in facts:
-            raise InputError(f"{facts.known[key]}: {error}") from None
-        for name in [name for name in _RECOMPUTED if name in facts][:1]:
+            raise InputError(f"{facts.settings[key]}: {error}") from None
+        for name in [name for name in _RECOMPUTATION if name in facts][:1]:
             facts.say(name, "no key of a plan says this")
         return False
     return key in ("micro", "batch", *BY_FRAMEWORK) or bool(parsed != getattr(Plan, key))
@@ -71,8 +71,8 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         zero = 3
     elif facts["megatron_fsdp"]:
         zero = facts["sharding"]
-    drops = (facts[f"{of}_dropout"] for of in ("hidden", "attention"))
-    counted = [word for word in ("embedding", "loss") if facts[f"counts_{word}"]]
+    dropouts = (facts[f"{of}_dropout"] for of in ("hidden", "attention"))
+    layers = [word for word in ("embedding", "loss") if facts[f"counts_{word}"]]
     adapts_mlps = any(word in facts["adapted"] for word in ("fc", "mlp"))
     return {
         "sp": tp > 1 and facts["sequence_parallel"],
@@ -81,9 +81,9 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         "loss": "fused" if tp == pp == 1 else "",
         "zero": zero,
         "v": v,
-        "dropout": any(facts.is_arguments if drop is None else drop for drop in drops),
+        "dropout": any(facts.is_arguments if drop is None else drop for drop in dropouts),
         "synchronous": facts["waits"] if v > 1 and pp > 1 else "",
-        "layers": _uneven_stages(facts, blocks, pp, v) or "+".join(counted),
+        "layers": _uneven_stages(facts, blocks, pp, v) or "+".join(layers),
         "adapters": "all" if "lora" in facts and adapts_mlps else "",
         "offload": facts["offloaded_layers"] if facts["is_offloading"] else "",
         "recompute": _recomputation(facts),

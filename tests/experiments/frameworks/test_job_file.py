@@ -185,11 +185,11 @@ def test_a_shape_of_its_own_is_the_model_of_the_file(tmp_path: Path) -> None:
 def test_every_preset_is_a_transformer() -> None:
     for name in presets():
         flavor = dict(zip(("family", "flavor"), name.split("/"), strict=False))
-        known = {key: FileSetting(key, value, "") for key, value in flavor.items()}
+        settings = {key: FileSetting(key, value, "") for key, value in flavor.items()}
         if "/" not in name:
-            known = {"provider": FileSetting("provider", f"a.b.{name}", "file")}
+            settings = {"provider": FileSetting("provider", f"a.b.{name}", "file")}
         framework = "torchtitan" if "/" in name else "megatron"
-        entry = model_of(facts_module.JobFacts(framework, known=known), "file")
+        entry = model_of(facts_module.JobFacts(framework, settings=settings), "file")
         assert entry is not None
         assert entry.shape.parameters > 0
 

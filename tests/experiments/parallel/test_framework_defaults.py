@@ -43,8 +43,8 @@ def test_a_framework_says_what_a_plan_leaves_out(
     like: str, text: str, device: str, plan: str
 ) -> None:
     dp = parse_plan(text).dp
-    likened, words = like_framework(parse_plan(text), like, device)
-    assert likened == parse_plan(f"dp={dp},{plan}")
+    result, words = like_framework(parse_plan(text), like, device)
+    assert result == parse_plan(f"dp={dp},{plan}")
     assert not words or words.startswith(f"{like}: ")
 
 
@@ -53,10 +53,10 @@ def test_a_framework_says_what_a_plan_leaves_out(
 def test_the_text_of_a_plan_has_the_defaults(like: str, device: str) -> None:
     """The text alone is the same plan, also with the framework once more."""
     for text in ("dp=4", "dp=2,tp=2,pp=2", "dp=2,pp=4,v=2,batch=64", "tp=8,zero=0,attention=flash"):
-        taken, _ = like_framework(parse_plan(text), like, device)
-        again = parse_plan(str(taken))
-        assert again == taken
-        assert like_framework(again, like, device)[0] == taken
+        plan, _ = like_framework(parse_plan(text), like, device)
+        again = parse_plan(str(plan))
+        assert again == plan
+        assert like_framework(again, like, device)[0] == plan
 
 
 def test_keys_that_the_user_writes_stay() -> None:
