@@ -114,8 +114,8 @@ def fit(
     # So the likeliest factors by the paths that are known say where to simulate next, which adds
     # the path that is critical there, until no path is new.
     problem = _Levels(rows, model, precision, known or spreads())
-    for start in STARTS:
-        problem.learn([Factors(launch=start)] * len(rows))
+    for launch in STARTS:
+        problem.learn(np.array([[1.0, launch, 1.0]] * len(rows)))
     for _ in range(30):  # as paths are finite, an end; a handful of rounds is usual
         solution = problem.solve()
         if not problem.learn(problem.factors(problem.logs)):
@@ -143,39 +143,37 @@ class _Levels:
         self.priors = np.array(
             [known.device, known.launch, *[known.model] * first, *[known.precision] * second]
         )
-        self.paths = [np.zeros((0, 3)) for _ in rows]
+        self.paths = np.zeros((len(rows), 0, 3))
+        """The known paths of each row, seconds for factors of 1."""
+        self.seconds = np.array([row.seconds for row in rows])
         self.left = np.full(len(rows), known.step)
         self.logs = np.zeros(len(self.priors))
 
-    def factors(self, logs: Floats) -> list[Factors]:
-        """Those of each row."""
-        scales = np.exp(self.design[1:] @ logs)
-        return [Factors(scale, float(np.exp(logs[1]))) for scale in scales.tolist()]
+    def factors(self, logs: Floats) -> Floats:
+        """Those of the device, of launches, and of all else in each row, shape (rows, 3)."""
+        factors = np.ones((len(self.rows), 3))
+        factors[:, 0], factors[:, 1] = np.exp(self.design[1:] @ logs), np.exp(logs[1])
+        return factors
 
-    def learn(self, factors: Sequence[Factors]) -> bool:
-        """Add the critical path of each step to its known ones, seconds for factors of 1, shape
-        (paths, 3). Returns whether a step takes another time than the longest path that was
-        known."""
-        learnt = False
-        for number, (row, each) in enumerate(zip(self.rows, factors, strict=True)):
-            point = np.array([*each, 1.0])
-            critical, seconds = row.path(each), self.paths[number] @ point
-            step = critical.sum()
-            learnt |= bool(abs(seconds.max(initial=0.0) - step) > PRECISE * step)
-            # Where factors change the order of operations, an old path may take longer than the
-            # step.
-            rest = self.paths[number][seconds <= (1 + PRECISE) * step]
-            self.paths[number] = np.append(rest, [critical / point], axis=0)
-        return learnt
+    def learn(self, factors: Floats) -> bool:
+        """Add the critical path of each step to its known ones. Returns whether a step takes
+        another time than the longest path that was known."""
+        each = [Factors(scale, launch) for scale, launch, _ in factors.tolist()]
+        critical = np.array([row.path(of) for row, of in zip(self.rows, each, strict=True)])
+        steps, seconds = critical.sum(axis=1), self._seconds(factors)
+        new = np.abs(seconds.max(axis=1, initial=0.0) - steps) > PRECISE * steps
+        # Where factors change the order of operations, an old path may take longer than the step.
+        self.paths[seconds > (1 + PRECISE) * steps[:, None]] = 0.0
+        self.paths = np.append(self.paths, (critical / factors)[:, None], axis=1)
+        return bool(new.any())
+
+    def _seconds(self, factors: Floats) -> Floats:
+        return np.asarray((self.paths * factors[:, None]).sum(axis=2))
 
     def misses(self, logs: Floats) -> Floats:
         """The logarithms of simulated over measured seconds."""
-        factors = self.factors(logs)
-        seconds = [
-            float((paths @ np.array([*each, 1.0])).max()) / row.seconds
-            for paths, each, row in zip(self.paths, factors, self.rows, strict=True)
-        ]
-        return np.asarray(np.log(seconds), dtype=np.float64)
+        seconds = self._seconds(self.factors(logs)).max(axis=1)
+        return np.asarray(np.log(seconds / self.seconds))
 
     def solve(self) -> FactorFit:
         """The likeliest factors by the known paths. Each round weighs the rows by the last fit."""
