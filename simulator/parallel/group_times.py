@@ -177,7 +177,7 @@ class GroupTimes:
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return {0: 0.0}
         timed = self.timed(kind, collective, nbytes)
-        late = self.jitter * last_of(1 if collective == MESSAGE else self.degrees.size(kind))
+        late = self._late(kind, collective)
         least = self.floors[collective](nbytes) if collective in self.floors else 0.0
         return {
             place: max(timed.at(self.end, place), least) + late for place in timed.laid.parts_of
@@ -189,10 +189,14 @@ class GroupTimes:
         assert self.usual is not None
         usual = self.usual.by_place(kind, collective, nbytes)
         timed = self.timed(kind, collective, nbytes)
-        seconds, late = np.zeros(self.degrees.ranks), self.jitter * last_of(self.degrees.size(kind))
+        seconds, late = np.zeros(self.degrees.ranks), self._late(kind, collective)
         for group, place, part in zip(*self._groups(kind), timed.laid.part.tolist(), strict=True):
             seconds[group] = late + max(usual[place], timed.seconds.get(part, 0.0))
         return seconds
+
+    def _late(self, kind: str, collective: str) -> float:
+        """Seconds until the last rank enters a call. A message does not wait."""
+        return self.jitter * last_of(1 if collective == MESSAGE else self.degrees.size(kind))
 
     def timed(self, kind: str, collective: str, nbytes: float) -> Timed:
         """The fastest algorithm of a collective in groups of several ranks."""

@@ -25,6 +25,7 @@ from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
 from simulator.steps.buffers import side_by_side
 from simulator.steps.group_calls import GroupCall, graph_of
+from simulator.steps.step_graph import MESSAGE
 from simulator.steps.written import write
 from simulator.uncertainty.interval import Interval, last_of
 from sure_profile import SURE
@@ -70,6 +71,9 @@ def test_ranks_that_enter_at_different_moments_wait_for_the_last() -> None:
             assert more == pytest.approx(1e-5 * last_of(ranks), abs=1e-12)
     pair = GroupTimes(topology, Degrees(pp=2))
     assert replace(pair, jitter=1e-5).transfer(0, 1, 1e6) == pair.transfer(0, 1, 1e6)
+    slow = replace(pair, usual=pair)
+    sent = slow.by_rank("0 to 1", MESSAGE, 1e6)
+    assert replace(slow, jitter=1e-5).by_rank("0 to 1", MESSAGE, 1e6).tolist() == sent.tolist()
 
 
 @given(degrees())
