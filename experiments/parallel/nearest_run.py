@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import csv
-from math import log2
+from math import inf, log2
 from pathlib import Path
 
 from experiments.models.model_catalogue import find_transformer
@@ -24,7 +24,7 @@ def nearest_run(training: Training, plan: Plan) -> str:
     """The nearest run of the same model, device and precision, in words; empty if none is near.
     Among equally near ones the first of the file counts."""
     device, dtype = training.times.device, training.times.dtype
-    nearest, least = "", FAR
+    nearest, least = "", inf
     with Path(__file__).with_name("measured_runs.csv").open(newline="") as file:
         for row in csv.DictReader(file):
             name, _, _ = row["model"].partition(":")
@@ -35,9 +35,8 @@ def nearest_run(training: Training, plan: Plan) -> str:
             if entry.shape != training.shape or kinds[0] != kinds[1]:
                 continue
             away = abs(log2(entry.size / training.seq)) + _doublings(run, plan)
-            if away <= least:
-                least = min(least, away - 1e-9)
-                seconds = format_seconds(float(row["seconds"]))
+            if away <= FAR and away < least:
+                least, seconds = away, format_seconds(float(row["seconds"]))
                 nearest = f"{seconds} on {run.degrees.ranks} GPUs, {run} ({row['source']})"
     return nearest
 

@@ -241,10 +241,7 @@ def _machine(row: Row) -> tuple[str, str]:
 def _recompute(row: Row) -> str:
     """What a plan computes again, by the words of the column."""
     text = row.get("recompute", "")
-    words, number = (
-        text.partition(";")[0].removeprefix("modules:"),
-        re.search(r"(\d+) layers", text),
-    )
+    words, number = text.partition(";")[0], re.search(r"(\d+) layers", text)
     if text.startswith("modules:"):
         return text.removeprefix("modules:").replace(";", "+")
     if words in ("", "none", "none named"):
@@ -340,11 +337,8 @@ def _plan(row: Row) -> str:
         "recompute": _recompute(row),
     }
     values = {key: value for key, value in values.items() if value not in (1, "none")}
-    values |= {
-        "zero": 3 if shards else 1,
-        "attention": "flash2" if row["gpu"] == "A100" else "flash3",
-    }
-    values["jitter"] = "yes"
+    attention = "flash2" if row["gpu"] == "A100" else "flash3"
+    values |= {"zero": 3 if shards else 1, "attention": attention, "jitter": "yes"}
     if pp > 1 and chunks > 1:
         values |= {"v": chunks, "synchronous": "no"}
     if pp > 1:

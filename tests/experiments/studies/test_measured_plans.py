@@ -16,18 +16,9 @@ from experiments.studies.measured_plans import (
     whole_plans,
 )
 from grouped_cases import each_case
+from step_texts import MULTI, SHARDED
 from topologies.errors import InputError
 
-MULTI = """parameters_1e9,gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,\
-iteration_ms
-0.1,16,32,1,256,8,4,128,8,2,1,500
-"""
-SHARDED = """hardware,model,seq,gpus,gpu,micro_batch,grad_accum,global_batch,tokens_per_s_gpu,\
-mfu_percent,precision,mp_mode,sharding,checkpointing,parameters
-H100,125m,128,8,h100_80gb,1,2,16,10000,9,amp_bf16,DEFAULT,FULL_SHARD,yes,1
-H100,125m,256,8,h100_80gb,1,1,8,20000,9,amp_bf16,DEFAULT,FULL_SHARD,no,1
-A100,125m,256,8,a100_40gb,1,1,8,10000,9,bf16,PURE,FULL_SHARD,no,1
-"""
 RUN = {
     "source": "a page",
     "model": "llama3.1-8b",
@@ -139,36 +130,24 @@ def test_a_row_that_no_plan_says_is_left_out_with_a_reason(
     assert [text for text in skipped if reason in text]
 
 
+def run_with(**change: str) -> str:
+    """A file with one run, without further columns."""
+    return "\n".join(
+        ",".join(row[name] for name in COLUMNS)
+        for row in ({name: name for name in COLUMNS}, RUN | change)
+    )
+
+
 @each_case(
     ("text", "words"),
     [
         ("", "line 1: no column model"),
         ("model,task\n", "line 1: no column layers"),
         ("x" * (2**22 + 1), "larger than 4 MiB"),
-        (
-            ",".join(COLUMNS)
-            + "\n"
-            + ",".join(RUN[name] for name in COLUMNS).replace("12.5", "-1"),
-            "line 2: step_s is '-1'",
-        ),
-        (
-            ",".join(COLUMNS)
-            + "\n"
-            + ",".join(RUN[name] for name in COLUMNS).replace("12.5", "nan"),
-            "line 2: step_s is 'nan'",
-        ),
-        (
-            ",".join(COLUMNS)
-            + "\n"
-            + ",".join(RUN[name] for name in COLUMNS).replace("64", "9" * 400),
-            "line 2: ",
-        ),
-        (
-            ",".join(COLUMNS)
-            + "\n"
-            + ",".join(RUN[name] for name in COLUMNS).replace("8192", "-5"),
-            "line 2: seq is '-5'",
-        ),
+        (run_with(step_s="-1"), "line 2: step_s is '-1'"),
+        (run_with(step_s="nan"), "line 2: step_s is 'nan'"),
+        (run_with(gpus="9" * 400), "line 2: "),
+        (run_with(seq="-5"), "line 2: seq is '-5'"),
         (",".join(COLUMNS) + "\n" + "a," * 18 + "a\n" * (ROWS + 1), "more than 2000 rows"),
     ],
 )
