@@ -26,6 +26,8 @@ STARTS = 1.0, 4.0
 """Factors on the launch to start from: where it does not bind, the step tells nothing of it."""
 PRECISE = 1e-9
 """The error of a step by its known paths, as a share of it."""
+SPREADS = Path(__file__).with_name("factor_spreads.csv")
+"""`python -m experiments.studies factor-spreads FOLDER --out FILE` writes it."""
 REPEATS = 6
 """How often the rows are weighed anew. Then their weights change by less than 1%."""
 
@@ -60,7 +62,8 @@ class FitRow(NamedTuple):
 
 
 class Spreads(NamedTuple):
-    """Standard deviations of logarithms, and the share of odd rows."""
+    """Standard deviations of logarithms, and shares of odd rows. They are learnt from the steps
+    that judge the fit, too: the study prints how much each family of steps moves them."""
 
     device: float
     """The device against its tables."""
@@ -83,8 +86,8 @@ class Spreads(NamedTuple):
 
 @cache
 def spreads() -> Spreads:
-    """The spreads that shared rows taught: `factor_spreads.csv` has their source."""
-    with Path(__file__).with_name("factor_spreads.csv").open(newline="") as file:
+    """The spreads that measured steps taught: the file has the source of each."""
+    with SPREADS.open(newline="") as file:
         values = {row["spread"]: float(row["value"]) for row in csv.DictReader(file)}
     return Spreads(**values)
 

@@ -44,8 +44,8 @@ SHOWN = 8
 HALF = 0.5
 """A row that counts less is called odd."""
 FULL = 0.8
-"""The share of the memory from which on a step may run short of it. Of steps under FSDP 14 of 68
-above it, and 2 of 94 below it, take over a tenth longer than others of their GPU and precision."""
+"""The share of the memory from which on a step may run short of it. The study of spreads counts odd
+steps above it and below it; by its rule they are no more frequent above it."""
 COLUMNS = "model", "plan", "seconds"
 
 
@@ -192,16 +192,14 @@ def calibrated_by(
         f"{fitted.factors.scale:.3f} (give or take {fitted.spread:.1%}), launches x "
         f"{fitted.factors.launch:.3f}"
     )
-    lines = sorted(zip(steps, fitted.misses, fitted.weights, strict=True), key=_farness)
+    lines = sorted(
+        zip(steps, fitted.misses, fitted.weights, strict=True), key=lambda line: -abs(line[1])
+    )
     for where, miss, weight in lines[:SHOWN]:
         counts = f", counts {weight:.0%}" if weight < HALF else ""
         output.note(f"{where.rpartition('/')[2]}: simulated {np.expm1(miss):+.1%}{counts}")
     left = Sureness(fitted.spread, fitted.launch_spread)
     return replace(training, times=fitted.factors.of(times), sureness=left)
-
-
-def _farness(line: tuple[str, float, float]) -> float:
-    return -abs(line[1])
 
 
 def memory_share(

@@ -284,7 +284,10 @@ def files_in(
     return files, skipped
 
 
-def main(folders: Annotated[list[Path], FOLDERS]) -> str:
+def main(
+    folders: Annotated[list[Path], FOLDERS],
+    out: Annotated[Path | None, typer.Option(help="Write plan_errors.csv anew here.")] = None,
+) -> str:
     """Tables of all files of folders of measured training."""
     files, skipped = files_in(folders)
     three = [row for name in files if "a100_3d" in name for row in files[name]]
@@ -305,17 +308,18 @@ def main(folders: Annotated[list[Path], FOLDERS]) -> str:
         worst = sorted(part, key=lambda each: -abs(each.error))[:10]
         sections[f"{name}, the ten worst"] = _steps(worst) | _parts_of_steps(worst)
     left_out = [(name, reason, str(n)) for name, of in skipped.items() for reason, n in of.items()]
-    columns = zip(*left_out, strict=True) if left_out else ((), (), ())
     sections["Rows that plans cannot say yet"] = {
-        heading: [*cells]
-        for heading, cells in zip(("file", "reason", "rows"), columns, strict=True)
+        heading: [cells[place] for cells in left_out]
+        for place, heading in enumerate(("file", "reason", "rows"))
     }
     kinds = errors_by_kind(
         [each for name, part in parts.items() if _in_reports(name) for each in part]
     )
-    sections["Errors by kind of plan, as reports name them"] = (
-        {name: [str(row[name]) for row in kinds] for name in kinds[0]} if kinds else {}
-    )
+    if out is not None:
+        output.write(out, output.to_csv(kinds))
+    sections["Errors by kind of plan, as reports name them"] = {
+        name: [str(row[name]) for row in kinds] for name in (*PlanKind._fields, *PlanError._fields)
+    }
     tables = [f"{name}\n\n{aligned(columns)}".strip() for name, columns in sections.items()]
     return "\n\n".join(tables)
 
@@ -385,7 +389,7 @@ def _steps(predicted: Sequence[Predicted]) -> Columns:
 
 
 def _parts_of_steps(predicted: Sequence[Predicted]) -> Columns:
-    measures = [_measures(each.row, each.times) for each in predicted]
+    measures = [simulate(each.row, each.times) for each in predicted]
     seconds = {
         "device": [each.computing for each in measures],
         "launches": [each.launching for each in measures],
@@ -394,6 +398,3 @@ def _parts_of_steps(predicted: Sequence[Predicted]) -> Columns:
         "optimizer": [each.optimizer for each in measures],
     }
     return {name: [f"{part.mean():.3f}" for part in parts] for name, parts in seconds.items()}
-
-
-_measures = lru_cache(maxsize=1024)(simulate)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.parallel.factor_fit import SPREADS
 from experiments.studies import factor_spreads
 from experiments.studies.measured_plans import (
     COLUMNS,
@@ -15,6 +16,7 @@ from experiments.studies.measured_plans import (
     three_dimensional,
     whole_plans,
 )
+from experiments.studies.measured_rows import rows_of
 from grouped_cases import each_case
 from step_texts import MULTI, SHARDED
 from topologies.errors import InputError
@@ -186,6 +188,17 @@ def test_spreads_are_medians_over_families(monkeypatch: pytest.MonkeyPatch) -> N
     assert spreads["model"] == 0
     assert spreads["precision"] == pytest.approx(std_of(0.1, 0.3))
     assert spreads["odd_share"] == 0
+
+
+def test_the_study_of_spreads_writes_what_it_prints(tmp_path: Path) -> None:
+    (tmp_path / "fsdp_mpt.csv").write_text(SHARDED)
+    shipped, out = rows_of(SPREADS), tmp_path / "spreads.csv"
+    printed = factor_spreads.main([tmp_path], out)
+    written = rows_of(out)
+    assert [row["spread"] for row in written] == [row["spread"] for row in shipped]
+    for row, usual in zip(written, shipped, strict=True):
+        assert row["value"] in printed
+        assert (row == usual) == (row["spread"] in ("launch", "launched", "links"))
 
 
 def std_of(first: float, second: float) -> float:
