@@ -3,10 +3,14 @@ traffic of the memory, attention and launches."""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
+from pathlib import Path
 
 from experiments.models.accelerators import (
+    ACCELERATORS,
     NARROW,
     accelerator,
     bandwidth,
@@ -42,6 +46,9 @@ FlashAttention reaches up to 50% and 35% on an A100, FlashAttention-2 up to 73% 
 TFLOP/s on an H100 (Dao, arXiv 2307.08691). FlashAttention-3 reaches up to 75% on an H100 (Shah et
 al., arXiv 2407.08608). The first one has no figures for an H100: a multiprocessor runs its kernels
 at the rate of one of an A100, which is half of its peak."""
+STEP_FACTORS = Path(__file__).with_name("step_factors.csv")
+"""What measured steps tell of factors on these times: the levels of devices, and spreads.
+`python -m experiments.studies step-factors FOLDER --out FILE` writes it."""
 BACKWARD = 2.5
 """FLOPs of a backward over those of the forward: five products, one of which computes the scores
 again, for two (Dao, arXiv 2307.08691, section 4.1)."""
@@ -62,11 +69,18 @@ class DeviceTimes:
     """What the CPU takes to launch a kernel."""
     power: float = 0.0
     """Watts to which the board is limited; 0: its usual ones."""
+    level: float = 0.0
+    """What products and attention in a step take over what they take alone, where the board is
+    cooler and clocks are higher; 0: what devices like this one usually do."""
 
     def __post_init__(self) -> None:
         multiplies(self.device, self.dtype)
         power_factor(self.device, self.power)
-        for name, value in (("scale", self.scale), ("launch", self.launch)):
+        for name, value in (
+            ("scale", self.scale),
+            ("launch", self.launch),
+            ("level", self.level),
+        ):
             if not 0 <= value < float("inf"):
                 raise InputError(f"{name} is {value}: it is 0 or more")
 
@@ -90,10 +104,15 @@ class DeviceTimes:
         """What times are multiplied by that the power of the board limits."""
         return self.scale * power_factor(self.device, self.power)
 
+    @property
+    def in_step(self) -> float:
+        """What times alone of products and of attention are multiplied by."""
+        return self.limited * (self.level or step_level(self.device))
+
     def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> float:
         """`number` products of `rows` x `inner` by `inner` x `outputs` elements."""
         seconds = _product(self.device, self.math, rows * number, outputs, inner)
-        return self.limited * seconds
+        return self.in_step * seconds
 
     def traffic(self, nbytes: float) -> float:
         """Bytes that pass between the device and its memory."""
@@ -123,7 +142,25 @@ class DeviceTimes:
         speed = FUSED[kind][alike][0 if forward else 1] / FUSED["flash3"][alike][0]
         math = "bf16" if self.narrow else self.math
         seconds = attention_seconds(self.device, math, sizes, speed)
-        return self.limited * seconds * (1 if forward else BACKWARD)
+        return self.in_step * seconds * (1 if forward else BACKWARD)
+
+
+@cache
+def step_factors() -> Mapping[str, float]:
+    """The levels and spreads that measured steps taught, by name; the file has their sources."""
+    with STEP_FACTORS.open(newline="") as file:
+        return {row["name"]: float(row["value"]) for row in csv.DictReader(file)}
+
+
+def step_level(device: str) -> float:
+    """What products and attention in a step take over what they take alone."""
+    return step_factors()[f"level_{accelerator(device).alike}"]
+
+
+def other_levels(device: str) -> float:
+    """The mean level of all other kinds of devices."""
+    kinds = {chosen.alike for chosen in ACCELERATORS.values()} - {accelerator(device).alike}
+    return sum(step_factors()[f"level_{kind}"] for kind in kinds) / len(kinds)
 
 
 @lru_cache(maxsize=32768)

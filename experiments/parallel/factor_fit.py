@@ -2,32 +2,29 @@
 
 A step is bound by the device or by the CPU that launches its kernels. What rows say of the two is
 weighed against what is known before. Logarithms are taken as normal, in levels: a factor for the
-device, which rows of all models share, a further one for each model and for each precision, and
-what is left of each row. A row may be odd, as a job that runs short of memory or shares its
-machine. Then much more is left of it. How likely that is follows from what all other rows, and what
-was known before, predict for it.
+device, which rows of all models share, further ones for experts, for each model and for each
+precision, and what is left of each row. A row may be odd, as a job that runs short of memory or
+shares its machine. Then much more is left of it. How likely that is follows from what all other
+rows, and what was known before, predict for it.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.models.device_times import DeviceTimes
+from experiments.models.device_times import DeviceTimes, step_factors
+from experiments.models.model_shapes import TransformerShape
 from topologies.topology import Floats
 
 STARTS = 1.0, 4.0
 """Factors on the launch to start from: where it does not bind, the step tells nothing of it."""
 PRECISE = 1e-9
 """The error of a step by its known paths, as a share of it."""
-SPREADS = Path(__file__).with_name("factor_spreads.csv")
-"""`python -m experiments.studies factor-spreads FOLDER --out FILE` writes it."""
 REPEATS = 6
 """How often the rows are weighed anew. Then their weights change by less than 1%."""
 
@@ -54,11 +51,8 @@ class FitRow(NamedTuple):
 
     path: PathSeconds
     seconds: float
-    model: Hashable = None
+    model: TransformerShape | None = None
     precision: str = ""
-    full: bool = False
-    """Whether it fills the memory of its devices. Then an allocator may free and fetch blocks in
-    each step, which takes time."""
 
 
 class Spreads(NamedTuple):
@@ -71,6 +65,8 @@ class Spreads(NamedTuple):
     """The launch of a kernel: it depends on CPU and framework."""
     model: float
     precision: float
+    experts: float
+    """Experts against other layers."""
     step: float
     """A step against the model with the right factors."""
     launched: float
@@ -78,18 +74,16 @@ class Spreads(NamedTuple):
     odd: float
     """The same of an odd row."""
     odd_share: float
-    full_odd_share: float
-    """The share of odd rows among those that fill their memory."""
+    """The share of odd rows."""
     links: float
     """Communication that no profile knows."""
 
 
 @cache
 def spreads() -> Spreads:
-    """The spreads that measured steps taught: the file has the source of each."""
-    with SPREADS.open(newline="") as file:
-        values = {row["spread"]: float(row["value"]) for row in csv.DictReader(file)}
-    return Spreads(**values)
+    """The spreads that measured steps taught."""
+    values = step_factors()
+    return Spreads(*(values[name] for name in Spreads._fields))
 
 
 class FactorFit(NamedTuple):
@@ -108,7 +102,7 @@ class FactorFit(NamedTuple):
 
 def fit(
     rows: Sequence[FitRow],
-    model: Hashable = None,
+    model: TransformerShape | None = None,
     precision: str = "",
     known: Spreads | None = None,
 ) -> FactorFit:
@@ -130,7 +124,7 @@ class _Levels:
     """The factors of all levels: device, launch, those of each model, those of each precision."""
 
     def __init__(
-        self, rows: Sequence[FitRow], model: Hashable, precision: str, known: Spreads
+        self, rows: Sequence[FitRow], model: TransformerShape | None, precision: str, known: Spreads
     ) -> None:
         self.rows, self.known = rows, known
         models = [model, *(row.model for row in rows)]
@@ -140,11 +134,18 @@ class _Levels:
             for levels in (models, precisions)
         ]
         common = np.ones((1, len(rows) + 1))
-        self.design = np.concatenate([common, 0 * common, *columns]).T
+        experts = [[bool(shape and shape.experts) for shape in models]]
+        self.design = np.concatenate([common, 0 * common, experts, *columns]).T
         """Which factors the device has for the target, and then for each row."""
         first, second = (len(part) for part in columns)
         self.priors = np.array(
-            [known.device, known.launch, *[known.model] * first, *[known.precision] * second]
+            [
+                known.device,
+                known.launch,
+                known.experts,
+                *[known.model] * first,
+                *[known.precision] * second,
+            ]
         )
         self.paths = np.zeros((len(rows), 0, 3))
         """The known paths of each row, seconds for factors of 1."""
@@ -214,10 +215,10 @@ class _Levels:
         off = misses / (1 - leverage)
         before = self.left**2 * leverage / (1 - leverage)
         clean, odd = before + steps**2, before + known.odd**2
-        shares = np.where([row.full for row in self.rows], known.full_odd_share, known.odd_share)
-        chances = np.array([1 - shares, shares]) * [
-            np.exp(-(off**2) / 2 / each) / np.sqrt(each) for each in (clean, odd)
+        chances = [
+            share * np.exp(-(off**2) / 2 / each) / np.sqrt(each)
+            for share, each in ((1 - known.odd_share, clean), (known.odd_share, odd))
         ]
-        share = chances[0] / chances.sum(axis=0)
+        share = chances[0] / np.sum(chances, axis=0)
         moves = share * before / clean + (1 - share) * before / odd
         return np.sqrt(before * (1 - moves) / moves), moves * clean / before

@@ -15,14 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments import output
-from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
 from experiments.output import counted
 from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, fit
 from experiments.parallel.framework_defaults import like_framework
-from experiments.parallel.plan_step import Sureness, Training, memory_of, work_of
+from experiments.parallel.plan_step import Sureness, Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from simulator.analysis.critical_path import critical_path
 from simulator.parallel.group_times import GroupTimes
@@ -43,9 +42,6 @@ SHOWN = 8
 """Measured steps whose errors are shown after a fit: the farthest."""
 HALF = 0.5
 """A row that counts less is called odd."""
-FULL = 0.8
-"""The share of the memory from which on a step may run short of it. The study of spreads counts odd
-steps above it and below it; by its rule they are no more frequent above it."""
 COLUMNS = "model", "plan", "seconds"
 
 
@@ -181,9 +177,8 @@ def calibrated_by(
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         sizes = sizes_of(find_transformer(model).shape)
-        full = memory_share(model, plan, times, groups) >= FULL
         precision = known.precision or times.dtype
-        rows.append(FitRow(simulated, seconds, sizes, precision, full))
+        rows.append(FitRow(simulated, seconds, sizes, precision))
     # A file is of the precision that most of its rows have.
     ((precision, _),) = Counter(row.precision for row in rows).most_common(1)
     fitted = fit(rows, sizes_of(training.shape), precision)
@@ -200,16 +195,6 @@ def calibrated_by(
         output.note(f"{where.rpartition('/')[2]}: simulated {np.expm1(miss):+.1%}{counts}")
     left = Sureness(fitted.spread, fitted.launch_spread)
     return replace(training, times=fitted.factors.of(times), sureness=left)
-
-
-def memory_share(
-    model: str, text: str, times: DeviceTimes, groups: Callable[[Plan], GroupTimes]
-) -> float:
-    """The memory of the fullest device of a step as a share of what the device has."""
-    plan, entry = parse_plan(text), find_transformer(model)
-    training = Training(entry.name, entry.shape, entry.size, times).under(plan)
-    needed = memory_of(training, plan, work_of(training, plan, groups(plan)))
-    return needed.peak / accelerator(times.device).capacity
 
 
 def sizes_of(shape: TransformerShape) -> TransformerShape:

@@ -44,8 +44,8 @@ class MeasuredStep(NamedTuple):
     file."""
     version: str = ""
     """The release of its software."""
-    memory: float = 1.0
-    """The memory of its devices as a share of what the device usually has."""
+    level: float = 0.0
+    """The level of its times, as :class:`experiments.models.device_times.DeviceTimes` has it."""
 
     @property
     def text(self) -> str:
@@ -111,7 +111,6 @@ def sharded(path: Path) -> Iterator[MeasuredStep]:
             f"recompute={again},stops=yes,attention=flash,grads={wide},jitter=yes",
             seq * micro * repeats / float(row["tokens_per_s_gpu"]),
             (gpus, 1, number),
-            memory=0.5 if row["gpu"] == "a100_40gb" else 1.0,
         )
 
 
@@ -337,7 +336,9 @@ def _plan(row: Row) -> str:
         "recompute": _recompute(row),
     }
     values = {key: value for key, value in values.items() if value not in (1, "none")}
-    attention = "flash2" if row["gpu"] == "A100" else "flash3"
+    # Until 2025, torchtitan preferred PyTorch's own kernel, FlashAttention-2, on all but Blackwell.
+    torchtitan = "torchtitan" in table
+    attention = "flash2" if row["gpu"] == "A100" or (torchtitan and "H" in row["gpu"]) else "flash3"
     values |= {"zero": 3 if shards else 1, "attention": attention, "jitter": "yes"}
     if pp > 1 and chunks > 1:
         values |= {"v": chunks, "synchronous": "no"}
@@ -345,13 +346,13 @@ def _plan(row: Row) -> str:
         ends = row.get("uneven", "").replace(";", "+")
         values |= {"layers": ends} if ends else {"uneven": "yes"}
     if tp > 1:
-        together = row.get("async_tp") != "no" if "torchtitan" in table else "tp" in overlap
+        together = row.get("async_tp") != "no" if torchtitan else "tp" in overlap
         values |= {"sp": "yes", "pieces": "yes" if together else "no"}
     if tp > 1 and row.get("experts"):
         values["etp"] = _whole(row, "etp", 1)
     if not shards:
         values["overlap"] = "yes" if "grad_reduce" in overlap else "no"
-    if "torchtitan" in table:
+    if torchtitan:
         values["loss"] = "eager"
     if row.get("offloaded_layers"):
         values["offload"] = _whole(row, "offloaded_layers")

@@ -7,40 +7,15 @@ row itself. Nothing else is fitted.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import typer
 
 from experiments import output
-from experiments.models.accelerators import accelerator
-from experiments.models.device_times import DeviceTimes
-from experiments.models.model_catalogue import find_transformer
-from experiments.models.model_shapes import TransformerShape
-from experiments.parallel.factor_fit import (
-    STARTS,
-    FactorFit,
-    Factors,
-    FitRow,
-    PathSeconds,
-    fit,
-    spreads,
-)
-from experiments.parallel.plan_step import Sureness, Training, work_of
-from experiments.parallel.plan_text import parse_plan
-from experiments.parallel.step_calibration import (
-    FULL,
-    PlanError,
-    PlanKind,
-    kind_of,
-    memory_share,
-    plan_critical_path,
-    sizes_of,
-    span_of,
-)
-from experiments.parallel.step_interval import step_spread
+from experiments.models.device_times import other_levels
+from experiments.parallel.step_calibration import PlanError, PlanKind
 from experiments.studies.measured_plans import (
     MeasuredStep,
     mlperf,
@@ -50,17 +25,9 @@ from experiments.studies.measured_plans import (
     whole_plans,
 )
 from experiments.studies.measured_rows import aligned, grouped
-from simulator.parallel.degrees import Degrees
-from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.step import write
-from simulator.parallel.step_measures import StepMeasures, measure
-from simulator.uncertainty.interval import LEVEL, quantile
-from topologies.catalogue import find
+from experiments.studies.step_predictions import Case, Predicted, predict, simulate
 from topologies.errors import InputError
-from topologies.topology import Floats
 
-Case = tuple[MeasuredStep, tuple[MeasuredStep, ...]]
-"""A row to predict, and the rows that calibrate."""
 Rows = Sequence[MeasuredStep]
 
 
@@ -99,158 +66,25 @@ def later_release(rows: Rows) -> Iterator[Case]:
                 yield row, before
 
 
-FACTORS = 1 / 8, 8.0
-"""Factors on the times of a device between which a search takes place."""
-
-
 def no_row(rows: Rows) -> Iterator[Case]:
-    """The times are those of the specification."""
+    """No step calibrates, but the level of the kind of GPU counts, which all files taught."""
     yield from ((row, ()) for row in rows)
+
+
+def new_kind(rows: Rows) -> Iterator[Case]:
+    """No step of the kind of GPU counts: its level is that of other kinds."""
+    yield from ((row._replace(level=other_levels(row.device)), ()) for row in rows)
 
 
 PROTOCOLS: dict[str, Callable[[Rows], Iterable[Case]]] = {
     "nothing fitted": no_row,
+    "kind of GPU never seen": new_kind,
     "one row a GPU and precision": one_row,
     "one row a model, GPU and precision": lambda rows: one_row(rows, by_model=True),
     "GPU and precision known, plan new": new_plan,
     "larger scales from the smallest": larger_scale,
     "a plan under a later release": later_release,
 }
-
-
-class Predicted(NamedTuple):
-    """A measured step and its predictions."""
-
-    row: MeasuredStep
-    seconds: float
-    """Seconds of the simulated step."""
-    plain: float
-    """Seconds of a constant efficiency and the bubble of the pipeline, without communication."""
-    times: DeviceTimes
-    """The times of the device."""
-    spread: float
-    """The standard deviation of the logarithm of the step, as its interval has it."""
-
-    @property
-    def reach(self) -> float:
-        """The half width of the interval, as a logarithm."""
-        return quantile(LEVEL) * self.spread
-
-    @property
-    def kind(self) -> PlanKind:
-        """The kind of plan, as a report has it."""
-        plan = parse_plan(self.row.plan)
-        topology = _times(self.row.machine, plan.degrees).topology
-        return kind_of(self.times, plan.zero, span_of(topology, plan.degrees.ranks))
-
-    @property
-    def error(self) -> float:
-        """Of the predicted seconds, as a share of the measured ones."""
-        return self.seconds / self.row.seconds - 1
-
-    @property
-    def plain_error(self) -> float:
-        """Of the plain prediction."""
-        return self.plain / self.row.seconds - 1
-
-
-@lru_cache(maxsize=512)
-def _times(machine: str, degrees: Degrees) -> GroupTimes:
-    return GroupTimes(find(machine).for_training(degrees.ranks).build(degrees.ranks), degrees)
-
-
-def simulate(row: MeasuredStep, times: DeviceTimes) -> StepMeasures:
-    """The measures of a step."""
-    entry, plan = find_transformer(row.model), parse_plan(row.plan, row.gpus)
-    training = Training(entry.name, entry.shape, entry.size, times).under(plan)
-    return measure(write(work_of(training, plan, _times(row.machine, plan.degrees))))
-
-
-@cache
-def critical_paths(device: str, dtype: str, machine: str, model: str, plan: str) -> Floats:
-    """The critical paths of a step where the device and where launches bind, shape (2, 3): seconds
-    of the device, of launches, and of all else. In between, the longest path is the step."""
-    times = DeviceTimes(device, dtype)
-    path = plan_critical_path(model, plan, times, lambda each: _times(machine, each.degrees))
-    points = [Factors(launch=start) for start in STARTS]
-    return np.array([path(point) / np.array([*point, 1.0]) for point in points])
-
-
-def path_of(row: MeasuredStep) -> PathSeconds:
-    """The critical path of a row with factors, by :func:`critical_paths`."""
-    paths = critical_paths(row.device, row.dtype, row.machine, row.model, row.plan)
-
-    def path(factors: Factors) -> Floats:
-        scaled = paths * np.array([*factors, 1.0])
-        return np.asarray(scaled[scaled.sum(axis=1).argmax()])
-
-    return path
-
-
-def factor_of(row: MeasuredStep) -> float:
-    """The factor on the times of the device with which a step takes as long as measured; the
-    smallest one of a search where all else takes longer."""
-    path, low, high = path_of(row), *FACTORS
-    for _ in range(40):
-        middle = (low * high) ** 0.5
-        above = path(Factors(middle)).sum() >= row.seconds
-        low, high = (low, middle) if above else (middle, high)
-    return high
-
-
-def predict(cases: Iterable[Case]) -> list[Predicted]:
-    """The predictions of rows with the times that their calibrating rows tell."""
-    predicted = []
-    for row, known in cases:
-        fitted = _fit(row.model, row.dtype, known) if known else None
-        factors = fitted.factors if fitted else Factors()
-        sureness = Sureness(fitted.spread, fitted.launch_spread) if fitted else None
-        path = path_of(row)(factors)
-        efficiency = [each.seconds / plain(each) for each in known] or [1.0]
-        predicted.append(
-            Predicted(
-                row,
-                float(path.sum()),
-                plain(row) * float(np.exp(np.log(efficiency).mean())),
-                factors.of(DeviceTimes(row.device, row.dtype)),
-                step_spread(path, sureness, links=spreads().links),
-            )
-        )
-    return predicted
-
-
-@lru_cache(maxsize=4096)
-def _fit(model: str, precision: str, known: tuple[MeasuredStep, ...]) -> FactorFit:
-    rows = [
-        FitRow(path_of(row), row.seconds, _sizes(row.model), row.dtype, fills(row)) for row in known
-    ]
-    return fit(rows, _sizes(model), precision)
-
-
-@cache
-def fills(row: MeasuredStep) -> bool:
-    """Whether a row fills the memory of its devices."""
-    times = DeviceTimes(row.device, row.dtype)
-    share = memory_share(row.model, row.plan, times, lambda each: _times(row.machine, each.degrees))
-    return share >= FULL * row.memory
-
-
-@cache
-def _sizes(model: str) -> TransformerShape:
-    return sizes_of(find_transformer(model).shape)
-
-
-@cache
-def plain(row: MeasuredStep) -> float:
-    """Seconds at the peak of the device: FLOPs of the model, a third more if all is computed again,
-    and the bubble (p - 1) / (v m) of a pipeline."""
-    entry, plan = find_transformer(row.model), parse_plan(row.plan, row.gpus)
-    training = Training(entry.name, entry.shape, entry.size, DeviceTimes(row.device, row.dtype))
-    again = 4 / 3 if plan.recompute == "full" else 1.0
-    flops = training.flops_per_token * entry.size * plan.sequences * again
-    bubble = (plan.pp - 1) / (plan.v * plan.micro_batches)
-    peak = accelerator(row.device).peak["bf16"]
-    return flops / (peak * plan.degrees.ranks) * (1 + bubble)
 
 
 FOLDERS = typer.Argument(help="folders of measured training")
@@ -295,7 +129,7 @@ def main(
     for name, rows in files.items():
         for title, protocol in PROTOCOLS.items():
             cases = list(protocol(three if "a100_3d" in name else rows))
-            part = predict(case for case in cases if case[0] in set(rows))
+            part = predict(case for case in cases if case[0].table == name)
             if part:
                 parts[f"{name}, {title}"] = part
     parts |= {f"{paper}, nothing fitted": predict(no_row([*published(paper)])) for paper in PAPERS}

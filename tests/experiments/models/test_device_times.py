@@ -14,7 +14,7 @@ from experiments.models.accelerators import (
     multiplies,
     rate,
 )
-from experiments.models.device_times import DeviceTimes
+from experiments.models.device_times import DeviceTimes, other_levels, step_level
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernel_times.lookup import model_of
 from experiments.models.kernel_times.products import PRODUCTS
@@ -178,7 +178,7 @@ def test_no_product_is_faster_than_the_peak(device: str) -> None:
     ],
 )
 def test_the_share_of_the_peak_of_a_large_product(device: str, dtype: str, share: float) -> None:
-    seconds = DeviceTimes(device, dtype).product(8192, 8192, 8192)
+    seconds = DeviceTimes(device, dtype, level=1.0).product(8192, 8192, 8192)
     assert 2 * 8192**3 / seconds / accelerator(device).peak[dtype] == pytest.approx(share, abs=0.02)
 
 
@@ -188,13 +188,31 @@ def test_small_products_reach_less_than_large_ones() -> None:
 
 
 def test_products_in_8_bits_have_no_casts() -> None:
-    alone = DeviceTimes("h100", "fp8").product(4096, 4096, 4096)
+    alone = DeviceTimes("h100", "fp8", level=1.0).product(4096, 4096, 4096)
     assert (
         alone
         < model_of(PRODUCTS, "h100", "fp8", "trtllm")
         .of(m=4096, n=4096, k=4096, quantised=1)
         .expected
     )
+
+
+def test_products_and_attention_take_longer_in_a_step_than_alone() -> None:
+    alone, twice, usual = (DeviceTimes("h100", level=level) for level in (1.0, 2.0, 0.0))
+    products = [each.product(512, 512, 512) for each in (alone, twice, usual)]
+    attention = [each.attention("flash2", PASS, forward=True) for each in (alone, twice, usual)]
+    for first, second, third in (products, attention):
+        assert second == 2 * first
+        assert third == pytest.approx(step_level("h100") * first)
+    assert twice.memory(1e6) == alone.memory(1e6)
+    assert twice.quantize(4096, 4096) == alone.quantize(4096, 4096)
+    assert twice.convolution(1e9, 0.0, square=True) == alone.convolution(1e9, 0.0, square=True)
+
+
+def test_other_levels_are_those_of_other_kinds() -> None:
+    levels = {step_level(kind) for kind in ("a100", "h100")}
+    assert other_levels("gb200") == pytest.approx(sum(levels) / 2)
+    assert other_levels("h200") == other_levels("h100")
 
 
 def test_a_scale_multiplies_all_times() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp, log
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from experiments.models.model_catalogue import find_transformer
+from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.factor_fit import FactorFit, Factors, FitRow, Spreads, fit, spreads
 from topologies.topology import Floats
 
@@ -18,11 +21,11 @@ KNOWN = Spreads(
     launch=1.0,
     model=0.05,
     precision=0.05,
+    experts=0.3,
     step=0.03,
     launched=0.1,
     odd=0.3,
     odd_share=0.1,
-    full_odd_share=0.3,
     links=0.2,
 )
 
@@ -38,7 +41,14 @@ def step(factors: Factors) -> Floats:
     return max(device(factors), launches, key=np.sum)
 
 
-def fitted(logs: Sequence[float], model: str = "a", rows_of: str = "a") -> FactorFit:
+DENSE, WIDE, ROUTED = (
+    find_transformer(name).shape for name in ("gpt3_1_7b", "llama3_8b", "mixtral_8x7b")
+)
+
+
+def fitted(
+    logs: Sequence[float], model: TransformerShape = DENSE, rows_of: TransformerShape = DENSE
+) -> FactorFit:
     """The fit to rows of the device that take so much longer."""
     return fit([FitRow(device, 2 * exp(each), rows_of) for each in logs], model, "", KNOWN)
 
@@ -70,7 +80,7 @@ def test_a_row_far_off_counts_less_the_farther_it_is() -> None:
 
 
 def test_rows_of_another_model_leave_its_own_factor_open() -> None:
-    same, another = fitted([0.1] * 5), fitted([0.1] * 5, model="b")
+    same, another = fitted([0.1] * 5), fitted([0.1] * 5, model=WIDE)
     assert another.spread > same.spread + 0.02
     assert 0 < log(another.factors.scale) < log(same.factors.scale)
 
@@ -80,16 +90,18 @@ def test_more_rows_leave_less_open() -> None:
     assert KNOWN.device > widths[0] > widths[1] > widths[2] > 0
 
 
-def test_a_row_that_fills_the_memory_is_believed_less() -> None:
-    rows = [FitRow(device, 2 * exp(0.4), "a", full=full) for full in (False, True)]
-    clean, full = (fit([row], "a", "", KNOWN) for row in rows)
-    assert 1 < full.factors.scale < clean.factors.scale
-    assert full.weights[0] < clean.weights[0]
+def test_rows_with_experts_tell_little_of_others_and_much_of_experts() -> None:
+    """Two models with experts share what experts add."""
+    larger = replace(ROUTED, width=2 * ROUTED.width)
+    dense, same, another = (
+        log(fitted([0.3] * 4, model, ROUTED).factors.scale) for model in (DENSE, ROUTED, larger)
+    )
+    assert 0 < dense < 0.5 * another < another < same < 0.31
 
 
 def test_rows_of_another_precision_count_less() -> None:
-    rows = [FitRow(device, 2.2, "a", "bf16")]
-    same, another = (fit(rows, "a", precision, KNOWN) for precision in ("bf16", "fp8"))
+    rows = [FitRow(device, 2.2, DENSE, "bf16")]
+    same, another = (fit(rows, DENSE, precision, KNOWN) for precision in ("bf16", "fp8"))
     assert another.factors.scale < same.factors.scale
     assert another.spread > same.spread
 

@@ -6,17 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from experiments.parallel.factor_fit import SPREADS
-from experiments.studies import factor_spreads
 from experiments.studies.measured_plans import (
     COLUMNS,
     ROWS,
-    MeasuredStep,
     sharded,
     three_dimensional,
     whole_plans,
 )
-from experiments.studies.measured_rows import rows_of
 from grouped_cases import each_case
 from step_texts import MULTI, SHARDED
 from topologies.errors import InputError
@@ -168,39 +164,3 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe\x00" * 40)
     with pytest.raises(InputError, match="not UTF-8"):
         whole_plans(path)
-
-
-def test_spreads_are_medians_over_families(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factor_spreads, "fills", lambda row: False)
-
-    def row(kind: str, model: str) -> MeasuredStep:
-        texts = "h100", "bf16", "hgx_h100", model, "dp=8"
-        return MeasuredStep("runs", kind, "", *texts, 1.0, (8, 1, 0))
-
-    logs = [
-        (row("H100 bf16", name), log) for name, log in zip("aaabbb", (0, 0.1, 0.2) * 2, strict=True)
-    ]
-    logs += [(row("H100 fp8", "a"), log) for log in (0.3, 0.3, 0.3)]
-    spreads = factor_spreads.spreads_of(logs)
-    family = factor_spreads.NORMAL * 0.2
-    assert spreads["device"] == pytest.approx((family**2 - std_of(0.1, 0.3) ** 2) ** 0.5)
-    assert spreads["step"] == pytest.approx(factor_spreads.NORMAL * 0.1)
-    assert spreads["model"] == 0
-    assert spreads["precision"] == pytest.approx(std_of(0.1, 0.3))
-    assert spreads["odd_share"] == 0
-
-
-def test_the_study_of_spreads_writes_what_it_prints(tmp_path: Path) -> None:
-    (tmp_path / "fsdp_mpt.csv").write_text(SHARDED)
-    shipped, out = rows_of(SPREADS), tmp_path / "spreads.csv"
-    printed = factor_spreads.main([tmp_path], out)
-    written = rows_of(out)
-    assert [row["spread"] for row in written] == [row["spread"] for row in shipped]
-    for row, usual in zip(written, shipped, strict=True):
-        assert row["value"] in printed
-        assert (row == usual) == (row["spread"] in ("launch", "launched", "links"))
-
-
-def std_of(first: float, second: float) -> float:
-    """The standard deviation of two values."""
-    return abs(first - second) / 2**0.5

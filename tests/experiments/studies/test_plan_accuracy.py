@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from experiments.parallel.factor_fit import Factors
+from experiments.models.device_times import other_levels
 from experiments.studies import plan_accuracy
 from experiments.studies.measured_plans import (
     MeasuredStep,
-    published,
     sharded,
     three_dimensional,
 )
+from experiments.studies.step_predictions import plain, predict
 from step_texts import MULTI, SHARDED
 from topologies.errors import InputError
 
@@ -41,11 +41,11 @@ def test_the_row_with_the_fewest_gpus_calibrates_and_does_not_count(folder: Path
     rows = [*three_dimensional(folder / "a100_3d_single.csv")]
     cases = [*plan_accuracy.one_row(rows)]
     assert cases == [(rows[0], (rows[1],)), (rows[2], (rows[1],))]
-    predicted = plan_accuracy.predict(cases)
+    predicted = predict(cases)
     assert predicted[1].plain == pytest.approx(
-        2 * plan_accuracy.plain(rows[1]) * predicted[0].plain / plan_accuracy.plain(rows[0])
+        2 * plain(rows[1]) * predicted[0].plain / plain(rows[0])
     )
-    (again,) = plan_accuracy.predict([(rows[1], (rows[1],))])
+    (again,) = predict([(rows[1], (rows[1],))])
     assert abs(again.error) < 0.05
     assert again.plain_error == pytest.approx(0)
 
@@ -72,6 +72,12 @@ def test_a_new_plan_is_calibrated_by_all_others_of_its_kind() -> None:
     ]
 
 
+def test_a_kind_of_gpu_never_seen_has_the_level_of_others() -> None:
+    ((row, known),) = plan_accuracy.new_kind([step("a", 8)])
+    assert row == step("a", 8)._replace(level=other_levels("h100"))
+    assert known == ()
+
+
 def test_larger_scales_are_calibrated_by_the_smallest() -> None:
     rows = [step("a", 64), step("a", 8), step("bb", 16)]
     assert [*plan_accuracy.larger_scale(rows)] == [(rows[0], (rows[1],))]
@@ -82,14 +88,8 @@ def test_later_releases_are_calibrated_by_those_before() -> None:
     assert [*plan_accuracy.later_release(rows)] == [(rows[0], (rows[1],))]
 
 
-def test_a_factor_of_the_device_explains_a_step(folder: Path) -> None:
-    row = next(iter(sharded(folder / "fsdp_mpt.csv")))
-    usual = plan_accuracy.path_of(row)(Factors(1.5)).sum()
-    assert plan_accuracy.factor_of(row._replace(seconds=usual)) == pytest.approx(1.5, rel=1e-6)
-
-
 def test_errors_are_counted_by_kind_of_plan(folder: Path) -> None:
-    predicted = plan_accuracy.predict(plan_accuracy.no_row([*sharded(folder / "fsdp_mpt.csv")]))
+    predicted = predict(plan_accuracy.no_row([*sharded(folder / "fsdp_mpt.csv")]))
     rows = plan_accuracy.errors_by_kind(predicted)
     errors = [each.error for each in predicted if each.kind == predicted[0].kind]
     first = rows[0]
@@ -98,34 +98,6 @@ def test_errors_are_counted_by_kind_of_plan(folder: Path) -> None:
     assert first["steps"] == len(errors)
     assert first["bias"] == pytest.approx(sum(errors) / len(errors), abs=5e-4)
     assert first["mean"] == pytest.approx(sum(map(abs, errors)) / len(errors), abs=5e-4)
-
-
-def predicted_of(paper: str) -> list[plan_accuracy.Predicted]:
-    """The steps of a paper, predicted with nothing fitted."""
-    return plan_accuracy.predict(plan_accuracy.no_row([*published(paper)]))
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_published_steps_are_predicted_without_a_fit(number: int) -> None:
-    """Narayanan et al., SC 2021, table 1: the rows up to 256 GPUs, within 9%."""
-    (predicted,) = plan_accuracy.predict([([*published("narayanan")][number], ())])
-    assert abs(predicted.error) < 0.09
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_recomputation_is_predicted_without_a_fit(number: int) -> None:
-    """Korthikanti et al., arXiv 2205.05198, table 5: the two smaller models, within 10%."""
-    (predicted,) = plan_accuracy.predict([([*published("korthikanti")][number], ())])
-    assert abs(predicted.error) < 0.10
-
-
-@pytest.mark.exhaustive
-def test_published_steps_of_interleaved_pipelines_are_near() -> None:
-    """Within 7% and 10%; no cause was found for the row of 76.1 G, which is 8% too fast."""
-    narayanan, korthikanti = predicted_of("narayanan"), predicted_of("korthikanti")
-    for rows, most in ((narayanan[4:8], 0.07), (korthikanti[4:6], 0.10)):
-        for each in rows:
-            assert abs(each.error) < (0.09 if each.row.group == "76.1 G" else most), each.row.group
 
 
 def test_the_tables_of_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_every_study_has_a_line_and_options(capsys: pytest.CaptureFixture[str]) 
 @each_case(
     ("arguments", "message"),
     [
-        (["sped"], "'sped' is no study: calibration, factor-spreads, generated-pages"),
+        (["sped"], "'sped' is no study: calibration, generated-pages, gloo-lab"),
         (["speed", "--repeats", "0"], "'--repeats': "),
         (["speed", "--repeats", "x"], "'--repeats': "),
         (["speed", "--agains", "x"], "No such option: --agains"),

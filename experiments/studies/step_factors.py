@@ -1,0 +1,159 @@
+"""Factors on device times in steps, learnt from measured steps: `step_factors.csv`.
+
+The level of a kind of device is the factor on products and attention with which simulated steps
+take as long as measured ones. The factor of a step is the one on all times of its device with which
+the step, at that level, takes as long as the measured one. A family are the rows of a file of a GPU
+and precision. Each family counts once: a level, or a spread, is the median over families. Rows are
+odd that are beyond three times `step`; their spread and shares are those of all rows.
+
+Steps of one A100 node, which launches bind, are left out, and so are devices whose kernels nobody
+measured. The spread of these steps, `launched`, is 1.48 times the median error that one row
+calibrates. Steps with experts only tell `experts`, how much further off they are than others of the
+same GPU and precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+from experiments import output
+from experiments.models.accelerators import accelerator
+from experiments.models.device_times import STEP_FACTORS
+from experiments.models.model_catalogue import find_transformer
+from experiments.studies.measured_plans import MeasuredStep, published
+from experiments.studies.measured_rows import Row, aligned, grouped, rows_of
+from experiments.studies.plan_accuracy import FOLDERS, PAPERS, files_in
+from experiments.studies.step_predictions import factor_of
+
+NORMAL = 1.4826
+"""The standard deviation of a normal distribution over its median absolute deviation."""
+ODD = 3.0
+"""From how many standard deviations on a row is odd."""
+Factor = tuple[MeasuredStep, float]
+"""A row and the logarithm of its factor."""
+STEEPER = 1.25
+"""The level at which each step is simulated beside 1. The time of a device is linear in it."""
+
+
+def main(
+    folders: Annotated[list[Path], FOLDERS],
+    out: Annotated[Path | None, typer.Option(help="Write step_factors.csv anew here.")] = None,
+) -> str:
+    """The levels and spreads of all rows, and their range as each family is left out."""
+    files, _ = files_in(folders)
+    files |= {paper: [*published(paper)] for paper in PAPERS}
+    rows = [
+        row
+        for name, of in files.items()
+        for row in of
+        if name != "a100_3d_single" and accelerator(row.device).tuned == 1
+    ]
+    dense = [row for row in rows if not find_transformer(row.model).shape.experts]
+    needed = [(row, level_of(row)) for row in dense]
+    levels = levels_of(needed)
+    rows = [row._replace(level=levels.get(f"level_{_device(row)}", 0.0)) for row in rows]
+    logs = [(row, float(np.log(factor_of(row)))) for row in rows]
+    learnt = levels | spreads_of(logs)
+    without = [
+        levels_of([each for each in needed if _family(each[0]) != family])
+        | spreads_of([each for each in logs if _family(each[0]) != family])
+        for family in grouped(rows, _family)
+    ]
+    records = [_record(row, learnt, without) for row in rows_of(STEP_FACTORS)]
+    if out is not None:
+        output.write(out, output.to_csv(records))
+    return aligned({key: [str(record[key]) for record in records] for key in records[0]})
+
+
+def _record(
+    row: Row, learnt: Mapping[str, float], without: Sequence[Mapping[str, float]]
+) -> output.Record:
+    """A row of the file with what the steps tell of it, if they do."""
+    name = row["name"]
+    if name not in learnt:
+        return {**row}
+    values = [each[name] for each in without if name in each]
+    least, most = min(values, default=learnt[name]), max(values, default=learnt[name])
+    source = f"learnt: {least:.3f} to {most:.3f} as each family is left out"
+    return {"name": name, "value": round(learnt[name], 3), "source": source}
+
+
+def _family(row: MeasuredStep) -> tuple[str, str]:
+    return row.table, row.kind
+
+
+def _device(row: MeasuredStep) -> str:
+    return accelerator(row.device).alike
+
+
+def level_of(row: MeasuredStep) -> float:
+    """The level with which a step takes as long as the measured one."""
+    usual, steeper = (1 / factor_of(row._replace(level=level)) for level in (1.0, STEEPER))
+    return 1.0 + (STEEPER - 1.0) * (1.0 - usual) / (steeper - usual)
+
+
+def levels_of(needed: Sequence[Factor]) -> dict[str, float]:
+    """The level of each kind of device by those of rows."""
+    families = grouped(needed, lambda each: (_device(each[0]), *_family(each[0])))
+    medians = {family: np.median([level for _, level in of]) for family, of in families.items()}
+    return {
+        f"level_{device}": float(np.median([level for _, level in of]))
+        for device, of in grouped(medians.items(), lambda each: each[0][0]).items()
+    }
+
+
+def spreads_of(logs: Sequence[Factor]) -> dict[str, float]:
+    """The spreads by logarithms of factors, as :class:`experiments.parallel.factor_fit.Spreads`
+    names them."""
+    experts = [each for each in logs if find_transformer(each[0].model).shape.experts]
+    logs = [each for each in logs if each not in experts]
+    cells = {
+        key: float(np.median([log for _, log in of]))
+        for key, of in grouped(logs, lambda each: (*_family(each[0]), each[0].model_name)).items()
+    }
+    left = [(row, log - cells[*_family(row), row.model_name]) for row, log in logs]
+    counts = {key: len(of) for key, of in grouped(logs, lambda each: _family(each[0])).items()}
+    alike = [each for each in left if counts[_family(each[0])] > 2 and each[1]]
+    step = _typical((_family(row), log) for row, log in alike)
+    far = [log for _, log in left if abs(log) > ODD * step]
+    # A GPU and precision are the words of a kind.
+    by_precision = grouped(
+        cells.items(), lambda cell: (cell[0][0], cell[0][1].partition(" ")[0], cell[0][2])
+    )
+    by_family = grouped(cells.items(), lambda each: each[0][:2])
+    precision = _between([log for _, log in of] for of in by_precision.values())
+    medians = {family: float(np.median([log for _, log in of])) for family, of in by_family.items()}
+    # A family is of a precision, too.
+    family = _typical(medians.items())
+    further = [
+        (key, float(np.median([log for _, log in of])) - medians[key])
+        for key, of in grouped(experts, lambda each: _family(each[0])).items()
+        if key in medians
+    ]
+    return {
+        "device": max(family**2 - precision**2, 0.0) ** 0.5,
+        "model": _between([log for _, log in of] for of in by_family.values()),
+        "precision": precision,
+        "experts": _typical(further),
+        "step": step,
+        "odd": float(np.sqrt(np.mean(np.square(far)))) if far else 0.0,
+        "odd_share": len(far) / (len(left) or 1),
+    }
+
+
+def _typical(logs: Iterable[tuple[Hashable, float]]) -> float:
+    """The median over families of the standard deviation about 0."""
+    families = grouped(logs, lambda each: each[0]).values()
+    sizes = [NORMAL * np.median(np.abs([log for _, log in family])) for family in families]
+    return float(np.median(sizes)) if sizes else 0.0
+
+
+def _between(groups: Iterable[Sequence[float]]) -> float:
+    """The median over groups of the standard deviation within."""
+    spreads = [float(np.std(group, ddof=1)) for group in groups if len(group) > 1]
+    return float(np.median(spreads)) if spreads else 0.0

@@ -1,0 +1,71 @@
+"""Levels of devices and spreads of factors, as measured steps teach them."""
+
+from pathlib import Path
+
+import pytest
+
+from experiments.models.device_times import STEP_FACTORS
+from experiments.parallel.factor_fit import Factors
+from experiments.studies import step_factors
+from experiments.studies.measured_plans import MeasuredStep
+from experiments.studies.measured_rows import rows_of
+from experiments.studies.step_predictions import path_of
+from step_texts import SHARDED
+
+
+def step(kind: str, model: str, device: str = "h100") -> MeasuredStep:
+    texts = device, "bf16", "hgx_h100", model, "dp=8"
+    return MeasuredStep("runs", kind, "", *texts, 1.0, (8, 1, 0))
+
+
+def test_spreads_are_medians_over_families() -> None:
+    logs = [
+        (step("H100 bf16", model), log)
+        for model, log in zip(["gpt3_1_7b"] * 3 + ["llama3_8b"] * 3, (0, 0.1, 0.2) * 2, strict=True)
+    ]
+    logs += [(step("H100 fp8", "gpt3_1_7b"), log) for log in (0.3, 0.3, 0.3)]
+    spreads = step_factors.spreads_of(logs)
+    family = step_factors.NORMAL * 0.2
+    assert spreads["device"] == pytest.approx((family**2 - std_of(0.1, 0.3) ** 2) ** 0.5)
+    assert spreads["step"] == pytest.approx(step_factors.NORMAL * 0.1)
+    assert spreads["model"] == 0
+    assert spreads["precision"] == pytest.approx(std_of(0.1, 0.3))
+    assert spreads["odd_share"] == spreads["experts"] == 0
+
+
+def test_experts_tell_how_much_further_off_they_are() -> None:
+    logs = [(step("H100 bf16", "llama3_8b"), 0.1), (step("H100 bf16", "mixtral_8x7b"), 0.4)]
+    spreads = step_factors.spreads_of(logs)
+    assert spreads["experts"] == pytest.approx(step_factors.NORMAL * 0.3)
+    assert spreads["device"] == pytest.approx(step_factors.NORMAL * 0.1)
+
+
+def test_a_level_is_the_median_over_families() -> None:
+    values = {"H100 bf16": [1.1, 1.2, 1.9], "H100 fp8": [1.3]}
+    needed = [(step(kind, "a"), level) for kind, of in values.items() for level in of]
+    needed.append((step("A100", "a", "a100"), 1.05))
+    levels = step_factors.levels_of(needed)
+    assert levels == pytest.approx({"level_h100": 1.25, "level_a100": 1.05})
+
+
+def test_at_its_level_a_step_takes_as_long_as_measured() -> None:
+    row = step("H100 bf16", "llama3_8b")
+    seconds = float(path_of(row._replace(level=1.15))(Factors()).sum())
+    assert step_factors.level_of(row._replace(seconds=seconds)) == pytest.approx(1.15, abs=1e-4)
+
+
+def test_the_study_writes_what_it_prints(tmp_path: Path) -> None:
+    (tmp_path / "fsdp_mpt.csv").write_text(SHARDED)
+    shipped, out = rows_of(STEP_FACTORS), tmp_path / "factors.csv"
+    printed = step_factors.main([tmp_path], out)
+    written = rows_of(out)
+    assert [row["name"] for row in written] == [row["name"] for row in shipped]
+    for row, usual in zip(written, shipped, strict=True):
+        assert row["value"] in printed
+        assumed = row["name"] in ("launch", "launched", "links", "level_b200")
+        assert (row == usual) == assumed
+
+
+def std_of(first: float, second: float) -> float:
+    """The standard deviation of two values."""
+    return abs(first - second) / 2**0.5
