@@ -1,5 +1,5 @@
-"""The arguments --key value in a shell script, with the values of its variables. No command is run,
-and no condition is evaluated."""
+"""The arguments --key value in a shell script, with the values of its variables. No command is
+run. Branches that do not run have no arguments."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
+from experiments.frameworks.branches import Branches
 from topologies.errors import InputError
 
 CONDITION = "condition."
-"""What precedes the key of an argument inside `if` or `case`."""
+"""What precedes the key of an argument in a branch that may run."""
 _TOKEN = re.compile(
     r"""(?P<skip>(?:[^\S\n]|\\\r?\n)+|\#[^\n]*)|(?P<mark>\n|;;|[();|&<>])
     |(?P<word>(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\([^()]*\)
@@ -37,7 +38,7 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
 
     Raises InputError for a quote without an end.
     """
-    variables, depth, begins = dict[str, str](), 0, True
+    variables, branches, begins = dict[str, str](), Branches(), True
     key, line, values = "", 0, list[str]()
     for token in [*_tokens(text, name), _Token("\n", 0, is_word=False)]:
         word = _expanded(token.text, variables) if token.is_word else ""
@@ -46,8 +47,12 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
         ends = "[@]" in word or word.endswith(".py") or ("$" in word and values != [])
         if key and (not token.is_word or is_key or ends):
             value: object = values[0] if len(values) == 1 else values or True
-            yield CONDITION * (depth > 0) + key, value, line
+            if branches.runs is not False:
+                yield CONDITION * (branches.runs is None) + key, value, line
             key = ""
+        if branches.read(word if token.is_word else token.text, begins):
+            begins = not token.is_word or word in ("then", "else")
+            continue
         if re.fullmatch(r"(?:.*/)?pretrain\w*\.py", word):
             yield "program", word.rpartition("/")[2], token.line
         if is_key:
@@ -56,13 +61,13 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
             values = [value_text] if equals else []
         elif key:
             values.append(word)
-        elif begins and word in ("if", "case", "fi", "esac"):
-            depth = max(0, depth + (1 if word in ("if", "case") else -1))
         elif assignment := re.match(r"(\w+)=(.*)", word, re.DOTALL):
-            # In a condition, another value makes a variable unknown.
-            differs = depth and variables.get(assignment[1], assignment[2]) != assignment[2]
-            variables[assignment[1]] = f"${assignment[1]}" if differs else assignment[2]
-        begins = not token.is_word or word in ("then", "else", "do")
+            variable, text_value = assignment.groups()
+            # In a branch that may run, another value makes a variable unknown.
+            differs = branches.runs is None and variables.get(variable, text_value) != text_value
+            if branches.runs is not False:
+                variables[variable] = f"${variable}" if differs else text_value
+        begins = not token.is_word or word == "do"
 
 
 def _tokens(text: str, name: str) -> Iterator[_Token]:

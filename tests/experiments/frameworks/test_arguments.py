@@ -7,6 +7,8 @@ from experiments.frameworks.arguments import arguments_in
 from grouped_cases import each_case
 from refusals import attempt, refusal
 
+TEST = '[[ "$A" == "b" ]]'
+
 
 def read(text: str) -> dict[str, object]:
     return {key: value for key, value, _ in arguments_in(text, "run.sh")}
@@ -28,6 +30,15 @@ def read(text: str) -> dict[str, object]:
         ("--lr -1.5", {"lr": "-1.5"}),
         ("if [ $A = b ]; then\n--tp 2\nfi\n--pp 3", {"condition.tp": "2", "pp": "3"}),
         ("case $A in\n b) TP=2 ;;\n c) TP=4 ;;\nesac\n--tp $TP", {"tp": "$TP"}),
+        ("if true; then\n--tp 2\nelse\n--tp 4\nfi", {"condition.tp": "4"}),
+        (f"A=b\nif {TEST}; then\n--tp 2\nelse\n--cp 4\nfi\n--pp 3", {"tp": "2", "pp": "3"}),
+        (f"A=c\nif {TEST}; then\n--tp 2\nelse\n--cp 4\nfi\n--pp 3", {"cp": "4", "pp": "3"}),
+        (f"A=c\nif {TEST} || [ $A -gt 1 ]\nthen --tp 2; fi", {"condition.tp": "2"}),
+        ("A=2\nif [ $A -gt 1 ] && [[ -n $A ]]\nthen --tp 2; else --cp 2; fi", {"tp": "2"}),
+        (f"A=b\nif [ -z $A ]; then\n--tp 2\nelif {TEST}; then --cp 4; fi", {"cp": "4"}),
+        (f"A=c\nif {TEST}; then\nif [ $B ]; then T=2; fi --tp 2\nfi\n--pp 3", {"pp": "3"}),
+        ("A=c\ncase $A in\n b|d) T=2 ;;\n c) T=4 ;;\n *) T=8 ;;\nesac\n--tp $T", {"tp": "4"}),
+        ("A=x\ncase $A in\n b) --tp 2;;\n *)\n --tp 8\nesac\n--pp 3", {"tp": "8", "pp": "3"}),
         ("no arguments - at all", {}),
         ("--a\xa01", {"a": "1"}),
     ],
