@@ -58,7 +58,9 @@ def read_job(text: str, gpus: int | None = None) -> JobFile:
     settings = read_settings(Path(path))
     if any(setting.key == "model_type" for setting in settings):
         raise InputError(f"{path} is a model of Hugging Face and no plan: write --model {path}")
-    facts = facts_of(settings, Path(path).suffix.lower() not in NESTED)
+    is_script = Path(path).suffix.lower() not in NESTED
+    has_arguments = any(setting.key.startswith("MODEL_ARGS.") for setting in settings)
+    facts = facts_of(settings, is_script or has_arguments)
     if not any(find_row(facts.framework, setting.key) for setting in settings):
         raise InputError(
             f"{path} has no key of Megatron or torchtitan: is it another file? A plan is dp=8,tp=4"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.frameworks.facts import JobFacts, rows_by_name
@@ -16,6 +17,8 @@ _SINGLE = ("1f1b", "gpipe")
 """Schedules in which torchtitan gives each device one stage, and others two."""
 _RECOMPUTATION = "recompute_modules", "recompute_layers", "selective_option", "recompute_mode"
 """The facts that say what is computed again."""
+_LONGEST = 4096
+"""Letters of the longest layout of stages."""
 
 
 def plan_of(
@@ -64,13 +67,18 @@ def _is_written(facts: JobFacts, key: str, value: str) -> bool:
 
 def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
     tp, pp, v = facts["tp"], facts["pp"], facts["v"]
-    if (chunk := facts["chunk_layers"]) and "v" not in facts:
+    layout = _stages_of(facts["layout"]) if "layout" in facts and pp > 1 else []
+    if layout:
+        v = max(1, len(layout) // pp)
+    elif (chunk := facts["chunk_layers"]) and "v" not in facts:
         v = max(1, blocks // (pp * chunk))
     zero = int(facts["distributed_optimizer"])
     if facts["torch_fsdp"]:
         zero = 3
     elif facts["megatron_fsdp"]:
         zero = facts["sharding"]
+    if zero in (1, "1", "2") and facts["gathers_early"]:
+        facts.say("gathers_early", "parameters are gathered behind the optimizer")
     dropouts = (facts[f"{of}_dropout"] for of in ("hidden", "attention"))
     layers = [word for word in ("embedding", "loss") if facts[f"counts_{word}"]]
     adapts_mlps = any(word in facts["adapted"] for word in ("fc", "mlp"))
@@ -83,12 +91,36 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         "v": v,
         "dropout": any(facts.is_arguments if drop is None else drop for drop in dropouts),
         "synchronous": facts["waits"] if v > 1 and pp > 1 else "",
-        "layers": _uneven_stages(facts, blocks, pp, v) or "+".join(layers),
+        "layers": _layout(facts, layout)
+        or _uneven_stages(facts, blocks, pp, v)
+        or "+".join(layers),
         "adapters": "all" if "lora" in facts and adapts_mlps else "",
         "offload": facts["offloaded_layers"] if facts["is_offloading"] else "",
         "recompute": _recomputation(facts),
         **_precision(facts, zero),
     }
+
+
+def _stages_of(layout: str) -> list[str]:
+    """The stages of a layout like Et*3|(tt|)*6mL of Megatron-LM
+    (megatron/core/transformer/pipeline_parallel_layer_layout.py): E is the embedding, t a layer, m
+    an MTP block, L the loss. In nested files these are words."""
+    for word, letter in (("embedding", "E"), ("decoder", "t"), ("mtp", "m"), ("loss", "L")):
+        layout = layout.replace(word, letter)
+    layout = layout.replace(",", "")
+    for pattern in (r"\(([^()]{1,99})\)\*(\d{1,3})", r"(.)\*(\d{1,3})"):
+        layout = re.sub(pattern, lambda each: each[1] * int(each[2]), layout[:_LONGEST])
+    return layout[:_LONGEST].split("|")
+
+
+def _layout(facts: JobFacts, stages: Sequence[str]) -> str:
+    """The layers of each stage of a layout."""
+    text = "|".join(stages)
+    if stages and not re.fullmatch(r"E[t|]*m*L", text):
+        facts.say("layout", "the embedding comes first, MTP blocks and the loss last")
+        return ""
+    counts = [stage.count("t") for stage in stages]
+    return "+".join(map(str, counts)) if len(set(counts)) > 1 else ""
 
 
 def _uneven_stages(facts: JobFacts, blocks: int, pp: int, v: int) -> str:

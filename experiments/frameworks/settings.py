@@ -44,7 +44,8 @@ class FileSetting(NamedTuple):
 def words_of(value: object) -> str:
     """A value as the user writes it."""
     if isinstance(value, list):
-        return ",".join(map(words_of, value))
+        mark = "|" if value and isinstance(value[0], list) else ","
+        return mark.join(map(words_of, value))
     if value is None or isinstance(value, bool):
         return "null" if value is None else str(value).lower()
     # Python does not write a number of thousands of digits.
@@ -83,8 +84,10 @@ def _of_node(loader: Any, node: Any, key: str, name: str, depth: int) -> Entries
     if isinstance(node, yaml.ScalarNode):
         yield key, _scalar(loader, node), line
     elif isinstance(node, yaml.SequenceNode):
-        if all(isinstance(item, yaml.ScalarNode) for item in node.value):
-            yield key, [_scalar(loader, item) for item in node.value], line
+        lists = [node] if _is_plain(node) else node.value
+        if all(map(_is_plain, lists)):
+            rows = [[_scalar(loader, item) for item in each.value] for each in lists]
+            yield key, rows[0] if lists == [node] else rows, line
             return
         for number, item in enumerate(node.value):
             yield from _of_node(loader, item, f"{key}[{number}]", name, depth + 1)
@@ -98,7 +101,16 @@ def _of_node(loader: Any, node: Any, key: str, name: str, depth: int) -> Entries
             yield key, _scalar(loader, inner[0]) if is_member else target.value, line
             return
         for word, item in parts.items():
+            if word.startswith("--"):  # an argument, as Megatron-LM's tests have them
+                word = word[2:].replace("-", "_")
             yield from _of_node(loader, item, f"{key}.{word}".lstrip("."), name, depth + 1)
+
+
+def _is_plain(node: Any) -> bool:
+    """Whether a node is a list of values."""
+    return isinstance(node, yaml.SequenceNode) and all(
+        isinstance(item, yaml.ScalarNode) for item in node.value
+    )
 
 
 def _scalar(loader: Any, node: Any) -> Any:

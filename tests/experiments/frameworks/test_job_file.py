@@ -104,6 +104,23 @@ def test_scripts_that_start_too_few_gpus_say_so(tmp_path: Path) -> None:
     assert "8 GPUs do not hold tp x pp x cp = 16: give --gpus" in read.facts.remarks[0]
 
 
+def test_arguments_in_yaml_are_those_of_a_script(tmp_path: Path) -> None:
+    text = (
+        "ENV_VARS: {NCCL_ALGO: Ring}\nMODEL_ARGS:\n  --bf16: true\n  --use-tp-pp-dp-mapping: true\n"
+        "  --pipeline-model-parallel-size: 2\n  --attention-dropout: 0.0\n"
+    )
+    read = job(tmp_path, "a.yaml", text)
+    assert read.facts.remarks == []
+    # What is not said has the default of Megatron-LM.
+    assert read.plan == "pp=2,dropout=yes,order=tp-cp-pp-dp"
+
+
+def test_a_layout_in_words_is_that_in_letters(tmp_path: Path) -> None:
+    stages = "[embedding, decoder], [decoder, decoder], [decoder, decoder], [decoder, mtp, loss]"
+    text = f"model: {{pipeline_model_parallel_size: 2, pipeline_model_parallel_layout: [{stages}]}}"
+    assert {"v=2", "layers=1+2+2+1"} <= set(job(tmp_path, "a.yaml", text).plan.split(","))
+
+
 @each_case(
     ("section", "plan"),
     [

@@ -57,6 +57,9 @@ def test_all_blocks_have_a_window_unless_a_file_says_which_have_none(tmp_path: P
         ("2\n--decoder-last-pipeline-num-layers 15", "65+15"),
         ("2\n--decoder-first-pipeline-num-layers 90", "90+0"),
         ("4\n--decoder-first-pipeline-num-layers 5", "5+25+25+25"),
+        ("4\n--pipeline-model-parallel-layout 'Et*17|t*21|t*21|t*21,L'", "17+21+21+21"),
+        ("2\n--pipeline-model-parallel-layout 'Et*10|(t*9|)*7t*7L'", "10+9+9+9+9+9+9+9+7"),
+        ("4\n--pipeline-model-parallel-layout 'E(t|)*3,tL'", ""),
     ],
 )
 def test_the_first_and_the_last_stage_have_their_layers(
@@ -86,6 +89,15 @@ def test_a_schedule_that_has_two_stages_a_device_goes_without_v(tmp_path: Path) 
         (
             "--recompute-granularity selective --recompute-modules weird",
             "recompute_modules=weird: no key of a plan says this",
+        ),
+        (
+            "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Et|tmtL'",
+            "pipeline_model_parallel_layout=Et|tmtL: the embedding comes first, MTP blocks and "
+            "the loss last",
+        ),
+        (
+            "--overlap-param-gather --use-distributed-optimizer",
+            "overlap_param_gather=true: parameters are gathered behind the optimizer",
         ),
         ("--fp16", "fp16=true: simctl takes the times and bytes of bf16"),
         (
