@@ -167,7 +167,7 @@ def _precision(facts: JobFacts, zero: object) -> dict[str, Any]:
         "bf16_layers": f"{facts['start_bf16']}+{facts['end_bf16']}"
         if facts["has_bf16_ends"]
         else "",
-        "fp8_gather": zero not in (0, "0") and facts["narrow_gather"],
+        "fp8_gather": (zero not in (0, "0") or "lora" in facts) and facts["narrow_gather"],
     }
 
 

@@ -250,6 +250,10 @@ class Kernels:
             bytes_kept = self.wire if cut.keeps_casts else 1.0
             return whole._replace(kept=kept * bytes_kept, later=later * bytes_kept)
         frozen = whole._replace(weights=0.0, kernels_back=number)
+        if cut.holds_once and narrow_casts.transposes(self.times):
+            nbytes = narrow_casts.stored(self.times) * number * outputs * inner
+            turned = self.times.traffic(nbytes)
+            frozen = frozen._replace(inputs=frozen.inputs + turned, kernels_back=2 * number)
         if not part or (part != "attention" and cut.adapters == "attention"):
             return frozen
         moved = 3 * rows * number * outputs * self.width

@@ -6,7 +6,6 @@ FLOPs for each token that passes it.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,10 +15,9 @@ from typing import Annotated, Any, Literal
 
 from experiments.models.mixer_shapes import Experts, Latent, Mamba, WeightMatrix, window_keys
 from experiments.models.recomputation import parse_text
-from experiments.option_text import parse_at_least, parse_within
+from experiments.option_text import parse_at_least, parse_ends, parse_imbalance, parse_within
 from simulator.parallel.degrees import divisor
 from topologies.errors import InputError
-from topologies.units import parse_number
 
 RMS_DECODER: Mapping[str, Any] = {"gated": True, "norm": "rms", "biases": False, "rotary": True}
 """A decoder like Llama: RMS norms, gated MLPs, rotary positions."""
@@ -251,18 +249,6 @@ class TransformerShape:
         return total
 
 
-def _parse_imbalance(text: str) -> float:
-    if (value := parse_number(text)) < 1:
-        raise InputError("1 for even experts, or more")
-    return value
-
-
-def _parse_ends(text: str) -> str:
-    if not re.fullmatch(r"\d{1,4}(\+\d{1,4})?", text, re.ASCII):
-        raise InputError("a number of layers at both ends, like 1, or 1+4")
-    return text
-
-
 @dataclass(frozen=True)
 class BlockCut:
     """How a micro-batch and the matrices of a transformer are cut. Its fields are keys of a plan,
@@ -300,8 +286,10 @@ class BlockCut:
     scaling: Scaling = "delayed"
     """With fp8: whether tensors are scaled by the largest element of steps before, or by that of
     now, for which they are read once more."""
-    bf16_layers: Annotated[str, _parse_ends] = ""
+    bf16_layers: Annotated[str, parse_ends] = ""
     """Below 16 bits: layers at both ends that multiply in bf16, like 1, or 1+4 at begin and end."""
+    fp8_activations: bool = False
+    """Whether gated MLPs keep the input of their activation in 8 bits for the backward."""
     grads: Literal["fp32", "bf16"] = "fp32"
     """The dtype of gradients."""
     compiled: bool = False
@@ -312,7 +300,7 @@ class BlockCut:
     loss: Loss = "fused"
     """How the loss holds logits and their gradient: as Megatron-LM (fused), as PyTorch in fp32
     (eager), as torch.compile in 16 bits (compiled), or in 8 pieces of the batch (chunked)."""
-    imbalance: Annotated[float, _parse_imbalance] = 1.0
+    imbalance: Annotated[float, parse_imbalance] = 1.0
     """Tokens of the busiest rank of experts over the mean."""
     capacity: float = 0.0
     """Tokens of an expert, over those of even routing: the rest is dropped, and what is missing is
@@ -352,6 +340,11 @@ class BlockCut:
     def keeps_casts(self) -> bool:
         """Whether the backward finds the inputs of products cast."""
         return True
+
+    @property
+    def holds_once(self) -> bool:
+        """Whether frozen matrices are held in one layout alone, and transposed for a backward."""
+        return False
 
     @property
     def wide_ends(self) -> tuple[int, int]:

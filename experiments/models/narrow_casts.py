@@ -25,9 +25,15 @@ def layouts(times: DeviceTimes) -> int:
     return 1 if times.math == "fp8" and accelerator(times.device).alike == "b200" else 2
 
 
-def stored(times: DeviceTimes) -> float:
-    """Bytes of an element in all layouts."""
-    return layouts(times) * NARROW[times.math]
+def transposes(times: DeviceTimes) -> bool:
+    """Whether products need two layouts, and the second one is the transpose of the first one: with
+    a scale a tensor."""
+    return times.math == "fp8" and layouts(times) == 2
+
+
+def stored(times: DeviceTimes, once: bool = False) -> float:
+    """Bytes of an element in all layouts, or `once` without its transpose."""
+    return (layouts(times) - (once and transposes(times))) * NARROW[times.math]
 
 
 def cast(times: DeviceTimes, rows: float, columns: float, scaling: Scaling) -> float:

@@ -259,13 +259,16 @@ class Writer(Kernels):
         ups, width = 2 if self.shape.gated else 1, width or self.shape.width
         share, nbytes = rows / number, rows * inside * self.width
         above = ups * nbytes
+        kept_above = above / self.width if self.cut.fp8_activations else above
+        # In 8 bits it is written once more, and back in 16 bits before its backward.
+        more, back = (kept_above, kept_above + above) if self.cut.fp8_activations else (0.0, 0.0)
         return [
             self.product(
                 share, ups * inside, width, number, kept=kept, later=kept + above, part="mlp"
             ),
-            self.memory((ups + 1) * nbytes, (2 * ups + 1) * nbytes, kept=above)._replace(
-                working=above + self.cut_nbytes
-            ),
+            self.memory(
+                (ups + 1) * nbytes + more, (2 * ups + 1) * nbytes + back, kept=kept_above
+            )._replace(working=above + self.cut_nbytes),
             self.product(share, width, inside, number, kept=nbytes, later=nbytes, part="mlp"),
         ]
 

@@ -155,7 +155,7 @@ class Space:
             return "pp x v does not divide the layers"
         if plan.v > 1 and batches % plan.pp:
             return "interleaved: pp does not divide the micro-batches"
-        if plan.fp8_gather and not plan.zero:
+        if plan.fp8_gather and not plan.zero and not plan.lora:
             return "fp8_gather needs zero"
         if plan.zero and plan.dp * plan.cp == 1 and "zero" not in self.wanted:
             return "zero shares nothing among one rank"
@@ -191,7 +191,8 @@ def advice(training: Training, plan: Plan, topology: Topology) -> str:
     capacity = accelerator(training.times.device).capacity
     changes, least = dict[str, Any](), inf
     for _ in range(16):  # more changes together are another plan
-        options = [changes | change for change in _changes(replace(plan, **changes))]
+        variant = replace(plan, **changes)
+        options = [changes | change for change in _changes(training, variant)]
         plans = [plan_with(plan, training.times.device, **option) for option in options]
         peaks = [_peak(training, each, topology) for each in plans]
         if min(peaks, default=least) >= least:
@@ -214,15 +215,19 @@ def _peak(training: Training, plan: Plan, topology: Topology) -> float:
     return memory_of(training, plan, work).peak
 
 
-def _changes(plan: Plan) -> list[dict[str, Any]]:
+def _changes(training: Training, plan: Plan) -> list[dict[str, Any]]:
     """Changes of a plan that take less memory, the cheapest ones first."""
     batch, even = plan.sequences, plan.dp % 2 == 0
     unfused = plan.attention == "unfused" and plan.recompute == "none"
+    narrow, gated = training.times.narrow, training.shape.gated
+    casts = narrow and not plan.fp8_gather and (plan.zero in (1, 2) or plan.lora)
     # Tensor parallel stays within the 8 GPUs of a usual node.
     half, whole, within = plan.dp // 2, plan.pp == 1, plan.tp < 8
     changes: list[tuple[bool, dict[str, Any]]] = [
         (unfused, {"recompute": "selective"}),
         (plan.tp > 1 and not plan.sp, {"sp": True}),
+        (bool(casts), {"fp8_gather": True}),
+        (narrow and gated and not plan.fp8_activations, {"fp8_activations": True}),
         (plan.zero == 0, {"zero": 1}),
         (plan.zero <= 1 and whole, {"zero": 2}),
         (plan.zero <= 2 and whole, {"zero": 3}),

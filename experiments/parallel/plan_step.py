@@ -101,6 +101,10 @@ class Training:
                 f"plan: lora={plan.lora} is more than the {shape.width} elements of a token of "
                 f"{self.name}: take fewer, like lora=16"
             )
+        if plan.fp8_activations and not shape.gated:
+            raise InputError(
+                f"plan: fp8_activations=yes: MLPs of {self.name} are not gated: leave it out"
+            )
         modules = {
             "mlp": shape.parts["-"],
             "moe": shape.experts,
@@ -319,7 +323,8 @@ def state_of(training: Training, plan: Plan) -> State:
     parameters = 2.0
     if training.times.narrow:
         replaced = 2.0 if plan.fp8_gather else 0.0
-        parameters += training.cast_share(plan) * (stored(training.times) - replaced)
+        held = stored(training.times, plan.holds_once)
+        parameters += training.cast_share(plan) * (held - replaced)
     return State(parameters, GRADIENTS[plan.grads][0], 4.0 + moments)
 
 

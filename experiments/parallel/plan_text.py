@@ -75,8 +75,8 @@ class Plan(BlockCut):
     precision: Annotated[str, partial(_parse_choice, [*PRECISIONS])] = ""
     """What the layers multiply in, a name of PRECISIONS. By default the dtype of the model."""
     fp8_gather: bool = False
-    """Below 16 bits, with zero=1 to 3: whether parameters are held and gathered cast, without a
-    copy in 16 bits."""
+    """Below 16 bits, with zero=1 to 3 or lora: whether parameters are held and gathered cast,
+    without a copy in 16 bits."""
     zero: Annotated[int, partial(_parse_choice, range(4))] = 0
     """What data-parallel ranks share: 1 the optimizer, 2 gradients too, 3 parameters too (FSDP);
     0: nothing."""
@@ -187,6 +187,10 @@ class Plan(BlockCut):
         """With zero=3 as in torchao, otherwise as in Transformer Engine."""
         return self.zero < 3
 
+    @property
+    def holds_once(self) -> bool:
+        return self.lora > 0 and self.fp8_gather
+
     def __str__(self) -> str:
         parts = [str(self.degrees)]
         # Those with other defaults under DDP are always written there.
@@ -259,7 +263,7 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
         values = {**_DDP, **values}
     plan = Plan(**values, stated=tuple(values))
     # Stages of ZeRO from which on a key counts.
-    counts = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2, "fp8_gather": 1}
+    counts = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2, "fp8_gather": 0 if plan.lora else 1}
     for key in values:
         if plan.zero < (least := counts.get(key, 0)):
             raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")

@@ -142,6 +142,16 @@ def test_frozen_matrices_have_no_gradients(name: str, more: dict[str, Any]) -> N
     assert backward < sum(part.seconds for part in plain.backward)
 
 
+@each_case("name", ["llama3_8b", "mixtral_8x7b"])
+def test_activations_in_8_bits_keep_half_and_take_longer(name: str) -> None:
+    """Gated MLPs keep two vectors of each token and expert."""
+    plain, block = layer(name), layer(name, fp8_activations=True)
+    tokens, inside = (8192, 14336) if name == "llama3_8b" else (4096 * 2, 14336)
+    assert plain.kept - block.kept == 2 * tokens * inside
+    for usual, parts in ((plain.forward, block.forward), (plain.backward, block.backward)):
+        assert sum(part.seconds for part in parts) > sum(part.seconds for part in usual)
+
+
 def test_the_larger_the_rank_the_more_is_trained() -> None:
     few, many = layer("llama3_8b", lora=8), layer("llama3_8b", lora=64)
     assert many.parameters == 8 * few.parameters

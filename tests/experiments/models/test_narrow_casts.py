@@ -67,6 +67,24 @@ def test_a_product_casts_its_input_and_the_gradients_once() -> None:
     assert (product.kept, product.later) == (1.0, 2.0)
 
 
+@each_case(
+    ("device", "dtype", "turned"),
+    [("h100", "fp8", 2), ("b200", "fp8", 0), ("b200", "mxfp8", 0), ("mi300x", "fp8", 2)],
+)
+def test_frozen_matrices_that_are_held_once_are_transposed(
+    device: str, dtype: str, turned: int
+) -> None:
+    """They are read and written, if products need both layouts."""
+    times = DeviceTimes(device, dtype)
+    usual, once = (
+        Kernels(times, Plan(lora=8, fp8_gather=gather)).product(8192, 4096, 1024)
+        for gather in (False, True)
+    )
+    assert once.inputs == usual.inputs + (turned and times.traffic(turned * 4096 * 1024))
+    assert once.forward == usual.forward
+    assert stored(times, once=True) == (1 if dtype == "fp8" else stored(times))
+
+
 def test_fsdp_casts_weights_in_each_pass_and_inputs_in_both() -> None:
     """Unless it gathers them cast."""
     times, args = DeviceTimes("h100", "fp8"), (8192, 4096, 1024)

@@ -20,6 +20,10 @@ from refusals import refusal
             "lora=99999 is more than the 512 elements of a token of small: take fewer, "
             "like lora=16",
         ),
+        (
+            "fp8_activations=yes",
+            "fp8_activations=yes: MLPs of small are not gated: leave it out",
+        ),
         ("recompute=moe", "recompute=moe: small has no moe: leave it out"),
         (
             "recompute=mlp+mla_up_proj",

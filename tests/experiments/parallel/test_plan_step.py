@@ -140,6 +140,7 @@ def test_values_of_a_precision_are_checked(plan: str, message: str) -> None:
         ("zero=1,precision=nvfp4", "b200", (2.0, 2 * 0.5625), 2.0),
         # In place of them.
         ("zero=1,precision=fp8,fp8_gather=yes", "h100", (2.0, 0.0), (2.0, -1.0)),
+        ("lora=8,precision=fp8,fp8_gather=yes", "h100", (2.0, -1.0), (2.0, -1.0)),
         ("zero=1,precision=mxfp8,fp8_gather=yes", "b200", (2.0, 2 / 32), 2.0),
         ("zero=3,precision=fp8,fp8_gather=yes", "h100", (4.0, 0.0), (2.0, -1.0)),
         ("zero=1,precision=fp8,fp8_gather=yes,bf16_layers=3", "h100", (2.0, 0.0), 2.0),

@@ -4,7 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from experiments.models.accelerators import accelerator
+from experiments.parallel.plan_step import memory_of, work_of
+from experiments.parallel.plan_text import parse_plan
 from experiments.studies import memory_accuracy
+from grouped_cases import each_case
+from shipped_shapes import training
+from simulator.parallel.group_times import GroupTimes
+from topologies.shapes import star
 
 SHAPE = "llama,2,512,8,8,1024,20000"
 OLD, NEW = (f"pytorch/torchtitan,{date},pretrain,1" for date in ("2024-12", "2025-06"))
@@ -53,3 +60,21 @@ def test_a_table_has_the_mean_and_the_worst_error(folder: Path) -> None:
     assert text.count("mean error") == 3
     assert "torchtitan, reserved: mean error" in text
     assert memory_accuracy.main(folder / "none") == "no file with memory"
+
+
+@each_case(
+    ("plan", "device"),
+    [
+        ("dp=4,cp=2", "h200"),
+        ("dp=8", "mi325x"),
+        ("dp=8,recompute=full:21", "mi300x"),
+        ("dp=8,fp8_activations=yes", "b200"),
+    ],
+)
+def test_adapters_fit_where_they_ran(plan: str, device: str) -> None:
+    """Llama 2 70B with LoRA in MLPerf Training 5.0: frozen matrices are there once, in fp8."""
+    chosen = parse_plan(f"{plan},micro=1,batch=8,lora=16,precision=fp8,fp8_gather=yes,zero=1")
+    model = training("llama2_70b:seq=8192", device).under(chosen)
+    times = GroupTimes(star(8, bandwidth=1e9), chosen.degrees)
+    work = work_of(model, chosen, times)
+    assert memory_of(model, chosen, work).peak < accelerator(device).capacity
