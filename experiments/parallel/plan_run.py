@@ -182,6 +182,7 @@ class PlanRun:
             # Those of the model on each GPU: what is computed again does not count.
             "tflops": training.flops(plan, tokens_per_s) / 1e12,
             "mfu": training.mfu(plan, tokens_per_s),
+            **({"peak": times.math} if times.narrow else {}),
             **training.duration(tokens_per_s, gpus),
             **{f"{name}_s": float(each.sum(axis=1).mean()) for name, each in of_devices.items()},
             "model_error": error,

@@ -68,6 +68,7 @@ FIGURES = {
     "expected": WHOLE,
     "nearest run": ("", "{nearest_run}"),
     "model FLOP/s": ("{tflops:.1f} TFLOP/s", "a GPU, {mfu:.1%} of its peak (MFU)"),
+    "peak of MFU": ("{peak}", "the peak of all FLOPs of the model, also of those in bf16"),
     "micro-batches": ("{micro_batches}", "of each pipeline"),
     "defaults of": ("", "{defaults}"),
     "allocated": (
