@@ -228,6 +228,7 @@ def _torchtitan(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any
         "recompute": mode,
         "stops": facts["early_stop"],
         "compiled": "model" in compiled,
+        "eager": "model" not in compiled,
         "loss": "compiled" if "loss" in compiled else "eager",
     }
     if facts["is_float8"] or "float8" in facts["converters"]:

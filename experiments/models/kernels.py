@@ -11,6 +11,7 @@ from experiments.models import narrow_casts
 from experiments.models.accelerators import MEMORY, NARROW, PRECISIONS, accelerator, bandwidth
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_shapes import BlockCut
+from experiments.models.separate_kernels import Separate
 from simulator.parallel.blocks import BlockPart
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 
@@ -294,6 +295,17 @@ class Kernels:
     def memory(self, nbytes: float, nbytes_back: float, kept: float = 0.0) -> Computation:
         """A kernel that moves so many bytes in the forward and in the backward."""
         return Computation(self.times.memory(nbytes), self.times.memory(nbytes_back), kept=kept)
+
+    def separate(self, kernels: Separate, nbytes: float) -> Computation:
+        """Kernels on a tensor of so many bytes that run one after the other."""
+        number, number_back = kernels.kernels, kernels.kernels_back
+        return Computation(
+            number * self.times.memory(kernels.forward * nbytes / number),
+            number_back * self.times.memory(kernels.backward * nbytes / number_back),
+            kernels=number,
+            kernels_back=number_back,
+            kept=kernels.kept * nbytes,
+        )
 
     def layer(
         self, name: str, events: Iterable[Event], parameters: Tensors = (), channels: int = 0

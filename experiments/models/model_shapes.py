@@ -295,6 +295,8 @@ class BlockCut:
     compiled: bool = False
     """Whether torch.compile compiles the layers: with recompute=op they do not keep the output of
     the last product, which no backward needs."""
+    eager: bool = False
+    """Whether norms, rotations and gates run kernel by kernel, as in PyTorch without a compiler."""
     graphs: bool = False
     """Whether CUDA graphs launch the kernels of layers, and the CPU none of them."""
     loss: Loss = "fused"

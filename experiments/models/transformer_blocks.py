@@ -23,6 +23,7 @@ from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
 from experiments.models.mixer_shapes import Experts
 from experiments.models.model_shapes import Loss, TransformerShape
+from experiments.models.separate_kernels import GATE, REPETITION, RMS_NORM, ROTATION
 from simulator.parallel.blocks import Block
 
 WIDE = 4.0
@@ -108,6 +109,8 @@ class Writer(Kernels):
 
     def norm(self) -> list[Event]:
         """A norm: its input is read and its output written; backward for inputs and weights."""
+        if self.cut.eager and self.shape.norm == "rms":
+            return [self.separate(RMS_NORM, self.cut_nbytes)]
         return [self.memory(2 * self.cut_nbytes, 5 * self.cut_nbytes, kept=self.cut_nbytes)]
 
     def residual(self) -> list[Event]:
@@ -157,6 +160,10 @@ class Writer(Kernels):
             self.product(rows, matrix.outputs / tp, matrix.inputs, part="attention")
             for matrix in later
         ]
+        if self.cut.eager and shape.rotary and not shape.latent:
+            copied = (shape.heads > shape.kv_heads) * 2 * (shape.heads + shape.kv_heads)
+            copies = self.separate(REPETITION, rows * copied * shape.key_size / tp * self.width)
+            return [*products, self.separate(ROTATION, self._rotated), copies]
         return [*products, self.memory(moved, moved)]
 
     @property
@@ -262,13 +269,16 @@ class Writer(Kernels):
         kept_above = above / self.width if self.cut.fp8_activations else above
         # In 8 bits it is written once more, and back in 16 bits before its backward.
         more, back = (kept_above, kept_above + above) if self.cut.fp8_activations else (0.0, 0.0)
+        activation = self.memory(
+            (ups + 1) * nbytes + more, (2 * ups + 1) * nbytes + back, kept=kept_above
+        )
+        if self.cut.eager and self.shape.gated:
+            activation = self.separate(GATE, nbytes)
         return [
             self.product(
                 share, ups * inside, width, number, kept=kept, later=kept + above, part="mlp"
             ),
-            self.memory(
-                (ups + 1) * nbytes + more, (2 * ups + 1) * nbytes + back, kept=kept_above
-            )._replace(working=above + self.cut_nbytes),
+            activation._replace(working=above + self.cut_nbytes),
             self.product(share, width, inside, number, kept=nbytes, later=nbytes, part="mlp"),
         ]
 

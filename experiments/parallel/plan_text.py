@@ -276,6 +276,8 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
             value = getattr(plan, key)
             raise InputError(f"plan: {key}={value} goes with ddp=no: it is {plan.ddp}")
     check_adapters(values)
+    if plan.eager and plan.compiled:
+        raise InputError("plan: eager=yes goes with compiled=no: it is yes")
     if plan.router and "imbalance" in values:
         raise InputError(f"plan: router={plan.router} has an imbalance: leave out imbalance")
     if not plan.dp:

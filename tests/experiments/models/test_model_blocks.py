@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.models.device_times import DeviceTimes
+from experiments.models.device_times import KERNEL, DeviceTimes
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.mixer_shapes import window_keys
 from experiments.models.model_blocks import blocks
@@ -150,6 +150,27 @@ def test_activations_in_8_bits_keep_half_and_take_longer(name: str) -> None:
     assert plain.kept - block.kept == 2 * tokens * inside
     for usual, parts in ((plain.forward, block.forward), (plain.backward, block.backward)):
         assert sum(part.seconds for part in parts) > sum(part.seconds for part in usual)
+
+
+def test_eager_kernels_move_the_bytes_that_their_sources_say() -> None:
+    """For each token of Llama 3 8B two norms, a rotation of 32 and 8 heads, copies of 8 heads of
+    keys and values for 32, and a gate of 14336 elements."""
+    usual, block = layer("llama3_8b"), layer("llama3_8b", eager=True)
+    token = 2 * 8192.0
+    forward = 2 * (36 - 4) * 4096 + 20 * 5120 + 4 * 5120 - 4 * 2 * 6144 + 2 * 2 * 14336
+    backward = 2 * (92 - 10) * 4096 + 20 * 5120 + 4 * 5120 - 4 * 2 * 6144 + 2 * 4 * 14336
+    for more, kernels, parts, before in (
+        (forward, 22, block.forward, usual.forward),
+        (backward, 39, block.backward, usual.backward),
+    ):
+        seconds = sum(part.seconds for part in parts) - sum(part.seconds for part in before)
+        moved = TIMES.traffic(more * token / 2)
+        assert seconds == pytest.approx(moved + kernels * KERNEL)
+    assert block.kept - usual.kept == token * (2 * 2 * 4096 + 14336)
+
+
+def test_layer_norms_and_plain_activations_are_single_kernels_anyway() -> None:
+    assert layer("gpt3_175b", eager=True) == layer("gpt3_175b")
 
 
 def test_the_larger_the_rank_the_more_is_trained() -> None:

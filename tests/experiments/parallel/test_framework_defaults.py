@@ -26,15 +26,16 @@ Simctl = Callable[..., "CompletedProcess[str]"]
         ("megatron", "tp=2", "b200", "tp=2,sp=yes,attention=flash3,pieces=yes"),
         ("megatron", "pp=2,v=2", "a100", "pp=2,v=2,synchronous=no"),
         ("megatron", "pp=2", "a100", "pp=2"),
-        ("torchtitan", "dp=8", "a100", "zero=3,loss=eager"),
-        ("torchtitan", "dp=8,ddp=yes", "a100", "ddp=yes,loss=eager"),
+        ("torchtitan", "dp=8", "a100", "zero=3,loss=eager,eager=yes"),
+        ("torchtitan", "dp=8,ddp=yes", "a100", "ddp=yes,loss=eager,eager=yes"),
+        ("torchtitan", "dp=8,compiled=yes", "a100", "compiled=yes,zero=3,loss=eager"),
         (
             "torchtitan",
             "dp=8,pp=2,tp=2",
             "a100",
-            "tp=2,pp=2,zero=3,sp=yes,reshard=no,sync=no,loss=eager,synchronous=no",
+            "tp=2,pp=2,zero=3,sp=yes,reshard=no,sync=no,loss=eager,synchronous=no,eager=yes",
         ),
-        ("torchtitan", "dp=8,zero=1,loss=fused", "a100", "zero=1,loss=fused"),
+        ("torchtitan", "dp=8,zero=1,loss=fused", "a100", "zero=1,loss=fused,eager=yes"),
         ("deepspeed", "dp=8", "h200", "zero=1,loss=eager,overlap=yes"),
         ("deepspeed", "dp=8", "mi300x", "zero=1,loss=eager,overlap=yes"),
     ],
@@ -109,7 +110,7 @@ def test_the_report_names_the_defaults(simctl: Simctl) -> None:
     options = ("--model", "gpt3_1_7b:layers=4", "--topology", "hgx_h100", "--like")
     printed = simctl("plan", "dp=8", *options, "torchtitan").stdout
     assert "defaults of" in printed
-    assert "torchtitan: attention=flash3, loss=eager, zero=3" in printed
+    assert "torchtitan: attention=flash3, loss=eager, eager=yes, zero=3" in printed
     for name in ("jax", ""):
         done = simctl("plan", "dp=8", *options, name)
         assert done.returncode == 2

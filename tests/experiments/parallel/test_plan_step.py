@@ -356,6 +356,7 @@ def test_the_order_of_the_pipeline_follows_from_v() -> None:
         ("mtp=1000", "plan: mtp=1000: it is 0 to 16"),
         ("mtp=1,ddp=yes", "plan: mtp=1 goes with ddp=no: it is yes"),
         ("lora=16,ddp=yes", "plan: lora=16 goes with ddp=no: it is yes"),
+        ("eager=yes,compiled=yes", "plan: eager=yes goes with compiled=no: it is yes"),
         ("adapters=all", "plan: adapters goes with lora, like lora=16,adapters=all"),
         ("sp=true", "plan: sp=true: 'true' is neither yes nor no"),
     ],

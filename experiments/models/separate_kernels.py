@@ -1,0 +1,35 @@
+"""Norms, rotations and gates as PyTorch runs them without a compiler: kernel by kernel, where
+others run a fused one.
+
+Bytes are counted in the sources. RMS norms are those of `rms_norm` in PyTorch before 2.9
+(aten/src/ATen/native/layer_norm.cpp): a cast to fp32, a square, its mean, two products and a cast
+back. Rotations are those of torchtitan's `apply_rotary_emb`, in complex numbers of fp32, and
+`repeat_kv`. A gate is a product after its activation. Layer norms and activations without a gate
+have a kernel of their own anyway.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Separate(NamedTuple):
+    """What kernels move and keep for each byte of a tensor in 16 bits, and how many they are."""
+
+    forward: float
+    backward: float
+    kernels: int
+    kernels_back: int
+    kept: float = 0.0
+
+
+RMS_NORM = Separate(18.0, 46.0, 8, 16, kept=3.0)
+"""Bytes of an element, forward: cast 6, square 8, mean 4, product 8, cast 6, weights 4. Backward:
+weights 12, cast 6, product 8, its other factor 16, mean 4, square 28, sum 12, cast 6. It keeps the
+tensor in fp32, and the factor of the weights."""
+ROTATION = Separate(10.0, 10.0, 6, 6)
+"""Casts and a complex product, of queries and of keys."""
+REPETITION = Separate(1.0, 1.0, 2, 2)
+"""Keys and values, written once for each head."""
+GATE = Separate(5.0, 9.0, 2, 3, kept=3.0)
+"""An activation, and its product with the other input: for each byte of one of the inputs."""
