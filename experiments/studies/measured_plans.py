@@ -354,6 +354,7 @@ def _plan(row: Row) -> str:
         values["overlap"] = "yes" if "grad_reduce" in overlap else "no"
     if torchtitan:
         values["loss"] = "eager"
+        values |= {"eager": "yes"} if row.get("compiled") == "no" else {}
     if row.get("offloaded_layers"):
         values["offload"] = _whole(row, "offloaded_layers")
     if row.get("lora_rank"):
