@@ -22,6 +22,7 @@ from experiments.options.profile_options import ProfileOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.parallel.framework_defaults import like_framework
+from experiments.parallel.idle_keys import check_recomputation, idle_keys
 from experiments.parallel.plan_job import PlanJob, Setting
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_search import SearchResult, find_plans
@@ -185,6 +186,9 @@ def parse_course(
     setting, gpus = _setting(replace(options, **plain), machine, rules, profile)
     plan, detail = parse_plan(_with_batch(options), gpus), options.detail
     plan, defaults = like_framework(plan, options.like, setting.training.times.device)
+    check_recomputation(plan, setting.training.shape)
+    for sentence in idle_keys(plan, setting.training.shape):
+        output.note(sentence)
     if detail is DetailName.transfers and any(stated[name] != plain[name] for name in COURSE):
         raise InputError(f"--detail {detail.value}: it is of a step without conditions")
     changed = {name: value for name, value in stated.items() if value != plain[name]}
@@ -217,6 +221,8 @@ def parse_search(
     if gpus is None:
         raise InputError("auto: say on how many GPUs, like --gpus 64")
     values = parse_space(_with_batch(options))
+    whole = Plan(dp=1, recompute=str(values.get("recompute", Plan.recompute)))
+    check_recomputation(whole, setting.training.shape)
     parameters = {**setting.parameters, "plan": options.plan, "p": str(gpus)}
     if options.batch is not None:
         parameters["batch"] = options.batch

@@ -88,7 +88,7 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         # Other plans have Megatron's loss anyway.
         "loss": "fused" if tp == pp == 1 else "",
         "zero": zero,
-        "v": v,
+        "v": v if pp > 1 else 1,
         "dropout": any(facts.is_arguments if drop is None else drop for drop in dropouts),
         "synchronous": facts["waits"] if v > 1 and pp > 1 else "",
         "layers": _layout(facts, layout)
@@ -226,7 +226,7 @@ def _torchtitan(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any
     compiled = facts["components"] if facts["is_compiled"] else ""
     keys |= {
         "recompute": mode,
-        "stops": facts["early_stop"],
+        "stops": mode.startswith("full") and facts["early_stop"],
         "compiled": "model" in compiled,
         "eager": "model" not in compiled,
         "loss": "compiled" if "loss" in compiled else "eager",

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from experiments.models.accelerators import PRECISIONS
 from experiments.models.model_shapes import BlockCut, Degree
+from experiments.models.recomputation import parse_recomputation
 from experiments.option_text import PARSERS, Parser, parse_at_least, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
 from simulator.parallel.degrees import ORDER, Degrees
@@ -276,6 +277,10 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
             value = getattr(plan, key)
             raise InputError(f"plan: {key}={value} goes with ddp=no: it is {plan.ddp}")
     check_adapters(values)
+    if plan.stops and parse_recomputation(plan.recompute).words != ("full",):
+        raise InputError(f"plan: stops=yes goes with recompute=full: it is {plan.recompute}")
+    if plan.v > 1 and plan.pp == 1:
+        raise InputError(f"plan: v={plan.v} goes with pp=2 or more: it is 1")
     if plan.eager and plan.compiled:
         raise InputError("plan: eager=yes goes with compiled=no: it is yes")
     if plan.router and "imbalance" in values:

@@ -97,7 +97,7 @@ def sharded(path: Path) -> Iterator[MeasuredStep]:
         gpus, device = int(row["gpus"]), row["gpu"][:4]
         micro, repeats, seq = (int(row[name]) for name in ("micro_batch", "grad_accum", "seq"))
         wide = "fp32" if row["mp_mode"] == "DEFAULT" else "bf16"
-        again = "full" if row["checkpointing"] == "yes" else "none"
+        again = "full,stops=yes" if row["checkpointing"] == "yes" else "none"
         host = "dgx_a100" if device == "a100" else "hgx_h100"
         yield MeasuredStep(
             path.stem,
@@ -108,7 +108,7 @@ def sharded(path: Path) -> Iterator[MeasuredStep]:
             host if gpus <= 8 else f"{host}:nodes={gpus // 8}",
             f"mpt_{row['model']}:seq={seq}",
             f"dp={gpus},zero=3,fsdp=1,micro={micro},batch={gpus * micro * repeats},"
-            f"recompute={again},stops=yes,attention=flash,grads={wide},jitter=yes",
+            f"recompute={again},attention=flash,grads={wide},jitter=yes",
             seq * micro * repeats / float(row["tokens_per_s_gpu"]),
             (gpus, 1, number),
         )

@@ -356,6 +356,8 @@ def test_the_order_of_the_pipeline_follows_from_v() -> None:
         ("mtp=1000", "plan: mtp=1000: it is 0 to 16"),
         ("mtp=1,ddp=yes", "plan: mtp=1 goes with ddp=no: it is yes"),
         ("lora=16,ddp=yes", "plan: lora=16 goes with ddp=no: it is yes"),
+        ("stops=yes", "plan: stops=yes goes with recompute=full: it is none"),
+        ("v=2", "plan: v=2 goes with pp=2 or more: it is 1"),
         ("eager=yes,compiled=yes", "plan: eager=yes goes with compiled=no: it is yes"),
         ("adapters=all", "plan: adapters goes with lora, like lora=16,adapters=all"),
         ("sp=true", "plan: sp=true: 'true' is neither yes nor no"),
@@ -387,7 +389,7 @@ def test_a_batch_that_cannot_be_cut_is_refused() -> None:
 
 def test_v_needs_an_order_with_stages_to_choose() -> None:
     with pytest.raises(InputError, match="v=2: schedule gpipe has no stages to choose"):
-        _ = parse_plan("schedule=gpipe,v=2").pipeline
+        _ = parse_plan("pp=2,schedule=gpipe,v=2").pipeline
 
 
 def test_a_schedule_may_be_a_file(tmp_path: Path) -> None:
