@@ -17,7 +17,6 @@ from experiments.parallel.expert_routing import Routing, prove, routing_of
 from experiments.parallel.nearest_run import nearest_run
 from experiments.parallel.plan_space import advice
 from experiments.parallel.plan_step import (
-    FRAGMENTATION,
     RESERVED,
     Training,
     memory_of,
@@ -123,7 +122,7 @@ class PlanRun:
         reserves for them where memory is left, and the least margin that it needs."""
         memory, device = self.memory, self.memory.fullest
         tensors, moving = float(memory.allocated[device]), float(memory.moving[device])
-        margin = (FRAGMENTATION - 1) * moving
+        margin = memory.parts(device).get("fragmentation", 0.0)
         others = memory.peak - tensors - margin
         reserved = min(tensors + (RESERVED - 1) * moving, self.capacity - others)
         return {

@@ -329,13 +329,13 @@ def state_of(training: Training, plan: Plan) -> State:
 
 
 def memory_of(training: Training, plan: Plan, work: Work) -> StepMemory:
-    """The memory of a step."""
+    """The memory of a step. A pool of CUDA graphs gives back nothing where memory is short."""
     return memory(
         work,
         state_of(training, plan),
         communicator=COMMUNICATOR,
         context=CONTEXT,
-        fragmentation=FRAGMENTATION,
+        fragmentation=RESERVED if plan.graphs else FRAGMENTATION,
     )
 
 

@@ -11,6 +11,7 @@ from experiments.studies import memory_accuracy
 from grouped_cases import each_case
 from shipped_shapes import training
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.plan_memory import StepMemory
 from topologies.shapes import star
 
 SHAPE = "llama,2,512,8,8,1024,20000"
@@ -30,6 +31,14 @@ precision,tp,pp,cp,dp,sp,sharding,micro_batch,global_batch,recompute,compiled,me
 {NEW},{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,selective (per operator),yes,0.1
 {NEW},{SHAPE},2048,2,H100,bf16,1,1,1,2,no,fsdp2,16,32,none,yes,
 """
+
+
+def predicted(model: str, text: str, device: str) -> StepMemory:
+    plan = parse_plan(text)
+    chosen = training(model, device).under(plan)
+    return memory_of(
+        chosen, plan, work_of(chosen, plan, GroupTimes(star(8, bandwidth=1e9), plan.degrees))
+    )
 
 
 @pytest.fixture
@@ -73,8 +82,16 @@ def test_a_table_has_the_mean_and_the_worst_error(folder: Path) -> None:
 )
 def test_adapters_fit_where_they_ran(plan: str, device: str) -> None:
     """Llama 2 70B with LoRA in MLPerf Training 5.0: frozen matrices are there once, in fp8."""
-    chosen = parse_plan(f"{plan},micro=1,batch=8,lora=16,precision=fp8,fp8_gather=yes,zero=1")
-    model = training("llama2_70b:seq=8192", device).under(chosen)
-    times = GroupTimes(star(8, bandwidth=1e9), chosen.degrees)
-    work = work_of(model, chosen, times)
-    assert memory_of(model, chosen, work).peak < accelerator(device).capacity
+    chosen = f"{plan},micro=1,batch=8,lora=16,precision=fp8,fp8_gather=yes,zero=1"
+    memory = predicted("llama2_70b:seq=8192", chosen, device)
+    assert memory.peak < accelerator(device).capacity
+
+
+def test_the_pool_of_graphs_gives_nothing_back() -> None:
+    usual, graphs = (
+        predicted("llama3_8b", f"dp=8,zero=3,graphs={value}", "h100") for value in ("no", "yes")
+    )
+    assert graphs.allocated == pytest.approx(usual.allocated)
+    for memory, share in ((usual, 0.05), (graphs, 0.23)):
+        margin = memory.parts(0)["fragmentation"]
+        assert margin == pytest.approx(share * memory.moving[0])
