@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.models.accelerators import ACCELERATORS
+from experiments.models.accelerators import ACCELERATORS, NARROW
 from experiments.models.model_catalogue import MODELS, find_transformer
 from experiments.parallel.plan_text import parse_plan
 from experiments.studies.measured_rows import Row, rows_of
@@ -359,6 +359,10 @@ def _plan(row: Row) -> str:
         values["offload"] = _whole(row, "offloaded_layers")
     if row.get("lora_rank"):
         values["lora"] = _whole(row, "lora_rank")
+    # Frozen matrices of these runs fit in no other way.
+    held_cast = row.get("fp8_param_gather") == "yes" or row.get("lora_rank")
+    if held_cast and values["precision"] in NARROW:
+        values["fp8_gather"] = "yes"
     if row.get("token_drop") == "yes":
         values["capacity"] = 1
     return ",".join(f"{key}={value}" for key, value in values.items())

@@ -93,6 +93,8 @@ def test_a_run_with_its_whole_plan_is_read(tmp_path: Path) -> None:
         ({"precision": "fp8", "fp8_recipe": "blocks of 128"}, "precision=fp8_block"),
         ({"source": "pytorch/torchtitan", "async_tp": "no"}, "pieces=no"),
         ({"source": "pytorch/torchtitan", "compiled": "no"}, "eager=yes"),
+        ({"precision": "fp8", "fp8_param_gather": "yes"}, "fp8_gather=yes"),
+        ({"precision": "fp8", "lora_rank": "16"}, "fp8_gather=yes"),
     ],
 )
 def test_columns_become_keys_of_the_plan(tmp_path: Path, change: dict[str, str], part: str) -> None:
