@@ -113,6 +113,9 @@ def test_values_that_no_key_says_are_named(tmp_path: Path, arguments: str, remar
 def test_other_models_and_files_are_named(tmp_path: Path) -> None:
     remark, *_ = remarks(tmp_path, "a.toml", TITAN.replace('"8B"', '"9B"'))
     assert remark.startswith("model.flavor=9B: simctl knows no such model")
+    scales = f'{TITAN}[quantize.linear.float8]\nrecipe_name = "rowwise"\n'
+    expected = "quantize.linear.float8.recipe_name=rowwise: the scale is that of a tensor"
+    assert expected in remarks(tmp_path, "a.toml", scales)
     batch = TITAN.replace("batch_size = 1", "batch_size = 0")
     assert "=0: expected 1 or more" in refusal(job, tmp_path, "a.toml", batch)
     assert "has no key of Megatron or torchtitan" in refusal(job, tmp_path, "a.yaml", "hello")
