@@ -8,7 +8,6 @@ Williams, Gaussian Processes for Machine Learning, chapter 2), read at the nodes
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -32,6 +31,10 @@ from topologies.topology import Flags, Floats
 FOLDS = 5
 NOISE = 0.04
 """The spread of a measured kernel about a smooth time, in the logarithm."""
+DEVICES = 0.2
+"""The same of kernels of several families of devices."""
+FAMILY_KERNELS = 500
+"""About so many kernels stand for a family of devices among others."""
 LEAST_SPREAD = 0.2
 """The least spread of a value among devices and engines, in the logarithm."""
 NEAR = 1e-4
@@ -62,6 +65,7 @@ class Smoothness(NamedTuple):
     """Along each coordinate."""
     limit: float = np.inf
     """A rest counts as this many times their median if it is larger."""
+    noise: float = NOISE
 
     def covariance(self, first: Floats, second: Floats) -> Floats:
         """Of the rest at points, shape (first, second)."""
@@ -70,24 +74,28 @@ class Smoothness(NamedTuple):
         return np.asarray(self.spread**2 * (1 + distance) * np.exp(-distance))
 
 
+Groups = Mapping[Key, tuple[Chip, Measured]]
+"""Measured kernels, and the chip on which they ran."""
+
+
 def fit(
     kind: Kind,
-    chip: Chip,
-    measured: Measured,
+    groups: Sequence[tuple[Chip, Measured]],
     smoothness: Smoothness,
     priors: Mapping[str, Value],
     start: KernelModel | None = None,
 ) -> KernelModel:
-    """The model of measured kernels by priors of the values, from the values of `start` if there is
-    one. Its spread is 0."""
+    """The model of measured kernels on their chips by priors of the values, from the values of
+    `start` if there is one. Its chip is the first of them, and its spread is 0."""
     chosen = priors.values()
     usual = np.log([value.usual for value in chosen])
     spread = np.array([value.spread for value in chosen])
-    times = np.log(measured.seconds)
+    times = np.log(np.concatenate([measured.seconds for _, measured in groups]))
 
     def formula(inner: Floats) -> Floats:
         values = dict(zip(kind.values, np.exp(inner), strict=True))
-        return np.log(kind.formula(measured.sizes, values, chip))
+        each = [kind.formula(measured.sizes, values, chip) for chip, measured in groups]
+        return np.log(np.concatenate(each))
 
     def errors(inner: Floats) -> Floats:
         bounded = np.arctan(2 * (formula(inner) - times)) / 2
@@ -98,18 +106,30 @@ def fit(
         errors, first, diff_step=np.full(len(usual), 1e-3), ftol=NEAR, max_nfev=40
     ).x
     values = dict(zip(kind.values, np.exp(inner).tolist(), strict=True))
-    grid = rest(kind, measured.sizes, times - formula(inner), smoothness)
-    return KernelModel(kind, chip, values, 0.0, packed(grid), len(times))
+    points = np.concatenate([kind.coordinates(measured.sizes) for _, measured in groups])
+    grid = rest(kind, points, times - formula(inner), smoothness)
+    return KernelModel(kind, groups[0][0], values, 0.0, packed(grid), len(times))
 
 
-def rest(kind: Kind, sizes: Sizes, measured: Floats, smoothness: Smoothness) -> Floats:
-    """The expected rest at the nodes of the grid, by the `measured` rest of kernels."""
-    points, nodes = kind.coordinates(sizes), np.array([*product(*kind.nodes)], float)
-    matrix = smoothness.covariance(points, points) + NOISE**2 * np.eye(len(points))
+def rest(kind: Kind, points: Floats, measured: Floats, smoothness: Smoothness) -> Floats:
+    """The expected rest at the nodes of the grid, by the `measured` rest of kernels at `points`."""
+    nodes = np.array([*product(*kind.nodes)], float)
+    matrix = smoothness.covariance(points, points) + smoothness.noise**2 * np.eye(len(points))
     most = smoothness.limit * float(np.median(np.abs(measured)))
     weights = cho_solve(cho_factor(matrix), np.clip(measured, -most, most))
     shape = [len(along) for along in kind.nodes]
     return np.asarray(smoothness.covariance(nodes, points) @ weights).reshape(shape)
+
+
+def shared_fit(kind: Kind, families: Sequence[Groups], smoothness: Smoothness) -> KernelModel:
+    """The model that all devices share, by the same number of kernels of each family."""
+    random, chosen = np.random.default_rng(0), []
+    for family in families:
+        share = FAMILY_KERNELS / sum(len(measured.seconds) for _, measured in family.values())
+        for chip, measured in family.values():
+            drawn = random.random(len(measured.seconds)) < share
+            chosen.append((chip, measured.at(drawn)))
+    return fit(kind, chosen, smoothness._replace(noise=DEVICES), kind.values)
 
 
 def population(members: Sequence[KernelModel]) -> dict[str, Value]:
@@ -118,10 +138,6 @@ def population(members: Sequence[KernelModel]) -> dict[str, Value]:
     usual, spread = np.exp(np.median(logs, axis=0)), np.maximum(logs.std(axis=0), LEAST_SPREAD)
     pairs = zip(usual.tolist(), spread.tolist(), strict=True)
     return {name: Value(*pair) for name, pair in zip(members[0].values, pairs, strict=True)}
-
-
-Groups = Mapping[Key, tuple[Chip, Measured]]
-"""Measured kernels, and the chip on which they ran."""
 
 
 def learn(
@@ -134,13 +150,13 @@ def learn(
     precision are priors for each other."""
     start = start or {}
     first = {
-        key: fit(kind, *group, smoothness, kind.values, start.get(key))
+        key: fit(kind, [group], smoothness, kind.values, start.get(key))
         for key, group in groups.items()
     }
     learnt = {}
     for key, group in groups.items():
         alike = [model for each, model in first.items() if each.precision == key.precision]
-        learnt[key] = fit(kind, *group, smoothness, population(alike), first[key])
+        learnt[key] = fit(kind, [group], smoothness, population(alike), first[key])
     return learnt
 
 
@@ -164,11 +180,3 @@ def left_out(
 def spread_of(errors: Floats) -> float:
     """The standard deviation of a normal distribution with as many errors within 80%."""
     return float(np.quantile(np.abs(errors), 0.8) / EIGHTY)
-
-
-def mean_model(members: Sequence[KernelModel]) -> KernelModel:
-    """The model between others: the means of the logarithms of their values, and of their grids."""
-    logs = np.mean([np.log([*member.values.values()]) for member in members], axis=0)
-    values = dict(zip(members[0].values, np.exp(logs).tolist(), strict=True))
-    grid = packed(np.mean([member.grid for member in members], axis=0))
-    return replace(members[0], values=values, rest=grid, rows=sum(each.rows for each in members))

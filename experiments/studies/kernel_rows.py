@@ -21,6 +21,9 @@ from topologies.topology import Floats
 PRECISIONS = {"bfloat16": "bf16"} | {name: name for name in ("fp8", "fp8_static", *NARROW)}
 """Our names of the precisions of a table. Others are of weights alone."""
 
+EAGER = "_eager"
+"""The end of the names of engines that launch each kernel from their host."""
+
 
 def read(path: Path, columns: set[str]) -> list[Row]:
     """The rows of a table. Raises InputError, with the file, if it is no table or lacks some of the
@@ -48,7 +51,7 @@ def key_of(row: Row) -> Key:
     """What a row is about. vLLM launches products of fp8 in blocks one at a time from 0.22 on: none
     is faster than its host."""
     eager = row["framework"] == "vllm" and row["precision"] == "fp8_block"
-    engine = row["framework"] + "_eager" * (eager and row["version"] >= "0.22")
+    engine = row["framework"] + EAGER * (eager and row["version"] >= "0.22")
     return Key(device_of(row), PRECISIONS[row["precision"]], engine)
 
 

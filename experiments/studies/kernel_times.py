@@ -5,7 +5,7 @@ With `--score` nothing is learnt: the tables that ship are compared with the ker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,9 +18,16 @@ from experiments.models.kernel_times.attention import ATTENTION
 from experiments.models.kernel_times.casts import CASTS
 from experiments.models.kernel_times.exchange import EXCHANGE
 from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS
-from experiments.models.kernel_times.kernel_model import Chip, KernelModel, Key, Kind, write
-from experiments.models.kernel_times.lookup import ALL, model_of
-from experiments.models.kernel_times.products import PRODUCTS
+from experiments.models.kernel_times.kernel_model import (
+    EIGHTY,
+    Chip,
+    KernelModel,
+    Key,
+    Kind,
+    write,
+)
+from experiments.models.kernel_times.lookup import ALL, WIDTHS, model_of
+from experiments.models.kernel_times.products import OUTPUT, PRODUCTS
 from experiments.studies import exchange_rows, kernel_rows
 from experiments.studies.kernel_fit import (
     Groups,
@@ -28,9 +35,10 @@ from experiments.studies.kernel_fit import (
     Smoothness,
     learn,
     left_out,
-    mean_model,
+    shared_fit,
     spread_of,
 )
+from experiments.studies.kernel_rows import EAGER
 from experiments.studies.measured_rows import aligned, grouped
 from topologies.topology import Flags, Floats
 
@@ -151,58 +159,72 @@ def learnt_tables(name: str, source: Source, folder: Path) -> list[tuple[str, Gr
     away = shapes
     tables = [(f"{name}, shapes left out", groups, shapes)]
     if source.families:
-        away = family_errors(source, groups, learnt)
-        tables.append((f"{name}, families of devices left out", groups, away))
-    write(source.kind, lines(learnt, shapes, away))
+        away = family_errors(source, groups)
+        title = f"{name}, families of devices left out (80% intervals hold {coverage(away):.0%})"
+        tables.append((title, groups, away))
+    write(source.kind, lines(source, groups, learnt, shapes, away))
     others = source.others.items()
     return tables + [(f"{name}, {title}", *judge(folder, learnt)) for title, judge in others]
 
 
-def family_errors(source: Source, groups: Groups, learnt: Mapping[Key, KernelModel]) -> Errors:
-    """By the mean of other families of devices, and the specification of the device."""
+def family_errors(source: Source, groups: Groups) -> Errors:
+    """By what other families of devices share, and the specification of the device."""
     errors = {}
     for family in FAMILIES:
         others = {key: group for key, group in groups.items() if key.device not in family}
-        means = family_means(learn(source.kind, others, source.smoothness, learnt))
-        for key, (chip, measured) in groups.items():
-            if key.device in family:
-                model = replace(nearest(means, key), chip=chip)
-                errors[key] = np.log(model.seconds(measured.sizes) / measured.seconds)
+        test = [key for key in groups if key.device in family and relatives(others, key)]
+        for _, alike in grouped(test, lambda key: key[1:]).items():
+            model = shared_model(source, others, alike[0])
+            for key in alike:
+                chip, measured = groups[key]
+                predicted = replace(model, chip=chip).seconds(measured.sizes)
+                errors[key] = np.log(predicted / measured.seconds)
     return errors
 
 
-def family_means(learnt: Mapping[Key, KernelModel]) -> dict[Key, KernelModel]:
-    """The mean over families of each precision and engine."""
-    means = {}
-    for (precision, engine), keys in grouped(learnt, lambda key: key[1:]).items():
-        members = [[learnt[key] for key in keys if key.device in family] for family in FAMILIES]
-        means[Key(ALL, precision, engine)] = mean_model(
-            [mean_model(each) for each in members if each]
-        )
-    return means
+def coverage(away: Errors) -> float:
+    """The share of kernels in 80% intervals by the errors of other families that were left out:
+    the mean over devices, precisions and engines."""
+    shares = []
+    for key, errors in away.items():
+        family = next(each for each in FAMILIES if key.device in each)
+        others = relatives([each for each in away if each.device not in family], key)
+        if others:
+            spread = spread_of(np.concatenate([away[each] for each in others]))
+            shares.append((np.abs(errors) < EIGHTY * spread).mean())
+    return float(np.mean(shares))
 
 
-def nearest(means: Mapping[Key, KernelModel], key: Key) -> KernelModel:
-    """The mean for an engine and precision, or for the nearest that there is."""
-    return min(
-        means.items(),
-        key=lambda each: (
-            each[0].precision != key.precision,
-            each[0].precision == "bf16",
-            each[0].engine != key.engine,
-        ),
-    )[1]
+def relatives(groups: Iterable[Key], key: Key) -> list[Key]:
+    """Those of its precision and engine. If there are none: those of all precisions below 16 bits,
+    or of all others, but for engines that wait for their host."""
+    alike = [each for each in groups if each[1:] == key[1:]]
+    narrow = WIDTHS[key.precision] < OUTPUT
+    return alike or [
+        each
+        for each in groups
+        if (WIDTHS[each.precision] < OUTPUT) == narrow and not each.engine.endswith(EAGER)
+    ]
+
+
+def shared_model(source: Source, groups: Groups, key: Key) -> KernelModel:
+    """What the families of devices share for the precision and engine of `key`."""
+    chosen = relatives(groups, key)
+    families = [
+        {each: groups[each] for each in chosen if each.device in family} for family in FAMILIES
+    ]
+    return shared_fit(source.kind, [each for each in families if each], source.smoothness)
 
 
 def lines(
-    learnt: Mapping[Key, KernelModel], errors: Errors, away: Errors
+    source: Source, groups: Groups, learnt: Learnt, errors: Errors, away: Errors
 ) -> dict[Key, KernelModel]:
-    """The lines of a table."""
-    means = family_means(learnt)
+    """The lines of a table. What families share is as far off as for a family left out."""
     table = {key: replace(model, spread=spread_of(errors[key])) for key, model in learnt.items()}
-    for mean in means:
-        alike = [each for key, each in away.items() if key[1:] == mean[1:]]
-        table[mean] = replace(means[mean], spread=spread_of(np.concatenate(alike)))
+    for _, keys in grouped(learnt, lambda key: key[1:]).items():
+        model = shared_model(source, groups, keys[0]) if len(keys) > 1 else learnt[keys[0]]
+        spread = spread_of(np.concatenate([away[key] for key in keys if key in away]))
+        table[keys[0]._replace(device=ALL)] = replace(model, spread=spread)
     return table
 
 

@@ -80,7 +80,7 @@ def product_seconds(
     smaller = 1 + values["small_tiles"] * (128 * 128 / (tall * wide) - 0.5)
     arithmetic = waves * chip.multiprocessors * 2 * tall * wide * (k[:, None] + values["prologue"])
     arithmetic = arithmetic * smaller / flops
-    arithmetic = arithmetic * (1 + values["long"] * np.log1p(arithmetic / LONG))
+    arithmetic = arithmetic * (1 + values["long"] * arithmetic / (arithmetic + LONG))
     total = local * rows.mean(axis=1)
     nbytes = active * n * k * chip.width + total * (k * chip.width + OUTPUT * n)
     memory = (nbytes / (chip.bandwidth * values["memory"]))[:, None]

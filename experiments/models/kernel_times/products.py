@@ -1,9 +1,10 @@
 """Dense products: m x k by k x n elements.
 
 The formula takes the best of a few sizes of tiles and splits of k. Tiles run in waves over all
-multiprocessors. Each tile has a prologue; smaller ones reach less; splits are added up. Long
-products run slower: their clocks fall, and their operands leave the caches. Arithmetic and memory
-overlap as a p-norm. Where the engine quantises x in the same call, that is a traffic of its own.
+multiprocessors. Each tile has a prologue; smaller ones reach less; splits are added up. A tile also
+waits for each piece of k as long as on slower chips. Long products run slower: their clocks fall,
+and their operands leave the caches. Arithmetic and memory overlap as a p-norm. Where the engine
+quantises x in the same call, that is a traffic of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ VALUES = {
     "arithmetic": Value(0.8, 0.3),
     "memory": Value(0.8, 0.3),
     "prologue": Value(100, 1.5),
+    "latency": Value(5e-10, 1.5),
     "split": Value(3e-6, 1.5),
     "quantisation": Value(0.5, 1.5),
     "small_tiles": Value(0.2, 1.5),
@@ -41,8 +43,9 @@ VALUES = {
   multiple of 4;
 - arithmetic, memory: the shares of the peak and of the bandwidth that large ones reach;
 - prologue: how many elements of k the prologue of a tile lasts;
+- latency: seconds that a tile waits for a byte along k, whatever the chip;
 - small_tiles: how much longer a tile takes, for its size, that is half as large;
-- long: how much longer a product takes for each factor of e beyond :data:`LONG`;
+- long: how much longer a product takes that lasts longer than :data:`LONG` by far;
 - quantisation: passes over x, of 3 bytes an element;
 - reread: the share of a wave's operands that the memory delivers again;
 - hit, cache: how much faster caches are, and their bytes for a multiprocessor;
@@ -53,8 +56,9 @@ ENGINE, NARROW_ENGINE = "cublas", "trtllm"
 """The engines whose products a step takes, in 16 bits and more, and below: cuBLAS as three
 frameworks call it, and TensorRT-LLM. The latter calls cuBLASLt, as Transformer Engine does, and
 DeepGEMM in blocks."""
-LONG = 3e-4
-"""Seconds beyond which a product is long."""
+LONG = 1e-3
+"""Seconds of a product that is half long. Clocks fall to a level that the power can hold: products
+that last longer are no slower."""
 _SHAPES = [(64, 64), (128, 128), (256, 128), (128, 256)]
 TILES = np.array([(*shape, split) for shape in _SHAPES for split in (1, 2, 4, 8, 16)], float).T
 """Rows, columns and splits of k that an engine chooses from."""
@@ -80,7 +84,8 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     smaller = 1 + values["small_tiles"] * (128 * 128 / (rows * columns) - 0.5)
     inner = k / splits + values["prologue"]
     arithmetic = waves * chip.multiprocessors * 2 * rows * columns * inner * smaller / flops
-    arithmetic = arithmetic * (1 + values["long"] * np.log1p(arithmetic / LONG))
+    arithmetic = arithmetic + waves * values["latency"] * k * chip.width / splits
+    arithmetic = arithmetic * (1 + values["long"] * arithmetic / (arithmetic + LONG))
     sums = np.where(
         splits > 1,
         splits * m * n * 8 / (chip.bandwidth * values["memory"]) + values["split"],

@@ -1,5 +1,6 @@
 """Models of kernels learnt from made-up times, and files that are refused."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -7,9 +8,9 @@ import pytest
 
 from experiments.models.kernel_times.kernel_model import Chip, Key
 from experiments.models.kernel_times.products import PRODUCTS
-from experiments.studies.kernel_fit import Measured, Smoothness, fit, learn, left_out, mean_model
+from experiments.studies.kernel_fit import Measured, Smoothness, fit, learn, left_out, shared_fit
 from experiments.studies.kernel_rows import grouped_products, products
-from experiments.studies.kernel_times import SOURCES, main
+from experiments.studies.kernel_times import SOURCES, main, relatives
 from grouped_cases import each_case
 from kernel_tables import write_tables
 from topologies.errors import InputError
@@ -19,25 +20,25 @@ SMOOTH = Smoothness(0.1, (2.0, 3.0, 3.0))
 HEADING = "machine,framework,version,kernel,precision,m,n,k,time_us\n"
 
 
-def measured(launch: float, slower: float = 0.0, number: int = 60) -> Measured:
+def measured(launch: float, slower: float = 0.0, number: int = 60, chip: Chip = CHIP) -> Measured:
     """Kernels at the usual values but for the launch, slower by a smooth factor."""
     random = np.random.default_rng(3)
     sizes = {name: np.exp2(random.integers(5, 15, number)) for name in "mnk"}
     sizes["quantised"] = np.zeros(number)
     values = {name: value.usual for name, value in PRODUCTS.values.items()} | {"launch": launch}
-    times = PRODUCTS.formula(sizes, values, CHIP) * np.exp(slower * np.log2(sizes["k"]) / 10)
+    times = PRODUCTS.formula(sizes, values, chip) * np.exp(slower * np.log2(sizes["k"]) / 10)
     return Measured(sizes, times, (sizes["n"] * 2**20 + sizes["k"]).astype(np.int64))
 
 
 def test_a_fit_finds_the_launch_that_made_the_times() -> None:
-    model = fit(PRODUCTS, CHIP, measured(20e-6), SMOOTH, PRODUCTS.values)
+    model = fit(PRODUCTS, [(CHIP, measured(20e-6))], SMOOTH, PRODUCTS.values)
     assert model.values["launch"] == pytest.approx(20e-6, rel=0.05)
     assert model.rows == 60
 
 
 def test_the_grid_learns_what_the_formula_does_not_say() -> None:
     kernels = measured(3e-6, slower=0.2)
-    model = fit(PRODUCTS, CHIP, kernels, SMOOTH, PRODUCTS.values)
+    model = fit(PRODUCTS, [(CHIP, kernels)], SMOOTH, PRODUCTS.values)
     errors = np.log(model.seconds(kernels.sizes) / kernels.seconds)
     assert np.median(np.abs(errors)) < 0.01
     assert np.ptp(model.grid) > 0
@@ -52,13 +53,34 @@ def test_shapes_left_out_are_predicted_by_the_others() -> None:
         assert np.abs(within).mean() < np.abs(errors[key]).mean() < 0.1
 
 
-def test_a_mean_lies_between_its_members() -> None:
-    members = [
-        fit(PRODUCTS, CHIP, measured(launch), SMOOTH, PRODUCTS.values) for launch in (4e-6, 9e-6)
-    ]
-    mean = mean_model(members)
-    assert mean.values["launch"] == pytest.approx(6e-6, rel=0.1)
-    assert mean_model(members[:1]).values == pytest.approx(members[0].values)
+def test_a_device_is_predicted_by_families_with_the_same_values() -> None:
+    chips = [CHIP, Chip(900e12, 3e12, 130, 2), Chip(2200e12, 8e12, 150, 2)]
+    kernels = [measured(5e-6, number=300, chip=chip) for chip in chips]
+    key = Key("any", "bf16", "x")
+    families = [{key: group} for group in zip(chips[:2], kernels[:2], strict=True)]
+    shared = replace(shared_fit(PRODUCTS, families, SMOOTH), chip=chips[2])
+    errors = np.log(shared.seconds(kernels[2].sizes) / kernels[2].seconds)
+    assert np.median(np.abs(errors)) < 0.02
+
+
+def test_a_family_counts_the_same_with_more_kernels() -> None:
+    launches = {}
+    for number in (600, 2400):
+        families = [
+            {Key("a", "bf16", "x"): (CHIP, measured(4e-6, number=600))},
+            {Key("b", "bf16", "x"): (CHIP, measured(9e-6, number=number))},
+        ]
+        launches[number] = shared_fit(PRODUCTS, families, SMOOTH).values["launch"]
+    assert launches[600] == pytest.approx(launches[2400], rel=0.1)
+    assert 4e-6 < launches[600] < 9e-6
+
+
+def test_relatives_are_of_the_engine_or_else_as_narrow() -> None:
+    keys = [Key("h100", *rest) for rest in (("bf16", "x"), ("fp8", "x"), ("fp8", "y"))]
+    eager = Key("h100", "fp8_block", "x_eager")
+    assert relatives([*keys, eager], Key("b200", "fp8", "x")) == [keys[1]]
+    assert relatives([*keys, eager], Key("b200", "nvfp4", "x")) == keys[1:]
+    assert relatives(keys, Key("b200", "fp32", "x")) == keys[:1]
 
 
 def test_the_engine_is_the_framework_and_weights_alone_are_left_out(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def test_a_product_without_rows_is_refused() -> None:
         product_time("h100", 0, 4096, 4096)
 
 
-def test_the_mean_of_all_devices_is_less_sure() -> None:
+def test_what_all_devices_share_is_less_sure() -> None:
     for key, model in SHIPPED.items():
         if key.device == ALL:
             spreads = [each.spread for line, each in SHIPPED.items() if line[1:] == key[1:]]
