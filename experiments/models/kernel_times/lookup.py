@@ -1,4 +1,4 @@
-"""The learnt model that a device takes: its own, that of a device alike, or what all share."""
+"""The learnt model that a device takes: its own, that of a sibling, or what all devices share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from topologies.errors import InputError
 ALL = "all"
 """The device of the lines that hold what families of devices share."""
 ALIKE = 0.06
-"""The spread of times between devices that are alike, beyond that of shapes. Between an H100
-and an H200, and a B200 and a GB200, such intervals of 80% hold 81% of products."""
+"""The spread of times between siblings, beyond that of shapes. Between an H100 and an H200, and a
+B200 and a GB200, such intervals of 80% hold 81% of products."""
+SIBLINGS = 1.1
+"""Siblings have so many times the multiprocessors of each other at most."""
 CORES = 112
 """Those of the CPUs, instead of multiprocessors."""
 PEAKS = {"fp8_static": "fp8"}
@@ -37,11 +39,18 @@ def chip_of(device: str, precision: str) -> Chip:
     return Chip(flops, specified.bandwidth, units, WIDTHS[precision])
 
 
+def sibling(device: str) -> str:
+    """The measured device of its generation; empty if there is none."""
+    chosen = accelerator(device)
+    numbers = sorted((chosen.multiprocessors, accelerator(chosen.alike).multiprocessors))
+    return chosen.alike if numbers[1] <= SIBLINGS * numbers[0] else ""
+
+
 @lru_cache
 def model_of(kind: Kind, device: str, precision: str, engine: str) -> KernelModel:
     """The model of a kind of kernel on a device. One that nobody has measured takes the shares of
-    its specification that devices like it reach. Without such a device it takes what all devices
-    share, with the spread that this has for a family of devices that was left out.
+    its specification that a sibling reaches. Without a sibling it takes what all devices share,
+    with the spread that this has for a family of devices that was left out.
 
     fp32, tf32 and fp16 take those of bf16, and mxfp8 those of fp8. Raises InputError with the
     engines if none is of this precision.
@@ -50,7 +59,7 @@ def model_of(kind: Kind, device: str, precision: str, engine: str) -> KernelMode
     if Key(device, precision, engine) in learnt:
         return learnt[Key(device, precision, engine)]
     chip = chip_of(device, precision)
-    for alike in (device, accelerator(device).alike, ALL):
+    for alike in (device, sibling(device), ALL):
         model = learnt.get(Key(alike, similar, engine))
         if model:
             spread = model.spread if alike == ALL else hypot(model.spread, ALIKE)

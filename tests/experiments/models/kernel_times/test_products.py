@@ -68,7 +68,7 @@ def test_a_grid_is_exact_at_its_nodes_and_linear_between_them() -> None:
 
 
 def test_a_device_alike_takes_the_shares_of_its_sibling_with_a_wider_spread() -> None:
-    sibling, alike = (model_of(PRODUCTS, name, "bf16", "vllm") for name in ("h100", "mi300x"))
+    sibling, alike = (model_of(PRODUCTS, name, "bf16", "vllm") for name in ("h100", "h800"))
     assert alike.values == sibling.values
     assert alike.spread > sibling.spread
     assert seconds(alike, 8192, 8192, 8192) == pytest.approx(
@@ -109,6 +109,12 @@ def test_what_is_refused(device: str, precision: str, engine: str, message: str)
 def test_a_product_without_rows_is_refused() -> None:
     with pytest.raises(InputError, match="m is 0: it is between 1 and 2147483647"):
         product_time("h100", 0, 4096, 4096)
+
+
+@each_case("device", ["mi300x", "mi355x", "v100"])
+def test_a_device_without_a_sibling_takes_what_all_share(device: str) -> None:
+    model, shared = model_of(PRODUCTS, device, "fp16", "vllm"), SHIPPED[Key(ALL, "bf16", "vllm")]
+    assert (model.values, model.spread) == (shared.values, shared.spread)
 
 
 def test_what_all_devices_share_is_less_sure() -> None:
