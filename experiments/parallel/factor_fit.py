@@ -216,9 +216,9 @@ class _Levels:
         before = self.left**2 * leverage / (1 - leverage)
         clean, odd = before + steps**2, before + known.odd**2
         chances = [
-            share * np.exp(-(off**2) / 2 / each) / np.sqrt(each)
+            np.log(share) - off**2 / 2 / each - np.log(each) / 2
             for share, each in ((1 - known.odd_share, clean), (known.odd_share, odd))
         ]
-        share = chances[0] / np.sum(chances, axis=0)
+        share = 1 / (1 + np.exp(np.minimum(chances[1] - chances[0], 700)))
         moves = share * before / clean + (1 - share) * before / odd
         return np.sqrt(before * (1 - moves) / moves), moves * clean / before

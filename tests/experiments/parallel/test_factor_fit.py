@@ -79,6 +79,11 @@ def test_a_row_far_off_counts_less_the_farther_it_is() -> None:
     assert moved[0] > moved[1] > moved[2] > 0
 
 
+def test_rows_that_are_all_far_off_are_fitted() -> None:
+    """Neither a clean row nor an odd one is at all likely there."""
+    assert np.isfinite(fitted([20.0, -20.0]).spread)
+
+
 def test_rows_of_another_model_leave_its_own_factor_open() -> None:
     same, another = fitted([0.1] * 5), fitted([0.1] * 5, model=WIDE)
     assert another.spread > same.spread + 0.02
