@@ -27,6 +27,12 @@ class BlockPart(NamedTuple):
     launch: float = 0.0
     """What the CPU takes to launch the part. It launches one part after the other and runs ahead
     of the device; a part begins when it has been launched."""
+    waits: bool = False
+    """Whether the CPU launches the part when all parts before have ended, as it reads what they
+    give. Then it is not ahead: the parts of the block run while the CPU launches their kernels."""
+    hidden: bool = False
+    """Whether the collective runs beside computations of another micro-batch, so that what follows
+    in the pass does not wait for it."""
 
 
 @dataclass(frozen=True)

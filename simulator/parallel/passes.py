@@ -61,6 +61,10 @@ class Pass:
     """Seconds of communication beside which nothing is computed, by stream."""
     inside: tuple[Call, ...] = ()
     """The collectives within a single row."""
+    stops: bool = False
+    """Whether the CPU waits for the device within the pass."""
+    late: dict[int, Rows] = field(default_factory=dict)
+    """The last hidden collective of each stream, which the pass waits for at its end."""
 
     @property
     def seconds(self) -> float:
@@ -73,14 +77,26 @@ class Pass:
         return self.busy[HOST]
 
     @property
+    def whole(self) -> float:
+        """Seconds of the pass if the device and the CPU begin together."""
+        if not self.stops:
+            return max(self.seconds, self.launch)
+        ends, latest = list[float](), dict[int, float]()
+        for row in self.rows:
+            before = row.before if row.launched < 0 else (*row.before, row.launched)
+            begin = max((ends[each] for each in before), default=0.0)
+            latest[row.lane] = max(begin, latest.get(row.lane, 0.0)) + row.seconds
+            ends.append(latest[row.lane])
+        return max(ends)
+
+    @property
     def calls(self) -> list[Call]:
         """The collectives of shared parameters."""
         return []
 
     def collapsed(self) -> Pass:
-        """The pass as a single row. Where launches take longer than the device, it takes as long as
-        they do."""
-        row = PassTask(COMPUTE, max(self.seconds, self.launch), self.kind)
+        """The pass as a single row, which takes as long as device and CPU need together."""
+        row = PassTask(COMPUTE, self.whole, self.kind)
         inside = tuple(row.call for row in self.rows if row.call)
         return replace(self, rows=[row], tails=(0,), ends=[], launched=-1, inside=inside)
 
@@ -103,6 +119,9 @@ class Pass:
             self.end(layer)
         if not self.tails:
             self.tails = (self.row(PassTask(COMPUTE, 0.0, self.kind)),)
+        for lane, rows in self.late.items():
+            self.exposed[lane] += max(0.0, self.busy[lane] - self.busy[COMPUTE])
+            self.tails = (self.row(PassTask(COMPUTE, 0.0, self.kind, (*self.tails, *rows))),)
         self.finish()
         self.ends = [end or self.tails for end in self.ends]
         return self
@@ -123,13 +142,19 @@ class Pass:
         return len(self.rows) - 1
 
     def _add(self, parts: Sequence[BlockPart], kind: int, layer: int) -> None:
+        stops = any(part.waits for part in parts)
+        if stops and self.launched < 0:
+            self.launched = self.row(PassTask(HOST, 0.0, LAUNCH, (), layer))
+        self.stops |= stops
         for part in parts:
-            before, computed, launched = self.tails, Rows(), -1
+            before, computed, launched, ahead = self.tails, Rows(), -1, self.launched
             if part.launch:
-                row = PassTask(HOST, part.launch, LAUNCH, (), layer, self.launched)
+                awaited = before if part.waits else ()
+                row = PassTask(HOST, part.launch, LAUNCH, awaited, layer, ahead)
                 launched = self.launched = self.row(row)
             if part.seconds:
-                row = PassTask(COMPUTE, part.seconds, kind, before, layer, launched)
+                begun = ahead if stops else launched
+                row = PassTask(COMPUTE, part.seconds, kind, before, layer, begun)
                 computed = self.tails = (self.row(row),)
             if not part.group:
                 continue
@@ -138,5 +163,11 @@ class Pass:
                 lane = TP if part.group == "etp" else STREAMS.index(part.group)
                 waits = before if part.overlaps or not computed else computed
                 number = self.row(PassTask(lane, moved, kind, waits, layer, launched, call))
+                if part.hidden:
+                    self.late[lane] = (number,)
+                    continue
                 self.tails = (*(computed if part.overlaps else ()), number)
                 self.exposed[lane] += moved - (min(moved, part.seconds) if part.overlaps else 0.0)
+        if stops:
+            joined = PassTask(COMPUTE, 0.0, kind, self.tails, layer, self.launched)
+            self.tails = (self.row(joined),)

@@ -153,7 +153,7 @@ def _collapsed(step: Step) -> tuple[Floats, Floats, Floats]:
         count = np.bincount(step.device[step.number == number], minlength=shape[0])
         inner += count[:, None] * each.exposed
         active += count[:, None] * each.busy
-        launched += count * max(0.0, each.launch - each.seconds)
+        launched += count * (each.rows[0].seconds - each.seconds)
     return inner, active, launched
 
 

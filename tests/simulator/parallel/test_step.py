@@ -19,13 +19,14 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, COPIES, DATA, GATHERS, REDUCTIONS, SEND, TIED, TP
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharding import Sharding
-from simulator.parallel.step import write
+from simulator.parallel.step import Detail, write
 from simulator.parallel.step_measures import StepMeasures, measure, step_bubbles
 from simulator.parallel.step_work import Work
 from topologies.errors import InputError
 from topologies.shapes import full_mesh, star
 from topologies.topology import Topology
 
+DETAILS: tuple[Detail, ...] = "layers", "passes"
 ORDERS = ("gpipe", "1f1b", "interleaved:chunks=2", "zb_h1", "zb_v", "dual_pipe")
 
 
@@ -230,6 +231,33 @@ def test_the_cpu_limits_small_operations() -> None:
     assert result.launching.tolist() == [2 * 3 * 2 + 1]
     collapsed = measure(write(work("1f1b", 1, 2, stage, Degrees()), "passes"))
     assert (collapsed.step, collapsed.computing[0], collapsed.launching[0]) == (18.0, 6.0, 12.0)
+
+
+def test_a_device_idles_while_the_cpu_that_waited_launches_more() -> None:
+    """Sizes of 1 s are computed while 4 s of kernels are launched, and the CPU waits for them. It
+    launches a call of 2 s in 1 s, and 3 s of kernels in the meantime, which take 1 s."""
+    forward = (
+        BlockPart(1.0, launch=4.0),
+        BlockPart(0.0, "tp", "all_gather", 4e9, launch=1.0, waits=True),
+        BlockPart(1.0, launch=3.0),
+    )
+    stage = (Block("experts", forward, (), (), (BlockPart(1.0),)),)
+    for detail in DETAILS:
+        result = measure(write(work("1f1b", 1, 1, stage, Degrees(tp=2)), detail))
+        assert result.exposed[0, TP] == 2
+        assert (result.step, result.computing[0], result.launching[0]) == (4 + 1 + 3 + 1, 3, 4)
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+def test_hidden_calls_count_where_they_take_longer_than_computations(
+    first: int, second: int, moved: int
+) -> None:
+    hidden = BlockPart(float(first), "tp", "all_gather", moved * 2e9, hidden=True)
+    stage = (Block("experts", (hidden, BlockPart(float(second))), (), (), (BlockPart(1.0),)),)
+    for detail in DETAILS:
+        step = measure(write(work("1f1b", 1, 1, stage, Degrees(tp=2)), detail)).step
+        whole = max(first + second, moved)
+        assert whole <= step - 1 <= whole + first
 
 
 def test_labels_say_what_each_operation_is() -> None:
