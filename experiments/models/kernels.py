@@ -55,6 +55,10 @@ class Gate(NamedTuple):
     kept: bool = True
     """Whether what the forward gathers is kept. Otherwise the backward gathers it again, beside the
     backward for inputs of the operation after it."""
+    counted: bool = False
+    """Whether the CPU reads in the forward how much each rank sends, and waits for that."""
+    hidden: bool = False
+    """Whether computations of another micro-batch run beside it."""
 
     def moved(self, collective: str) -> float:
         """V of a collective, in bytes."""
@@ -97,13 +101,15 @@ class _Parts:
         self.seconds += seconds
         self.kernels += kernels
 
-    def close(self, gate: Gate | None = None, collective: str = "") -> tuple[BlockPart, ...]:
+    def close(
+        self, gate: Gate | None = None, collective: str = "", *, waits: bool = False
+    ) -> tuple[BlockPart, ...]:
         """End a part, with a collective at its end if there is a gate; returns all parts."""
         if gate:
             launch = (self.kernels + 1) * self.launch
             moved = gate.moved(collective)
             part = BlockPart(self.seconds, gate.group, collective, moved, launch=launch)
-            self.parts.append(part)
+            self.parts.append(part._replace(waits=waits, hidden=gate.hidden))
         elif self.seconds > 0:
             self.parts.append(BlockPart(self.seconds, launch=self.kernels * self.launch))
         self.seconds, self.kernels = 0.0, 0
@@ -144,7 +150,9 @@ def forward(events: Sequence[Event], launch: float) -> tuple[BlockPart, ...]:
             parts.seconds -= latest
             parts.overlap(latest, 1, event, event.forward)
         elif event.forward:
-            parts.close(event, event.forward)
+            if event.counted:
+                parts.close()
+            parts.close(event, event.forward, waits=event.counted)
     return parts.close()
 
 
@@ -270,26 +278,30 @@ class Kernels:
     def _whole_product(self, rows: float, outputs: float, inner: float, number: int) -> Computation:
         """Products without the bytes that they keep."""
         times, cut, summed = self.times, self.cut, self.cut.accumulated * outputs * inner
+        launched = number if cut.keeps_casts else 1
         wide = Computation(
             number * times.product(rows, outputs, inner),
             number * times.product(rows, inner, outputs),
             number * (times.product(outputs, inner, rows) + times.traffic(summed)),
-            number,
-            2 * number,
+            launched,
+            2 * launched,
         )
         if not times.narrow:
             return wide
-        tokens = rows * number
-        matrices = (tokens, inner), (tokens, outputs), (number * outputs, inner)
-        cast, gradients, weights = (narrow_casts.cast(times, *m, cut.scaling) for m in matrices)
+        pieces = launched if narrow_casts.alone(times, cut.scaling) else 1
+        tokens = rows * number / pieces
+        matrices = (tokens, inner), (tokens, outputs), (number * outputs / pieces, inner)
+        cast, gradients, weights = (
+            pieces * narrow_casts.cast(times, *m, cut.scaling) for m in matrices
+        )
         weights *= cut.casts_weights
-        passes = narrow_casts.reads(times, cut.scaling) * (1 + cut.casts_weights)
+        passes = pieces * narrow_casts.reads(times, cut.scaling) * (1 + cut.casts_weights)
         return Computation(
             wide.forward + cast + weights,
             wide.inputs + gradients + weights,
             wide.weights + (0.0 if cut.keeps_casts else cast),
-            number + passes,
-            2 * number + passes,
+            launched + passes,
+            2 * launched + passes,
         )
 
     def memory(self, nbytes: float, nbytes_back: float, kept: float = 0.0) -> Computation:

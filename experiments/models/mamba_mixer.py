@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from experiments.models.expert_mixture import mixture
 from experiments.models.kernels import Computation, Event, Gate
 from experiments.models.mixer_shapes import Mamba
 from experiments.models.transformer_blocks import WIDE, Writer
@@ -13,10 +14,13 @@ def part(writer: Writer, letter: str) -> list[Event]:
     """A part of a block, by its letter in the kinds of a shape."""
     shape = writer.shape
     if letter == "M":
-        return mamba(writer)
-    if letter in "-E":
-        return writer.inner(shape.experts if letter == "E" else None)
-    return replace(writer, window=shape.window if letter == "w" else 0).attention()
+        return writer.graphed("mamba", mamba(writer))
+    if letter == "-":
+        return writer.graphed("mlp", writer.inner())
+    if letter == "E" and shape.experts:
+        return mixture(writer, shape.experts) + writer.residual()
+    window = shape.window if letter == "w" else 0
+    return writer.graphed("attn", replace(writer, window=window).attention())
 
 
 def mamba(writer: Writer) -> list[Event]:

@@ -14,7 +14,7 @@ from math import gcd
 from typing import Annotated, Any, Literal
 
 from experiments.models.mixer_shapes import Experts, Latent, Mamba, WeightMatrix, window_keys
-from experiments.models.recomputation import parse_text
+from experiments.models.recomputation import parse_graphs, parse_text
 from experiments.option_text import parse_at_least, parse_ends, parse_imbalance, parse_within
 from simulator.parallel.degrees import divisor
 from topologies.errors import InputError
@@ -265,8 +265,7 @@ class BlockCut:
     etp: Degree = 0
     """Tensor parallel of experts: ranks that share each expert. By default tp."""
     sp: bool = False
-    """Sequence parallel: whether norms and dropout are cut too (Korthikanti et al., arXiv
-    2205.05198)."""
+    """Sequence parallel: whether norms and dropout are cut, too (Korthikanti, arXiv 2205.05198)."""
     recompute: Annotated[str, parse_text] = "none"
     """What is computed again before the backward: nothing, the scores of attention (selective), the
     block (full), all but every other product (op), or modules, like layernorm+moe_act. full:12: in
@@ -280,6 +279,8 @@ class BlockCut:
     """How context parallel exchanges keys and values."""
     overlap_tp: bool = True
     """Whether the collectives of tensor parallel run beside the backward for weights."""
+    overlap_ep: bool = False
+    """Whether dispatch and combine of a micro-batch run beside computations of another one."""
     pieces: bool = False
     """Whether collectives of sequence parallel run in pieces beside the products next to them, as
     in Transformer Engine. Their first piece is not counted."""
@@ -297,16 +298,15 @@ class BlockCut:
     the last product, which no backward needs."""
     eager: bool = False
     """Whether norms, rotations and gates run kernel by kernel, as in PyTorch without a compiler."""
-    graphs: bool = False
-    """Whether CUDA graphs launch the kernels of layers, and the CPU none of them."""
+    graphs: Annotated[str, parse_graphs] = "no"
+    """What CUDA graphs launch: layers (yes), or modules, like attn+moe_router."""
     loss: Loss = "fused"
     """How the loss holds logits and their gradient: as Megatron-LM (fused), as PyTorch in fp32
     (eager), as torch.compile in 16 bits (compiled), or in 8 pieces of the batch (chunked)."""
     imbalance: Annotated[float, parse_imbalance] = 1.0
     """Tokens of the busiest rank of experts over the mean."""
     capacity: float = 0.0
-    """Tokens of an expert, over those of even routing: the rest is dropped, and what is missing is
-    filled. 0: each expert takes what comes."""
+    """Tokens of an expert over those of even routing: others are dropped, fewer filled; 0: all."""
     dispatch: Literal["bf16", "fp8"] = "bf16"
     """The dtype in which tokens travel to experts. Results and gradients travel in bf16."""
     dispatcher: Literal["all_to_all", "deepep", "nvlink"] = "all_to_all"
@@ -332,6 +332,11 @@ class BlockCut:
         """Bytes that move for each gradient of a weight when it is added to that of the
         micro-batches before."""
         return GRADIENTS[self.grads][1]
+
+    @property
+    def reads_counts(self) -> bool:
+        """Whether a device waits while the CPU reads how many tokens go to experts."""
+        return not (self.capacity or self.overlap_ep)
 
     @property
     def casts_weights(self) -> bool:

@@ -18,6 +18,12 @@ def reads(times: DeviceTimes, scaling: Scaling) -> int:
     return 2 if whole else 1
 
 
+def alone(times: DeviceTimes, scaling: Scaling) -> bool:
+    """Whether each of several matrices is cast by kernels of its own. Transformer Engine casts all
+    of them at once with delayed scaling alone (pytorch/csrc/extensions/cast.cpp)."""
+    return times.math != "fp8" or scaling == "current"
+
+
 def layouts(times: DeviceTimes) -> int:
     """The copies of a tensor that products need, by rows and by columns. Blocks are scaled along
     the inner side of each product. With a scale a tensor, Blackwell multiplies any layout, and

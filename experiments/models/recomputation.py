@@ -1,5 +1,5 @@
 """What a plan computes again before the backward, as the user writes it: full, full:12, op or
-core_attn+mlp."""
+core_attn+mlp; and the modules of which CUDA graphs launch the kernels."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ WHOLE = ("none", "selective", "full", "op")
 """Words that stand alone."""
 MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
 """The modules that Megatron-Core can compute again (`--recompute-modules`)."""
+GRAPHS = ("attn", "mamba", "mlp", "moe_router", "moe_preprocess")
+"""The modules of Megatron-Core that can have a CUDA graph (`--cuda-graph-scope`)."""
 _MODULE = f"(?:{'|'.join(MODULES)})"
 _TEXT = re.compile(
     rf"none|({'|'.join(WHOLE[1:])}|{_MODULE}(?:\+{_MODULE})*)(?::(\d{{1,5}})|/([1-9]\d{{0,4}}))?",
@@ -61,6 +63,14 @@ def parse_recomputation(text: str) -> Recomputation:
         int(first) if first else inf,
         int(every or 1),
     )
+
+
+def parse_graphs(text: str) -> str:
+    """What CUDA graphs launch, as the user writes it. Raises InputError for other texts."""
+    words = text.split("+")
+    if text in ("no", "yes") or (set(words) <= {*GRAPHS} and len({*words}) == len(words)):
+        return text
+    raise InputError(f"yes, no, or modules joined by + ({', '.join(GRAPHS)})")
 
 
 def parse_text(text: str) -> str:

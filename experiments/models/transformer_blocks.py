@@ -18,7 +18,6 @@ from math import ceil
 from typing import NamedTuple
 
 from experiments.models import kernels as passes
-from experiments.models.accelerators import NARROW
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
 from experiments.models.mixer_shapes import Experts
@@ -124,6 +123,15 @@ class Writer(Kernels):
     def mask(self) -> float:
         """Bytes of the mask of a dropout: one for an element."""
         return self.cut_nbytes / self.width if self.cut.dropout else 0.0
+
+    def graphed(self, module: str, events: list[Event]) -> list[Event]:
+        """The events of a module, without launches if a CUDA graph has its kernels."""
+        if module not in self.cut.graphs.split("+"):
+            return events
+        return [
+            event._replace(kernels=0, kernels_back=0) if isinstance(event, Computation) else event
+            for event in events
+        ]
 
     def attention(self) -> list[Event]:
         """Queries, keys and values, attention, its output, and the sum."""
@@ -251,10 +259,8 @@ class Writer(Kernels):
         scores = cut.micro * self.shape.heads / cut.tp * (self.seq / cut.cp) * self.seq
         return scores * (self.width + (1 + self.width if cut.dropout else 0))
 
-    def inner(self, experts: Experts | None) -> list[Event]:
-        """The MLP of a block, or experts, and the sum."""
-        if experts:
-            return self.mixture(experts) + self.residual()
+    def inner(self) -> list[Event]:
+        """The MLP of a block, and the sum."""
         mlp = self.mlp(self.shape.hidden / self.cut.tp, self.tokens, kept=self.cut_nbytes)
         return self.entry() + mlp + self.exit() + self.residual()
 
@@ -282,57 +288,21 @@ class Writer(Kernels):
             self.product(share, width, inside, number, kept=nbytes, later=nbytes, part="mlp"),
         ]
 
-    def mixture(self, experts: Experts) -> list[Event]:
-        """A router, experts, and the shared experts beside them."""
-        shape, cut = self.shape, self.cut
-        tokens = self.tokens / cut.tp
-        sent = tokens * experts.top * shape.expert_width * self.width
-        even, arriving = self._even(experts), self._arriving(experts)
-        copies = arriving * shape.expert_width * self.width
-        to_experts, back = list[Event](), list[Event]()
-        if cut.ep > 1:
-            is_named = self.routed or cut.dispatcher != "all_to_all"
-            names = ("dispatch", "combine") if is_named else ("all_to_all", "all_to_all")
-            each = sent if self.routed else sent * (arriving / even)
-            # As in DeepEP.
-            small = NARROW["fp8_block"] / self.width if cut.dispatch == "fp8" else 1.0
-            to_experts += [Gate("ep", names[0], "", each * small), Gate("ep", "", names[1], each)]
-            back.append(Gate("ep", names[1], names[0], each))
-        if self.cut.expert_ranks > 1:
-            group = "tp" if self.cut.expert_ranks == cut.tp else "etp"
-            to_experts.append(Gate(group, "all_gather", "reduce_scatter", copies))
-            back.insert(0, Gate(group, "reduce_scatter", "all_gather", copies))
-        router, narrow = self.cut_nbytes, tokens * experts.latent * self.width
-        events = [
-            self.wide.product(tokens, experts.number, shape.width, kept=router, later=router),
-            self.memory(2 * sent, 2 * sent),
-            *to_experts,
-            *self.expert_mlps(experts),
-            *back,
-            self.memory(2 * sent, 2 * sent),
-        ]
-        if experts.latent:
-            # The input of the first matrix is that of the router, which is kept.
-            events.insert(1, self.product(tokens, experts.latent, shape.width, later=narrow))
-            last = self.product(tokens, shape.width, experts.latent, kept=narrow, later=narrow)
-            events.append(last)
-        return [*events, *(self.shared(experts) if experts.shared else ())]
-
-    def _even(self, experts: Experts) -> float:
+    def even(self, experts: Experts) -> float:
         """Tokens at the experts of a rank with even routing, once for each expert that they
         pass."""
         return self.tokens * (self.cut.expert_ranks / self.cut.tp) * experts.top
 
-    def _arriving(self, experts: Experts) -> float:
+    def arriving(self, experts: Experts) -> float:
         """Tokens at the experts of the busiest rank, once for each expert that they pass."""
-        even, cut = self._even(experts), self.cut
+        even, cut = self.even(experts), self.cut
         if cut.capacity:
             return float(ceil(even / experts.number * cut.capacity) * experts.number)
         return even * cut.imbalance
 
     def expert_mlps(self, experts: Experts) -> list[Event]:
         """The experts of a rank."""
-        arriving, local = self._arriving(experts), experts.number // self.cut.ep
+        arriving, local = self.arriving(experts), experts.number // self.cut.ep
         inside, width = experts.hidden / self.cut.expert_ranks, self.shape.expert_width
         kept = arriving * width * self.width
         return self.mlp(inside, arriving, local, kept=kept, width=width)

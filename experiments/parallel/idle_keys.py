@@ -24,8 +24,12 @@ def idle_keys(plan: Plan, shape: TransformerShape) -> Iterator[str]:
         ("one rank that holds each parameter", single, "zero overlap bucket"),
         (f"zero={plan.zero}", plan.zero >= 2 and not single, "overlap bucket"),
         ("overlap=no", not plan.overlap and plan.zero < 2 and not single, "bucket"),
-        ("ep=1", shape.experts and plan.ep == 1, "dispatch dispatcher router"),
-        ("a model without experts", not shape.experts, "imbalance capacity dispatch dispatcher"),
+        ("ep=1", shape.experts and plan.ep == 1, "dispatch dispatcher overlap_ep router"),
+        (
+            "a model without experts",
+            not shape.experts,
+            "imbalance capacity dispatch dispatcher overlap_ep",
+        ),
     )
     for reason, holds, keys in cases:
         idle = [

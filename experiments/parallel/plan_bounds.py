@@ -43,7 +43,8 @@ class PlanBounds:
         """The blocks of each stage."""
         training = self.training
 
-        casts = training.times.narrow and (plan.casts_weights, plan.keeps_casts)
+        differs = training.times.narrow or training.shape.experts
+        casts = differs and (plan.casts_weights, plan.keeps_casts)
         cut = plan.accumulated, casts, *(getattr(plan, name) for name in CUT)
 
         def written(recompute: str) -> list[Block]:

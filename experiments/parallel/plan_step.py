@@ -335,7 +335,7 @@ def memory_of(training: Training, plan: Plan, work: Work) -> StepMemory:
         state_of(training, plan),
         communicator=COMMUNICATOR,
         context=CONTEXT,
-        fragmentation=RESERVED if plan.graphs else FRAGMENTATION,
+        fragmentation=RESERVED if plan.graphs == "yes" else FRAGMENTATION,
     )
 
 

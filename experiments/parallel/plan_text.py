@@ -179,6 +179,11 @@ class Plan(BlockCut):
         return 0.0 if self.zero >= 2 and self.sync else super().accumulated
 
     @property
+    def reads_counts(self) -> bool:
+        """DualPipe computes another micro-batch meanwhile."""
+        return super().reads_counts and self.schedule != "dual_pipe"
+
+    @property
     def casts_weights(self) -> bool:
         """With zero=3 they are gathered for each micro-batch, and cast there."""
         return self.zero == 3 and not self.fp8_gather

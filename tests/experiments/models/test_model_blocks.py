@@ -1,5 +1,6 @@
 """What blocks compute again, held against what frameworks keep."""
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -9,10 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.device_times import KERNEL, DeviceTimes
+from experiments.models.expert_mixture import mixture
 from experiments.models.kernel_times.attention import AttentionSizes
+from experiments.models.kernels import computations
 from experiments.models.mixer_shapes import window_keys
-from experiments.models.model_blocks import blocks
+from experiments.models.model_blocks import PYTHON, blocks
 from experiments.models.model_shapes import BlockCut
+from experiments.models.transformer_blocks import Writer
+from experiments.parallel.plan_text import Plan
 from grouped_cases import each_case
 from shipped_shapes import find_shape
 from simulator.parallel.blocks import Block, BlockPart
@@ -261,10 +266,83 @@ def test_latent_experts_receive_narrow_tokens() -> None:
 
 def test_graphs_launch_the_kernels_of_layers() -> None:
     """The CPU launches none of them, and all else stays."""
-    usual, graphs = layer("llama3_8b"), layer("llama3_8b", graphs=True)
+    usual, graphs = layer("llama3_8b"), layer("llama3_8b", graphs="yes")
     assert sum(part.launch for part in usual.forward) > 0
     passes: dict[str, Any] = {kind: _unlaunched(getattr(usual, kind)) for kind in PASSES}
     assert graphs == replace(usual, **passes)
+
+
+def launches(block: Block) -> Counter[str]:
+    """Launches of a layer in each pass, in those of a usual layer."""
+    return Counter(
+        {
+            kind: round(sum(part.launch for part in getattr(block, kind)) / TIMES.launch)
+            for kind in ("forward", "backward")
+        }
+    )
+
+
+def test_graphs_of_modules_take_their_launches_away() -> None:
+    """Router and counts have 25 kernels; each layer has 15 of experts with ep=8."""
+    some = launches(layer("qwen3_30b_a3b", ep=8, graphs="moe_router+moe_preprocess"))
+    none = launches(layer("qwen3_30b_a3b", ep=8))
+    assert none["forward"] - some["forward"] == PYTHON * (1 + 15 + 9)
+    for module in ("attn", "mamba", "mlp"):
+        few = [launches(layer("nemotron3_nano:layers=8", graphs=each)) for each in ("no", module)]
+        assert few[1].total() <= few[0].total()
+
+
+@each_case(
+    ("dtype", "scaling", "casts"),
+    [
+        ("bf16", "delayed", 0),
+        ("fp8", "delayed", 1),
+        ("mxfp8", "delayed", 16),
+        ("fp8", "current", 32),
+    ],
+)
+def test_each_expert_is_launched_and_cast_alone(dtype: str, scaling: Any, casts: int) -> None:
+    """16 experts of a rank have two products. With delayed scaling a kernel casts all inputs."""
+    _, shape, seq = find_shape("qwen3_30b_a3b")
+    assert shape.experts
+    writer = Writer(DeviceTimes("b200", dtype), BlockCut(ep=8, scaling=scaling), shape, seq)
+    first, _, second = computations(writer.expert_mlps(shape.experts))
+    assert (first.kernels, second.kernels_back) == (16 + casts, 2 * 16 + casts)
+    torch = replace(writer, cut=Plan(ep=8, zero=3, scaling=scaling))
+    assert computations(torch.expert_mlps(shape.experts))[0].kernels <= 5
+
+
+@each_case(
+    ("cut", "waits"),
+    [
+        ({}, 1),
+        ({"capacity": 1.0}, 0),
+        ({"overlap_ep": True}, 0),
+        ({"recompute": "moe"}, 1),
+        ({"schedule": "dual_pipe"}, 0),
+    ],
+)
+def test_the_cpu_reads_how_many_tokens_go_to_experts(cut: dict[str, Any], waits: int) -> None:
+    _, shape, seq = find_shape("mixtral_8x7b")
+    block = blocks(shape, seq, Plan(ep=4, **cut), TIMES)[1]
+    assert sum(part.waits for part in block.forward) == waits
+    assert sum(part.waits for part in block.again) == ("recompute" in cut)
+    assert not any(part.waits for part in block.backward)
+
+
+def test_other_kernels_than_an_all_to_all_take_tokens_unsorted() -> None:
+    """DeepEP leaves out the sort of tokens where they start, and that of results."""
+    _, shape, seq = find_shape("mixtral_8x7b")
+    assert shape.experts
+    writers = [
+        Writer(TIMES, BlockCut(ep=4, dispatcher=each), shape, seq)
+        for each in ("all_to_all", "deepep")
+    ]
+    first, second = (computations(mixture(each, shape.experts)) for each in writers)
+    sorts = TIMES.memory(2 * seq * 2 * shape.width * 2)
+    assert sum(each.forward for each in first) == pytest.approx(
+        sum(each.forward for each in second) + 2 * sorts
+    )
 
 
 PASSES = "forward", "inputs", "weights", "backward", "again"

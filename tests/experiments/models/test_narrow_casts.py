@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from experiments.models.accelerators import NARROW
 from experiments.models.device_times import DeviceTimes
+from experiments.models.expert_mixture import mixture
 from experiments.models.kernels import Kernels, computations
 from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import BlockCut, Scaling
@@ -132,7 +133,7 @@ def test_a_router_stays_in_16_bits() -> None:
     assert shape.experts
     routers = [
         computations(
-            Writer(DeviceTimes("b200", dtype), BlockCut(), shape, seq).mixture(shape.experts)
+            mixture(Writer(DeviceTimes("b200", dtype), BlockCut(), shape, seq), shape.experts)
         )[0]
         for dtype in ("mxfp8", "bf16")
     ]
