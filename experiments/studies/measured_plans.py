@@ -365,4 +365,12 @@ def _plan(row: Row) -> str:
         values["fp8_gather"] = "yes"
     if row.get("token_drop") == "yes":
         values["capacity"] = 1
+    if row.get("dispatcher") == "deepep":
+        # HybridEP is not measured: it takes what an all-to-all takes on links.
+        values["dispatcher"] = "deepep"
+    if row.get("moe_a2a_overlap") == "yes":
+        values["overlap_ep"] = "yes"
+    graphs = row.get("cuda_graph", "").partition("transformer_engine:")[2]
+    if graphs:
+        values["graphs"] = graphs.replace(";", "+")
     return ",".join(f"{key}={value}" for key, value in values.items())

@@ -41,6 +41,9 @@ RUN = {
 }
 
 
+EXPERTS = {"model": "mixtral-8x7b", "experts": "8", "ep": "8"}
+
+
 def file_of(folder: Path, *changes: dict[str, str]) -> Path:
     """A file with a run for each change."""
     rows = [RUN | change for change in changes]
@@ -95,6 +98,9 @@ def test_a_run_with_its_whole_plan_is_read(tmp_path: Path) -> None:
         ({"source": "pytorch/torchtitan", "compiled": "no"}, "eager=yes"),
         ({"precision": "fp8", "fp8_param_gather": "yes"}, "fp8_gather=yes"),
         ({"precision": "fp8", "lora_rank": "16"}, "fp8_gather=yes"),
+        (EXPERTS | {"dispatcher": "deepep"}, "dispatcher=deepep"),
+        (EXPERTS | {"moe_a2a_overlap": "yes"}, "overlap_ep=yes"),
+        (EXPERTS | {"cuda_graph": "transformer_engine:attn;moe_router"}, "graphs=attn+moe_router"),
     ],
 )
 def test_columns_become_keys_of_the_plan(tmp_path: Path, change: dict[str, str], part: str) -> None:
