@@ -46,7 +46,7 @@ def test_the_row_with_the_fewest_gpus_calibrates_and_does_not_count(folder: Path
         2 * plain(rows[1]) * predicted[0].plain / plain(rows[0])
     )
     (again,) = predict([(rows[1], (rows[1],))])
-    assert abs(again.error) < 0.05
+    assert abs(again.error) < 0.1
     assert again.plain_error == pytest.approx(0)
 
 
