@@ -150,7 +150,7 @@ class _Levels:
         self.paths = np.zeros((len(rows), 0, 3))
         """The known paths of each row, seconds for factors of 1."""
         self.seconds = np.array([row.seconds for row in rows])
-        self.left = np.full(len(rows), known.step)
+        self.residual = np.full(len(rows), known.step)
         self.logs = np.zeros(len(self.priors))
 
     def factors(self, logs: Floats) -> Floats:
@@ -184,7 +184,7 @@ class _Levels:
         from scipy.optimize import least_squares
 
         def doubts(logs: Floats) -> Floats:
-            return np.concatenate([logs / self.priors, self.misses(logs) / self.left])
+            return np.concatenate([logs / self.priors, self.misses(logs) / self.residual])
 
         for _ in range(REPEATS):
             starts = [np.zeros(len(self.priors)) for _ in STARTS]
@@ -196,10 +196,10 @@ class _Levels:
             jacobian = np.array(best.jac, dtype=np.float64)
             inverse = np.linalg.inv(jacobian.T @ jacobian)
             leverage = np.einsum("ij,jk,ik->i", jacobian, inverse, jacobian)[len(self.priors) :]
-            launched = jacobian[len(self.priors) :, 1] * self.left
+            launched = jacobian[len(self.priors) :, 1] * self.residual
             steps = np.hypot(self.known.step, launched * self.known.launched)
             leverage = np.clip(leverage, 1e-9, 1 - 1e-9)
-            self.left, weights = self._weighed(misses, leverage, steps)
+            self.residual, weights = self._weighed(misses, leverage, steps)
         target = self.design[0]
         scale, launch = np.exp([target @ self.logs, self.logs[1]]).tolist()
         device, started = np.sqrt([target @ inverse @ target, inverse[1, 1]]).tolist()
@@ -213,7 +213,7 @@ class _Levels:
         known = self.known
         # What all but this row predict: how far off, and how surely.
         off = misses / (1 - leverage)
-        before = self.left**2 * leverage / (1 - leverage)
+        before = self.residual**2 * leverage / (1 - leverage)
         clean, odd = before + steps**2, before + known.odd**2
         chances = [
             np.log(share) - off**2 / 2 / each - np.log(each) / 2

@@ -124,7 +124,7 @@ class PlanJob(Setting):
             transfers_s,
             whole_interval(
                 step,
-                self.training.sureness,
+                self.training,
                 level,
                 interval_of(step.work, level, seconds=seconds_of) if level else None,
             ),

@@ -286,7 +286,7 @@ def _interval(training: Training, plan: Plan, times: GroupTimes, level: float) -
     work = work_of(training, plan, times.under(plan.degrees))
     detail = detail_of(work)
     inner = interval_of(work, level, detail)
-    return whole_interval(write(work, detail), training.sureness, level, inner) or inner
+    return whole_interval(write(work, detail), training, level, inner) or inner
 
 
 def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulated:

@@ -169,15 +169,15 @@ def calibrated_by(
     steps, rows, times = read_steps(path), list[FitRow](), training.times
     for where, (model, text, seconds) in steps.items():
         try:
-            known, _ = like_framework(parse_plan(text), like, times.device)
-            plan = str(replace(known, implied=()))
+            parsed, _ = like_framework(parse_plan(text), like, times.device)
+            plan = str(replace(parsed, implied=()))
             # A large written step takes 400 MB, so few of them stay.
             simulated = plan_critical_path(model, plan, times, groups, keeps=len(rows) < 4)
             simulated(Factors())
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         sizes = sizes_of(find_transformer(model).shape)
-        precision = known.precision or times.dtype
+        precision = parsed.precision or times.dtype
         rows.append(FitRow(simulated, seconds, sizes, precision))
     # A file is of the precision that most of its rows have.
     ((precision, _),) = Counter(row.precision for row in rows).most_common(1)
@@ -193,8 +193,8 @@ def calibrated_by(
     for where, miss, weight in lines[:SHOWN]:
         counts = f", counts {weight:.0%}" if weight < HALF else ""
         output.note(f"{where.rpartition('/')[2]}: simulated {np.expm1(miss):+.1%}{counts}")
-    left = Sureness(fitted.spread, fitted.launch_spread)
-    return replace(training, times=fitted.factors.of(times), sureness=left)
+    sureness = Sureness(fitted.spread, fitted.launch_spread)
+    return replace(training, times=fitted.factors.of(times), sureness=sureness)
 
 
 def sizes_of(shape: TransformerShape) -> TransformerShape:

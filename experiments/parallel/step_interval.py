@@ -7,8 +7,9 @@ from math import exp, hypot, log
 
 import numpy as np
 
+from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.factor_fit import spreads
-from experiments.parallel.plan_step import Sureness
+from experiments.parallel.plan_step import Sureness, Training
 from experiments.parallel.step_calibration import bound_seconds
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import length_of
@@ -16,29 +17,30 @@ from simulator.uncertainty.interval import LEVEL, Interval, quantile
 from topologies.topology import Floats
 
 
-def usual_sureness() -> Sureness:
+def usual_sureness(shape: TransformerShape) -> Sureness:
     """How surely tables know a device and the launch of a kernel, without a measured step."""
-    known = spreads()
-    return Sureness(hypot(known.device, known.model, known.precision), known.launch)
+    usual = spreads()
+    experts = usual.experts if shape.experts else 0.0
+    return Sureness(hypot(usual.device, usual.model, usual.precision, experts), usual.launch)
 
 
-def step_spread(seconds: Floats, sureness: Sureness | None, *, links: float = 0.0) -> float:
+def step_spread(seconds: Floats, sureness: Sureness, *, links: float = 0.0) -> float:
     """The standard deviation of the logarithm of a step, from the seconds of its critical path:
     of the device, of launches, and of all else, whose own is `links`. Shape (3,)."""
-    known = spreads()
-    device, launch = sureness or usual_sureness()
-    launched = hypot(launch, known.launched)
+    usual, (device, launch) = spreads(), sureness
+    launched = hypot(launch, usual.launched)
     shares = seconds / (seconds.sum() or 1.0)
-    return hypot(*(shares * np.array([device, launched, links])).tolist(), known.step)
+    return hypot(*(shares * np.array([device, launched, links])).tolist(), usual.step)
 
 
 def whole_interval(
-    step: Step, sureness: Sureness | None, level: float, communication: Interval | None
+    step: Step, training: Training, level: float, communication: Interval | None
 ) -> Interval | None:
     """The interval of a step, from that of its `communication` if a profile has one. None if
     neither a profile nor a measured step says how sure it is."""
-    if communication is None and sureness is None:
+    if communication is None and training.sureness is None:
         return None
+    sureness = training.sureness or usual_sureness(training.shape)
     seconds = length_of(step)
     inner = communication or Interval(seconds, seconds, seconds, level or LEVEL)
     links = 0.0 if communication else spreads().links

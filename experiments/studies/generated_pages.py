@@ -55,7 +55,7 @@ PAIR_COLUMNS = {
     "without_links": "without",
 }
 PLAN_ACCURACY = Path("docs/reference/plan-accuracy.md")
-"""It has a table of the errors of plans between the marks."""
+"""It has a table of the errors of plans between the marks, and tables of its text file."""
 FIGURE = re.compile(r"([\d.]+(?:–[\d.]+)?%?)(<!-- ([\w ]+) -->)")
 """A figure on a page, followed by its name in a comment."""
 
@@ -72,7 +72,7 @@ def pages() -> dict[Path, str]:
         CALIBRATION_TEXT.with_suffix(".md"): calibration(),
         SPEED.with_suffix(".md"): speed_page(),
         ACCURACY: accuracy(),
-        PLAN_ACCURACY: between_marks(PLAN_ACCURACY, plans_table()),
+        PLAN_ACCURACY: between_marks(PLAN_ACCURACY, plans_table(), *plan_blocks()),
     }
     for page in [Path("README.md"), *sorted(Path("docs").rglob("*.md"))]:
         text = written.get(page, page.read_text(encoding="utf-8"))
@@ -109,10 +109,10 @@ def figures() -> dict[str, str]:
         for column in ("specification", "few"):
             known[f"{prefix} {column}"] = _percent(over_machines(members)[column])
     plans = pd.read_csv(PLANS)
-    for compute, kinds in plans[plans["steps"] > 1].groupby("compute"):
+    for compute, kinds in plans.groupby("compute"):
         known[f"plans {compute} steps"] = str(kinds["steps"].sum())
-        low, high = 100 * kinds["mean"].min(), 100 * kinds["mean"].max()
-        known[f"plans {compute}"] = f"{low:.0f}–{high:.0f}%"
+        known[f"plans {compute} kinds"] = str(len(kinds))
+        known[f"plans {compute}"] = _percent(kinds["mean"].median())
     return known
 
 
@@ -192,6 +192,19 @@ def plans_table() -> str:
         lines.append([*map(str, kind), str(by_compute["specified"]["steps"]), *errors])
     heads = ("GPU", "math", "plan", "span", "steps")
     return markdown((*heads, "specified: mean, bias, nine of ten", "calibrated on one row"), lines)
+
+
+def plan_blocks() -> list[str]:
+    """Tables of the stored output of the study of plans: the errors of each file and protocol, the
+    ten worst rows of each file, and the rows left out."""
+    text = "\n" + PLAN_ACCURACY.with_suffix(".txt").read_text(encoding="utf-8").rstrip()
+    first, *sections = re.split(r"\n\n(?=[^ \n][^\n]*\n\n)", text)
+    blocks = [f"### Errors of each file\n\n```text\n{first.strip()}\n```"]
+    for section in sections:
+        title, _, table = section.partition("\n\n")
+        if title.endswith("the ten worst") or title.startswith("Rows"):
+            blocks.append(f"### {title}\n\n```text\n{table}\n```")
+    return blocks
 
 
 def _named(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:

@@ -6,10 +6,9 @@ the step, at that level, takes as long as the measured one. A family are the row
 and precision. Each family counts once: a level, or a spread, is the median over families. Rows are
 odd that are beyond three times `step`; their spread and shares are those of all rows.
 
-Steps of one A100 node, which launches bind, are left out, and so are devices whose kernels nobody
-measured. The spread of these steps, `launched`, is 1.48 times the median error that one row
-calibrates. Steps with experts only tell `experts`, how much further off they are than others of the
-same GPU and precision.
+Steps of one A100 node, which launches bind, are left out. Their spread, `launched`, is 1.48 times
+the median error that one row calibrates. Steps with experts only tell `experts`, how much further
+off they are than others of the same GPU and precision.
 """
 
 from __future__ import annotations
@@ -47,12 +46,7 @@ def main(
     """The levels and spreads of all rows, and their range as each family is left out."""
     files, _ = files_in(folders)
     files |= {paper: [*published(paper)] for paper in PAPERS}
-    rows = [
-        row
-        for name, of in files.items()
-        for row in of
-        if name != "a100_3d_single" and accelerator(row.device).tuned == 1
-    ]
+    rows = [row for name, of in files.items() for row in of if name != "a100_3d_single"]
     dense = [row for row in rows if not find_transformer(row.model).shape.experts]
     needed = [(row, level_of(row)) for row in dense]
     levels = levels_of(needed)
@@ -116,11 +110,11 @@ def spreads_of(logs: Sequence[Factor]) -> dict[str, float]:
         key: float(np.median([log for _, log in of]))
         for key, of in grouped(logs, lambda each: (*_family(each[0]), each[0].model_name)).items()
     }
-    left = [(row, log - cells[*_family(row), row.model_name]) for row, log in logs]
+    residuals = [(row, log - cells[*_family(row), row.model_name]) for row, log in logs]
     counts = {key: len(of) for key, of in grouped(logs, lambda each: _family(each[0])).items()}
-    alike = [each for each in left if counts[_family(each[0])] > 2 and each[1]]
+    alike = [each for each in residuals if counts[_family(each[0])] > 2 and each[1]]
     step = _typical((_family(row), log) for row, log in alike)
-    far = [log for _, log in left if abs(log) > ODD * step]
+    far = [log for _, log in residuals if abs(log) > ODD * step]
     # A GPU and precision are the words of a kind.
     by_precision = grouped(
         cells.items(), lambda cell: (cell[0][0], cell[0][1].partition(" ")[0], cell[0][2])
@@ -142,7 +136,7 @@ def spreads_of(logs: Sequence[Factor]) -> dict[str, float]:
         "experts": _typical(further),
         "step": step,
         "odd": float(np.sqrt(np.mean(np.square(far)))) if far else 0.0,
-        "odd_share": len(far) / (len(left) or 1),
+        "odd_share": len(far) / (len(residuals) or 1),
     }
 
 

@@ -30,7 +30,7 @@ from experiments.parallel.step_calibration import (
     sizes_of,
     span_of,
 )
-from experiments.parallel.step_interval import step_spread
+from experiments.parallel.step_interval import step_spread, usual_sureness
 from experiments.studies.measured_plans import MeasuredStep
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
@@ -136,7 +136,8 @@ def predict(cases: Iterable[Case]) -> list[Predicted]:
     for row, known in cases:
         fitted = _fit(row.model, row.dtype, known) if known else None
         factors = fitted.factors if fitted else Factors()
-        sureness = Sureness(fitted.spread, fitted.launch_spread) if fitted else None
+        usual = usual_sureness(find_transformer(row.model).shape)
+        sureness = Sureness(fitted.spread, fitted.launch_spread) if fitted else usual
         path = path_of(row)(factors)
         efficiency = [each.seconds / plain(each) for each in known] or [1.0]
         predicted.append(

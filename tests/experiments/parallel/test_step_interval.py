@@ -3,6 +3,8 @@ make steps longer."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,17 +21,19 @@ from simulator.parallel.step_measures import measure
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import find
 
+MODEL = "gpt2:layers=2"
+
 
 @pytest.fixture(scope="module")
 def step() -> Step:
     """A step of a small model on two GPUs."""
     plan = parse_plan("dp=2,micro=8,batch=16")
     groups = GroupTimes(find("dgx_a100").build(2), plan.degrees)
-    return write(work_of(training("gpt2:layers=2"), plan, groups))
+    return write(work_of(training(MODEL), plan, groups))
 
 
 def test_nothing_is_said_without_a_profile_and_a_measured_step(step: Step) -> None:
-    assert whole_interval(step, None, 0.0, None) is None
+    assert whole_interval(step, training(MODEL), 0.0, None) is None
 
 
 @given(st.floats(0.01, 0.5), st.floats(0.01, 0.5), st.floats(1.0, 1.5))
@@ -37,14 +41,16 @@ def test_an_interval_holds_what_is_expected_and_that_of_communication(
     step: Step, device: float, launch: float, wide: float
 ) -> None:
     inner = Interval(2.0, 2.0 / wide, 2.0 * wide)
-    whole = whole_interval(step, Sureness(device, launch), 0.8, inner)
+    measured = replace(training(MODEL), sureness=Sureness(device, launch))
+    whole = whole_interval(step, measured, 0.8, inner)
     assert whole is not None
     assert whole.low <= inner.low <= whole.expected == inner.expected <= inner.high <= whole.high
 
 
 def test_measured_steps_make_intervals_narrower(step: Step) -> None:
     inner = Interval(2.0, 1.9, 2.1)
-    wide, narrow = (whole_interval(step, each, 0.8, inner) for each in (None, Sureness(0.02, 0.1)))
+    measured = replace(training(MODEL), sureness=Sureness(0.02, 0.1))
+    wide, narrow = (whole_interval(step, each, 0.8, inner) for each in (training(MODEL), measured))
     assert wide is not None
     assert narrow is not None
     assert wide.low < narrow.low < narrow.high < wide.high
@@ -53,7 +59,8 @@ def test_measured_steps_make_intervals_narrower(step: Step) -> None:
 def test_a_step_that_the_device_binds_is_as_sure_as_the_device() -> None:
     bound = np.array([3.0, 0.0, 0.0])
     assert step_spread(bound, Sureness(0.04, 1.0)) == pytest.approx(np.hypot(0.04, spreads().step))
-    assert step_spread(bound, None) > usual_sureness().device
+    dense, routed = (usual_sureness(training(name).shape) for name in (MODEL, "mixtral_8x7b"))
+    assert dense.device < step_spread(bound, dense) < routed.device
 
 
 def test_shares_of_a_step_count_by_their_seconds() -> None:
