@@ -27,7 +27,7 @@ def test_nearly_all_cells_follow_from_the_columns_of_1f1b(name: str) -> None:
     }
     assert max(differences.values()) < (0.022 if name == "1.5B" else 0.0151)
     worst = {column for (_, column), error in differences.items() if error > 0.01}
-    assert worst == ({"ZB-H2", "ZB-2p"} if name == "1.5B" else {"ZB-H2"})
+    assert worst <= ({"ZB-H2", "ZB-2p"} if name == "1.5B" else {"ZB-H2"})
 
 
 @pytest.mark.parametrize("name", ["6.2B", MIDDLE, LARGE])
