@@ -14,7 +14,7 @@ PLAIN, TALKS, COMPUTES = range(3)
 """What a task is to its place: a communication, a computation that communications slow down, or
 neither."""
 CLOSE = 1e-12
-"""Rates that differ by less are the same."""
+"""Rates that differ by less are the same, and calls end at once whose ends do."""
 GROWS = -1.0
 """The next rate of a call that has none yet."""
 
@@ -157,11 +157,12 @@ def simulate(loop: Loop) -> int:
             return int(counts[DONE])
         before, now = now, ends[0][0] if len(ends) > 0 else np.inf
         for k in range(counts[ACTIVE]):
-            now = min(now, end_of(loop, room.active[k]))
+            end = end_of(loop, room.active[k])
+            now = end if end < now * (1.0 - CLOSE) else now
         account(loop, now - before)
         for k in range(counts[ACTIVE] - 1, -1, -1):
             i = room.active[k]
-            if end_of(loop, i) > now:
+            if end_of(loop, i) > now * (1.0 + CLOSE):
                 continue
             mark(loop, i)
             if loop.usages.until[room.row[i]] > 0.0:

@@ -220,10 +220,29 @@ TIED = Drawn(
 )
 """Task 8 ends its third phase at the moment at which task 2 begins to use the same medium."""
 
+ROUNDED = Drawn(
+    place=[0, 1, 0, 0, 1, 0, 0, 0],
+    lane=[2, 2, 1, 0, 1, 0, 0, 2],
+    seconds=[0, 0, 3, 1, 3, 0, 0, 1],
+    after=[[], [], [], [0, 2], [], [], [4], []],
+    first=[0, 0, 2, 3, 4, 5, 6, 7],
+    uses=[
+        *([NOTHING] * 2),
+        [{1: (Fraction(3, 4), Fraction(3, 2))}],
+        NOTHING,
+        [{1: (Fraction(1, 4), Fraction(1, 2))}],
+        *([NOTHING] * 2),
+        [{1: (Fraction(3, 4), Fraction(3, 4))}],
+    ],
+    slowdown=Fraction(0),
+)
+"""Tasks 2 and 4 end at the same moment, but for the rounding of their rates."""
+
 
 @tries(150, 2000)
 @given(drawn())
 @example(TIED)
+@example(ROUNDED)
 def test_the_loop_agrees_with_exact_rationals(graph: Drawn) -> None:
     start, finish = naive(graph)
     if len(finish) < len(graph.place):
