@@ -210,8 +210,8 @@ def test_products_and_attention_take_longer_in_a_step_than_alone() -> None:
 
 
 def test_other_levels_are_those_of_other_kinds() -> None:
-    levels = {step_level(kind) for kind in ("a100", "h100")}
-    assert other_levels("gb200") == pytest.approx(sum(levels) / 2)
+    levels = [step_level(kind) for kind in ("a100", "h100", "mi300x")]
+    assert other_levels("gb200") == pytest.approx(sum(levels) / 3)
     assert other_levels("h200") == other_levels("h100")
 
 
