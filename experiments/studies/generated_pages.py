@@ -199,12 +199,13 @@ def plan_blocks() -> list[str]:
     ten worst rows of each file, and the rows left out."""
     text = "\n" + PLAN_ACCURACY.with_suffix(".txt").read_text(encoding="utf-8").rstrip()
     first, *sections = re.split(r"\n\n(?=[^ \n][^\n]*\n\n)", text)
-    blocks = [f"### Errors of each file\n\n```text\n{first.strip()}\n```"]
+    tables = {"Errors of each file": first.strip()}
     for section in sections:
         title, _, table = section.partition("\n\n")
         if title.endswith("the ten worst") or title.startswith("Rows"):
-            blocks.append(f"### {title}\n\n```text\n{table}\n```")
-    return blocks
+            tables[title] = table
+    note = "<!-- not run: it takes minutes -->"
+    return [f"### {title}\n\n{note}\n```text\n{text}\n```" for title, text in tables.items()]
 
 
 def _named(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
