@@ -7,6 +7,7 @@ from itertools import accumulate
 
 from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import BlockCut
+from experiments.parallel.expert_dispatch import with_kernels
 from experiments.parallel.plan_step import (
     COMMUNICATOR,
     CONTEXT,
@@ -63,8 +64,12 @@ class PlanBounds:
     def seconds(self, plan: Plan) -> float:
         """Seconds that the step of a plan does not go below."""
         stages, degrees = self.stages(plan), plan.degrees
-        if (name := str(degrees)) not in self._known:
-            self._known[name] = replace(self.times.under(degrees), bounds=True), {}
+        # What kernels that dispatch tokens take depends on the tokens of a micro-batch.
+        name = f"{degrees} {plan.dispatcher != 'all_to_all' and plan.micro}"
+        if name not in self._known:
+            training, times = self.training, replace(self.times.under(degrees), bounds=True)
+            sizes = training.shape, training.seq, plan, None, training.times.device
+            self._known[name] = with_kernels(times, *sizes), {}
         times, known = self._known[name]
         sharding = sharding_of(self.training, plan, stages)
         return Outline(stages, plan.micro_batches, times, sharding, plan.v == 1, known).bound

@@ -65,6 +65,8 @@ class Pass:
     """Whether the CPU waits for the device within the pass."""
     late: dict[int, Rows] = field(default_factory=dict)
     """The last hidden collective of each stream, which the pass waits for at its end."""
+    excess: float = 0.0
+    """Seconds by which hidden collectives take longer than all else of the pass."""
 
     @property
     def seconds(self) -> float:
@@ -120,7 +122,9 @@ class Pass:
         if not self.tails:
             self.tails = (self.row(PassTask(COMPUTE, 0.0, self.kind)),)
         for lane, rows in self.late.items():
-            self.exposed[lane] += max(0.0, self.busy[lane] - self.busy[COMPUTE])
+            longer = max(0.0, self.busy[lane] - self.seconds)
+            self.exposed[lane] += longer
+            self.excess += longer
             self.tails = (self.row(PassTask(COMPUTE, 0.0, self.kind, (*self.tails, *rows))),)
         self.finish()
         self.ends = [end or self.tails for end in self.ends]

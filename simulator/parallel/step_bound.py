@@ -99,8 +99,9 @@ class Outline:
         if id(block) not in self.known:
             passes = (Pass((block,), kind, self.times).written() for kind in (FORWARD, BACKWARD))
             forward, backward = passes
-            made = forward.seconds, backward.seconds, forward.launch, backward.launch
-            self.known[id(block)] = block, PassSeconds(*made)
+            # What a block does not hide other blocks of its stage may.
+            seconds = forward.seconds - forward.excess, backward.seconds - backward.excess
+            self.known[id(block)] = block, PassSeconds(*seconds, forward.launch, backward.launch)
         return self.known[id(block)][1]
 
     def _pass(self, stage: Sequence[Block]) -> PassSeconds:

@@ -27,6 +27,7 @@ from simulator.parallel.step_measures import measure
 from tests.experiments.parallel.test_plan_space import GPT, MIXTRAL, space
 from topologies.clusters import cluster
 from topologies.errors import InputError
+from topologies.shapes import star
 
 
 @cache
@@ -75,6 +76,26 @@ def test_bounds_hold_for_steps_in_full(model: str, wanted: dict[str, Any]) -> No
         assert bounds.seconds(plan) <= measure(write(work)).step
         needed = memory_of(searched.training, plan, work)
         assert bounds.memory(plan) <= needed.peak * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {},
+        {"overlap_ep": True, "overlap": False},
+        {"dispatcher": "deepep"},
+        {"dispatcher": "nvlink"},
+    ],
+)
+def test_bounds_hold_where_experts_wait_for_slow_links(wanted: dict[str, Any]) -> None:
+    """Layers hide what they exchange beside other layers, and DeepEP sends a token once to each
+    rank."""
+    searched = space("qwen3_30b_a3b:layers=4,seq=4096", micro=1, batch=16, ep=8, **wanted)
+    slow = GroupTimes(star(8, bandwidth=2e10), Degrees(dp=8))
+    bounds, plans = PlanBounds(searched.training, slow), searched.plans()[0]
+    for plan in plans[::3]:
+        work = work_of(searched.training, plan, slow.under(plan.degrees))
+        assert bounds.seconds(plan) <= measure(write(work)).step
 
 
 def test_changes_of_the_fastest_plans_are_simulated_behind_the_search() -> None:

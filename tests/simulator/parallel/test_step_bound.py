@@ -25,13 +25,13 @@ MICRO_BATCHES = {"gpipe": (1, 3, 8), "1f1b": (1, 3, 9), "interleaved": (4, 8)}
 
 @st.composite
 def parts(draw: st.DrawFn) -> BlockPart:
-    """Computations that the CPU launches, some with a collective."""
+    """Computations that the CPU launches, some with a collective, some of which are hidden."""
     group = draw(st.sampled_from(("", "tp", "cp", "ep")))
     collective = {"cp": "shift", "ep": "all_to_all"}.get(group, "all_gather")
     seconds, nbytes = draw(st.integers(1, 4)), draw(st.integers(0, 4)) * 1e9
-    return BlockPart(
-        seconds, group, collective, nbytes, draw(st.booleans()), draw(st.integers(0, 4))
-    )
+    hidden = group == "ep" and draw(st.booleans())
+    overlaps, launch = draw(st.booleans()), draw(st.integers(0, 4))
+    return BlockPart(seconds, group, collective, nbytes, overlaps, launch, hidden=hidden)
 
 
 @st.composite
