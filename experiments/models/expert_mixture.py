@@ -72,6 +72,6 @@ def _exchange(writer: Writer, experts: Experts, sent: float) -> tuple[list[Event
     each = sent if writer.routed else sent * (writer.arriving(experts) / writer.even(experts))
     # As in DeepEP.
     small = NARROW["fp8_block"] / writer.width if cut.dispatch == "fp8" else 1.0
-    gate = Gate("ep", back, there, each, hidden=cut.overlap_ep)
+    gate = Gate("ep", back, there, each, hidden=cut.hides_exchanges)
     first = gate._replace(forward=there, back="", nbytes=each * small, counted=cut.reads_counts)
     return [first, gate._replace(forward="", back=back)], [gate]

@@ -114,11 +114,6 @@ class TransformerShape:
         return Counter("".join(self.kinds))
 
     @property
-    def expert_blocks(self) -> int:
-        """Blocks with experts."""
-        return self.parts["E"]
-
-    @property
     def attention_blocks(self) -> int:
         """Blocks with attention."""
         return self.parts["*"] + self.parts["w"]
@@ -206,7 +201,7 @@ class TransformerShape:
     @property
     def multiplied(self) -> int:
         """Elements of the matrices in blocks, without those of routers."""
-        routers = self.expert_blocks * self.experts.number * self.width if self.experts else 0
+        routers = self.parts["E"] * self.experts.number * self.width if self.experts else 0
         ends = self.embedding + self.norms + self.head_parameters
         return self.parameters - ends - routers
 
@@ -245,7 +240,7 @@ class TransformerShape:
         if experts := self.experts:
             inner = number * sum(matrix.parameters for matrix in self.expert_matrices)
             dense = self.mlp(experts.shared) + experts.dense_parameters(self.width)
-            total += self.expert_blocks * (inner + dense)
+            total += self.parts["E"] * (inner + dense)
         return total
 
 
@@ -336,7 +331,12 @@ class BlockCut:
     @property
     def reads_counts(self) -> bool:
         """Whether a device waits while the CPU reads how many tokens go to experts."""
-        return not (self.capacity or self.overlap_ep)
+        return not (self.capacity or self.hides_exchanges)
+
+    @property
+    def hides_exchanges(self) -> bool:
+        """Whether another micro-batch computes beside dispatch and combine."""
+        return self.overlap_ep
 
     @property
     def casts_weights(self) -> bool:

@@ -25,6 +25,7 @@ def idle_keys(plan: Plan, shape: TransformerShape) -> Iterator[str]:
         (f"zero={plan.zero}", plan.zero >= 2 and not single, "overlap bucket"),
         ("overlap=no", not plan.overlap and plan.zero < 2 and not single, "bucket"),
         ("ep=1", shape.experts and plan.ep == 1, "dispatch dispatcher overlap_ep router"),
+        ("one micro-batch", plan.ep > 1 and plan.micro_batches == 1, "overlap_ep"),
         (
             "a model without experts",
             not shape.experts,

@@ -184,6 +184,10 @@ class Plan(BlockCut):
         return super().reads_counts and self.schedule != "dual_pipe"
 
     @property
+    def hides_exchanges(self) -> bool:
+        return self.overlap_ep and self.micro_batches > 1
+
+    @property
     def casts_weights(self) -> bool:
         """With zero=3 they are gathered for each micro-batch, and cast there."""
         return self.zero == 3 and not self.fp8_gather

@@ -317,14 +317,15 @@ def test_each_expert_is_launched_and_cast_alone(dtype: str, scaling: Any, casts:
     [
         ({}, 1),
         ({"capacity": 1.0}, 0),
-        ({"overlap_ep": True}, 0),
+        ({"overlap_ep": True, "batch": 8}, 0),
+        ({"overlap_ep": True, "batch": 4}, 1),
         ({"recompute": "moe"}, 1),
         ({"schedule": "dual_pipe"}, 0),
     ],
 )
 def test_the_cpu_reads_how_many_tokens_go_to_experts(cut: dict[str, Any], waits: int) -> None:
     _, shape, seq = find_shape("mixtral_8x7b")
-    block = blocks(shape, seq, Plan(ep=4, **cut), TIMES)[1]
+    block = blocks(shape, seq, Plan(dp=4, ep=4, **cut), TIMES)[1]
     assert sum(part.waits for part in block.forward) == waits
     assert sum(part.waits for part in block.again) == ("recompute" in cut)
     assert not any(part.waits for part in block.backward)

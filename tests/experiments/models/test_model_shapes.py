@@ -36,9 +36,9 @@ def test_latent_attention_of_deepseek() -> None:
 
 def test_the_first_blocks_are_dense() -> None:
     shape = SHAPES["deepseek_v3"]
-    assert shape.expert_blocks == 58
+    assert shape.parts["E"] == 58
     assert shape.mlp(shape.hidden) == 3 * 7168 * 18432
-    assert replace(shape, blocks=2).expert_blocks == 0
+    assert replace(shape, blocks=2).parts["E"] == 0
 
 
 def test_a_token_passes_the_top_experts_and_all_shared_ones() -> None:
@@ -199,7 +199,7 @@ def test_groups_of_heads_and_the_ratio_of_the_mlp_stay() -> None:
 
 
 def test_a_mixture_can_be_cut_to_its_dense_blocks() -> None:
-    assert find_shape("deepseek_v3:layers=3")[1].expert_blocks == 0
+    assert find_shape("deepseek_v3:layers=3")[1].parts["E"] == 0
 
 
 def test_options_of_the_training_are_kept() -> None:

@@ -52,6 +52,8 @@ def figures(name: str, plan: Plan) -> tuple[float, float]:
             ["capacity, dispatch change nothing with a model without experts"],
         ),
         (SPARSE, "ep=4,dispatch=fp8,capacity=2", []),
+        (SPARSE, "ep=4,batch=16,overlap_ep=yes", []),
+        (SPARSE, "ep=4,overlap_ep=yes", ["overlap_ep changes nothing with one micro-batch"]),
         (SPARSE, "dispatch=fp8,router=zipf:1", ["dispatch, router change nothing with ep=1"]),
     ],
 )
