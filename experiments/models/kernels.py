@@ -258,11 +258,13 @@ class Kernels:
             # What Transformer Engine keeps for the backward is cast; torchao casts it again.
             bytes_kept = self.wire if cut.keeps_casts else 1.0
             return whole._replace(kept=kept * bytes_kept, later=later * bytes_kept)
-        frozen = whole._replace(weights=0.0, kernels_back=number)
+        launched = self._launched(number)
+        frozen = whole._replace(weights=0.0, kernels_back=whole.kernels_back - launched)
         if cut.holds_once and narrow_casts.transposes(self.times):
             nbytes = narrow_casts.stored(self.times) * number * outputs * inner
             turned = self.times.traffic(nbytes)
-            frozen = frozen._replace(inputs=frozen.inputs + turned, kernels_back=2 * number)
+            seconds, kernels = frozen.inputs + turned, frozen.kernels_back + launched
+            frozen = frozen._replace(inputs=seconds, kernels_back=kernels)
         if not part or (part != "attention" and cut.adapters == "attention"):
             return frozen
         moved = 3 * rows * number * outputs * self.width
@@ -275,10 +277,14 @@ class Kernels:
         total = Computation._make(map(sum, zip(*each, strict=True)))
         return total._replace(kept=kept, later=later)
 
+    def _launched(self, number: int) -> int:
+        """Kernels of so many products. torchtitan's grouped ones are one kernel."""
+        return number if self.cut.keeps_casts else 1
+
     def _whole_product(self, rows: float, outputs: float, inner: float, number: int) -> Computation:
         """Products without the bytes that they keep."""
         times, cut, summed = self.times, self.cut, self.cut.accumulated * outputs * inner
-        launched = number if cut.keeps_casts else 1
+        launched = self._launched(number)
         wide = Computation(
             number * times.product(rows, outputs, inner),
             number * times.product(rows, inner, outputs),

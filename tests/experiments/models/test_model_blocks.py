@@ -313,6 +313,28 @@ def test_each_expert_is_launched_and_cast_alone(dtype: str, scaling: Any, casts:
 
 
 @each_case(
+    ("dtype", "plan", "kernels_back"),
+    [
+        ("bf16", Plan(ep=8, lora=16), 16),
+        ("bf16", Plan(ep=8, lora=16, zero=3), 1),
+        ("mxfp8", Plan(ep=8, lora=16), 16 + 16),
+        ("fp8", Plan(ep=8, lora=16), 16 + 1),
+        ("fp8", Plan(ep=8, lora=16, zero=1, fp8_gather=True), 16 + 1 + 16),
+    ],
+)
+def test_a_backward_of_frozen_experts_has_no_kernels_for_weights(
+    dtype: str, plan: Plan, kernels_back: int
+) -> None:
+    """16 experts of a rank have a product for inputs each, whose gradients are cast; on H100,
+    matrices in one layout are transposed before it."""
+    _, shape, seq = find_shape("qwen3_30b_a3b")
+    assert shape.experts
+    device = "b200" if dtype == "mxfp8" else "h100"
+    writer = Writer(DeviceTimes(device, dtype), plan, shape, seq)
+    assert computations(writer.expert_mlps(shape.experts))[0].kernels_back == kernels_back
+
+
+@each_case(
     ("cut", "waits"),
     [
         ({}, 1),
