@@ -260,6 +260,21 @@ def check_adapters(values: Mapping[str, Any]) -> None:
         raise InputError(f"plan: adapters goes with lora, like {right}")
 
 
+def clash_of(plan: Plan, keys: Collection[str]) -> str:
+    """Two of these keys whose values do not go together, and what would; empty if there are
+    none."""
+    keeps = plan.stops and parse_recomputation(plan.recompute).words != ("full",)
+    cases = (
+        (keeps, "stops=yes", "recompute=full", plan.recompute),
+        (plan.v > 1 and plan.pp == 1, f"v={plan.v}", "pp=2 or more", "1"),
+        (plan.eager and plan.compiled, "eager=yes", "compiled=no", "yes"),
+    )
+    for clashes, text, right, value in cases:
+        if clashes and {text.partition("=")[0], right.partition("=")[0]} <= {*keys}:
+            return f"{text} goes with {right}: it is {value}"
+    return ""
+
+
 def parse_plan(text: str, gpus: int | None = None) -> Plan:
     """The plan of KEY=VALUE,... on so many GPUs; without a number, on as many as it needs.
 
@@ -286,12 +301,8 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
             value = getattr(plan, key)
             raise InputError(f"plan: {key}={value} goes with ddp=no: it is {plan.ddp}")
     check_adapters(values)
-    if plan.stops and parse_recomputation(plan.recompute).words != ("full",):
-        raise InputError(f"plan: stops=yes goes with recompute=full: it is {plan.recompute}")
-    if plan.v > 1 and plan.pp == 1:
-        raise InputError(f"plan: v={plan.v} goes with pp=2 or more: it is 1")
-    if plan.eager and plan.compiled:
-        raise InputError("plan: eager=yes goes with compiled=no: it is yes")
+    if clash := clash_of(plan, KEYS):
+        raise InputError(f"plan: {clash}")
     if plan.router and "imbalance" in values:
         raise InputError(f"plan: router={plan.router} has an imbalance: leave out imbalance")
     if not plan.dp:

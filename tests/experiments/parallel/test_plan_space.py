@@ -87,6 +87,14 @@ def test_stages_differ_where_no_number_of_them_divides_the_layers() -> None:
     assert left_out["pp x v does not divide the layers"]
 
 
+@pytest.mark.parametrize("text", ["auto,stops=yes", "auto,v=2"])
+def test_plans_of_a_search_are_plans(text: str) -> None:
+    """`plan` takes each of them."""
+    plans, _ = space(GPT, wanted=parse_space(text)).plans()
+    for plan in plans:
+        assert str(parse_plan(str(plan), 8)) == str(plan)
+
+
 def test_changes_are_of_plans_with_experts_and_not_of_what_the_user_says() -> None:
     plan = parse_plan("dp=8,pp=2,ep=8", gpus=16)
     assert space(GPT).changes(plan) == []
@@ -119,6 +127,9 @@ def test_plans_have_the_values_of_the_user() -> None:
             "GPUs: leave out tp$",
         ),
         ("auto,adapters=all", "adapters goes with lora, like lora=16,adapters=all"),
+        ("auto,eager=yes,compiled=yes", "plan: eager=yes goes with compiled=no: it is yes$"),
+        ("auto,stops=yes,recompute=none", "plan: stops=yes goes with recompute=full: it is none$"),
+        ("auto,pp=1,v=2", "plan: v=2 goes with pp=2 or more: it is 1$"),
         ("auto,schedule=zb_h1", "schedule does not go with auto"),
         ("auto,ddp=yes", "ddp does not go with auto"),
         ("auto,speed=3", "a plan has no 'speed'"),
