@@ -268,6 +268,7 @@ def clash_of(plan: Plan, keys: Collection[str]) -> str:
         (keeps, "stops=yes", "recompute=full", plan.recompute),
         (plan.v > 1 and plan.pp == 1, f"v={plan.v}", "pp=2 or more", "1"),
         (plan.eager and plan.compiled, "eager=yes", "compiled=no", "yes"),
+        (plan.eager and plan.fp8_activations, "eager=yes", "fp8_activations=no", "yes"),
     )
     for clashes, text, right, value in cases:
         if clashes and {text.partition("=")[0], right.partition("=")[0]} <= {*keys}:

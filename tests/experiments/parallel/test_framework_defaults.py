@@ -31,6 +31,12 @@ Simctl = Callable[..., "CompletedProcess[str]"]
         ("torchtitan", "dp=8,compiled=yes", "a100", "compiled=yes,zero=3,loss=eager"),
         (
             "torchtitan",
+            "dp=8,fp8_activations=yes",
+            "a100",
+            "fp8_activations=yes,zero=3,loss=eager",
+        ),
+        (
+            "torchtitan",
             "dp=8,pp=2,tp=2",
             "a100",
             "tp=2,pp=2,zero=3,sp=yes,reshard=no,sync=no,loss=eager,synchronous=no,eager=yes",

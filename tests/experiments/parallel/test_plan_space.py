@@ -128,6 +128,7 @@ def test_plans_have_the_values_of_the_user() -> None:
         ),
         ("auto,adapters=all", "adapters goes with lora, like lora=16,adapters=all"),
         ("auto,eager=yes,compiled=yes", "plan: eager=yes goes with compiled=no: it is yes$"),
+        ("auto,eager=yes,fp8_activations=yes", "eager=yes goes with fp8_activations=no: it is yes"),
         ("auto,stops=yes,recompute=none", "plan: stops=yes goes with recompute=full: it is none$"),
         ("auto,pp=1,v=2", "plan: v=2 goes with pp=2 or more: it is 1$"),
         ("auto,schedule=zb_h1", "schedule does not go with auto"),
