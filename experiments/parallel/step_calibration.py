@@ -21,6 +21,7 @@ from experiments.models.model_shapes import TransformerShape
 from experiments.output import counted
 from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, fit
 from experiments.parallel.framework_defaults import like_framework
+from experiments.parallel.idle_keys import check_recomputation
 from experiments.parallel.plan_step import Sureness, Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from simulator.analysis.critical_path import critical_path
@@ -170,15 +171,16 @@ def calibrated_by(
     for where, (model, text, seconds) in steps.items():
         try:
             parsed, _ = like_framework(parse_plan(text), like, times.device)
+            shape = find_transformer(model).shape
+            check_recomputation(parsed, shape)
             plan = str(replace(parsed, implied=()))
             # A large written step takes 400 MB, so few of them stay.
             simulated = plan_critical_path(model, plan, times, groups, keeps=len(rows) < 4)
             simulated(Factors())
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
-        sizes = sizes_of(find_transformer(model).shape)
         precision = parsed.precision or times.dtype
-        rows.append(FitRow(simulated, seconds, sizes, precision))
+        rows.append(FitRow(simulated, seconds, sizes_of(shape), precision))
     # A file is of the precision that most of its rows have.
     ((precision, _),) = Counter(row.precision for row in rows).most_common(1)
     fitted = fit(rows, sizes_of(training.shape), precision)

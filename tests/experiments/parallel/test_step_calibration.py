@@ -103,10 +103,19 @@ def test_a_row_with_factors_is_the_step_of_a_device_with_these_times(plan: str) 
     assert path(factors).sum() == pytest.approx(step.timeline.makespan, rel=1e-12)
 
 
-def test_a_step_that_cannot_be_simulated_names_its_line(tmp_path: Path) -> None:
+@each_case(
+    ("plan", "words"),
+    [
+        ("dp=1,tp=5", "gpt2 has 12 heads"),
+        ("dp=2,recompute=full:99", "plan: recompute=full:99: a stage has 12 layers"),
+    ],
+)
+def test_a_step_that_cannot_be_simulated_names_its_line(
+    tmp_path: Path, plan: str, words: str
+) -> None:
     path = tmp_path / "steps.csv"
-    path.write_text(GOOD + 'gpt2,"dp=1,tp=5",0.5\n')
-    with pytest.raises(InputError, match="line 3: gpt2 has 12 heads"):
+    path.write_text(GOOD + f'gpt2,"{plan}",0.5\n')
+    with pytest.raises(InputError, match=f"steps.csv line 3: {words}"):
         calibrated_by(path, training("gpt2"), groups)
 
 
