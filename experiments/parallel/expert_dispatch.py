@@ -46,7 +46,7 @@ def with_kernels(
         return times
     nodes = ceil(plan.ep / ranks_of_node(plan, times.topology)[0])
     uneven = routing is not None and not routing.even
-    busiest = routing.imbalance if routing else plan.imbalance
+    busiest = routing.imbalance if routing else plan.capacity or plan.imbalance
     exchange = Exchange(
         plan.ep,
         nodes,

@@ -25,6 +25,7 @@ def idle_keys(plan: Plan, shape: TransformerShape) -> Iterator[str]:
         (f"zero={plan.zero}", plan.zero >= 2 and not single, "overlap bucket"),
         ("overlap=no", not plan.overlap and plan.zero < 2 and not single, "bucket"),
         ("ep=1", shape.experts and plan.ep == 1, "dispatch dispatcher overlap_ep router"),
+        (f"capacity={plan.capacity:g}", shape.experts and plan.capacity, "imbalance"),
         ("one micro-batch", plan.ep > 1 and plan.micro_batches == 1, "overlap_ep"),
         (
             "a model without experts",
@@ -41,6 +42,17 @@ def idle_keys(plan: Plan, shape: TransformerShape) -> Iterator[str]:
         if holds and idle:
             change = "changes" if len(idle) == 1 else "change"
             yield f"{', '.join(idle)} {change} nothing with {reason}"
+    parts, experts = shape.parts, shape.parts["E"]
+    has = {
+        "attn": parts["*"] + parts["w"],
+        "mamba": parts["M"],
+        "mlp": parts["-"],
+        "moe_router": experts,
+        "moe_preprocess": experts and not plan.capacity,
+    }
+    absent = [word for word in plan.graphs.split("+") if not has.get(word, True)]
+    if absent:
+        yield f"graphs={'+'.join(absent)} changes nothing: no layer has it"
 
 
 def check_recomputation(plan: Plan, shape: TransformerShape) -> None:
