@@ -68,10 +68,10 @@ def _exchange(writer: Writer, experts: Experts, sent: float) -> tuple[list[Event
     if cut.ep == 1:
         return [], []
     is_named = writer.routed or cut.dispatcher != "all_to_all"
-    there, back = ("dispatch", "combine") if is_named else ("all_to_all", "all_to_all")
+    dispatch, combine = ("dispatch", "combine") if is_named else ("all_to_all", "all_to_all")
     each = sent if writer.routed else sent * (writer.arriving(experts) / writer.even(experts))
     # As in DeepEP.
     small = NARROW["fp8_block"] / writer.width if cut.dispatch == "fp8" else 1.0
-    gate = Gate("ep", back, there, each, hidden=cut.hides_exchanges)
-    first = gate._replace(forward=there, back="", nbytes=each * small, counted=cut.reads_counts)
-    return [first, gate._replace(forward="", back=back)], [gate]
+    gate = Gate("ep", combine, dispatch, each, hidden=cut.hides_exchanges)
+    first = gate._replace(forward=dispatch, back="", nbytes=each * small, counted=cut.reads_counts)
+    return [first, gate._replace(forward="", back=combine)], [gate]

@@ -258,7 +258,7 @@ class Kernels:
             # What Transformer Engine keeps for the backward is cast; torchao casts it again.
             bytes_kept = self.wire if cut.keeps_casts else 1.0
             return whole._replace(kept=kept * bytes_kept, later=later * bytes_kept)
-        launched = self._launched(number)
+        launched = self._launches(number)
         frozen = whole._replace(weights=0.0, kernels_back=whole.kernels_back - launched)
         if cut.holds_once and narrow_casts.transposes(self.times):
             nbytes = narrow_casts.stored(self.times) * number * outputs * inner
@@ -277,14 +277,14 @@ class Kernels:
         total = Computation._make(map(sum, zip(*each, strict=True)))
         return total._replace(kept=kept, later=later)
 
-    def _launched(self, number: int) -> int:
+    def _launches(self, number: int) -> int:
         """Kernels of so many products. torchtitan's grouped ones are one kernel."""
         return number if self.cut.keeps_casts else 1
 
     def _whole_product(self, rows: float, outputs: float, inner: float, number: int) -> Computation:
         """Products without the bytes that they keep."""
         times, cut, summed = self.times, self.cut, self.cut.accumulated * outputs * inner
-        launched = self._launched(number)
+        launched = self._launches(number)
         wide = Computation(
             number * times.product(rows, outputs, inner),
             number * times.product(rows, inner, outputs),

@@ -46,8 +46,7 @@ class PlanBounds:
 
         differs = training.times.narrow or training.shape.experts
         casts = differs and (plan.casts_weights, plan.keeps_casts)
-        of_batch = plan.accumulated, plan.hides_exchanges
-        cut = *of_batch, casts, *(getattr(plan, name) for name in CUT)
+        cut = plan.accumulated, plan.hides_exchanges, casts, *(getattr(plan, name) for name in CUT)
 
         def written(recompute: str) -> list[Block]:
             under = cut, recompute

@@ -224,7 +224,7 @@ def _changes(training: Training, plan: Plan) -> list[dict[str, Any]]:
     batch, even = plan.sequences, plan.dp % 2 == 0
     unfused = plan.attention == "unfused" and plan.recompute == "none"
     narrow = training.times.narrow
-    fused = narrow and training.shape.gated and not plan.eager
+    fuses = narrow and training.shape.gated and not plan.eager
     casts = narrow and not plan.fp8_gather and (plan.zero in (1, 2) or plan.lora)
     # Tensor parallel stays within the 8 GPUs of a usual node.
     half, whole, within = plan.dp // 2, plan.pp == 1, plan.tp < 8
@@ -232,7 +232,7 @@ def _changes(training: Training, plan: Plan) -> list[dict[str, Any]]:
         (unfused, {"recompute": "selective"}),
         (plan.tp > 1 and not plan.sp, {"sp": True}),
         (bool(casts), {"fp8_gather": True}),
-        (fused and not plan.fp8_activations, {"fp8_activations": True}),
+        (fuses and not plan.fp8_activations, {"fp8_activations": True}),
         (plan.zero == 0, {"zero": 1}),
         (plan.zero <= 1 and whole, {"zero": 2}),
         (plan.zero <= 2 and whole, {"zero": 3}),

@@ -323,8 +323,8 @@ def state_of(training: Training, plan: Plan) -> State:
     parameters = 2.0
     if training.times.narrow:
         replaced = 2.0 if plan.fp8_gather else 0.0
-        held = stored(training.times, plan.holds_once)
-        parameters += training.cast_share(plan) * (held - replaced)
+        casts = stored(training.times, plan.holds_once)
+        parameters += training.cast_share(plan) * (casts - replaced)
     return State(parameters, GRADIENTS[plan.grads][0], 4.0 + moments)
 
 

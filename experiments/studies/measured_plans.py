@@ -360,8 +360,8 @@ def _plan(row: Row) -> str:
     if row.get("lora_rank"):
         values["lora"] = _whole(row, "lora_rank")
     # Frozen matrices of these runs fit in no other way.
-    held_cast = row.get("fp8_param_gather") == "yes" or row.get("lora_rank")
-    if held_cast and values["precision"] in NARROW:
+    casts = row.get("fp8_param_gather") == "yes" or row.get("lora_rank")
+    if casts and values["precision"] in NARROW:
         values["fp8_gather"] = "yes"
     if row.get("token_drop") == "yes":
         values["capacity"] = 1

@@ -122,9 +122,9 @@ class Pass:
         if not self.tails:
             self.tails = (self.row(PassTask(COMPUTE, 0.0, self.kind)),)
         for lane, rows in self.late.items():
-            longer = max(0.0, self.busy[lane] - self.seconds)
-            self.exposed[lane] += longer
-            self.excess += longer
+            excess = max(0.0, self.busy[lane] - self.seconds)
+            self.exposed[lane] += excess
+            self.excess += excess
             self.tails = (self.row(PassTask(COMPUTE, 0.0, self.kind, (*self.tails, *rows))),)
         self.finish()
         self.ends = [end or self.tails for end in self.ends]
@@ -153,12 +153,12 @@ class Pass:
         for part in parts:
             before, computed, launched, ahead = self.tails, Rows(), -1, self.launched
             if part.launch:
-                awaited = before if part.waits else ()
-                row = PassTask(HOST, part.launch, LAUNCH, awaited, layer, ahead)
+                inputs = before if part.waits else ()
+                row = PassTask(HOST, part.launch, LAUNCH, inputs, layer, ahead)
                 launched = self.launched = self.row(row)
             if part.seconds:
-                begun = ahead if stops else launched
-                row = PassTask(COMPUTE, part.seconds, kind, before, layer, begun)
+                launch = ahead if stops else launched
+                row = PassTask(COMPUTE, part.seconds, kind, before, layer, launch)
                 computed = self.tails = (self.row(row),)
             if not part.group:
                 continue
