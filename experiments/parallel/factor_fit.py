@@ -104,13 +104,13 @@ def fit(
     rows: Sequence[FitRow],
     model: TransformerShape | None = None,
     precision: str = "",
-    known: Spreads | None = None,
+    prior: Spreads | None = None,
 ) -> FactorFit:
     """The likeliest factors for a model and a precision."""
     # A step takes as long as its longest path, and the time of a path is linear in both factors.
     # So the likeliest factors by the paths that are known say where to simulate next, which adds
     # the path that is critical there, until no path is new.
-    problem = _Levels(rows, model, precision, known or spreads())
+    problem = _Levels(rows, model, precision, prior or spreads())
     for launch in STARTS:
         problem.learn(np.array([[1.0, launch, 1.0]] * len(rows)))
     for _ in range(30):  # as paths are finite, an end; a handful of rounds is usual
@@ -124,9 +124,9 @@ class _Levels:
     """The factors of all levels: device, launch, those of each model, those of each precision."""
 
     def __init__(
-        self, rows: Sequence[FitRow], model: TransformerShape | None, precision: str, known: Spreads
+        self, rows: Sequence[FitRow], model: TransformerShape | None, precision: str, prior: Spreads
     ) -> None:
-        self.rows, self.known = rows, known
+        self.rows, self.prior = rows, prior
         models = [model, *(row.model for row in rows)]
         precisions = [precision, *(row.precision for row in rows)]
         columns = [
@@ -140,17 +140,17 @@ class _Levels:
         first, second = (len(part) for part in columns)
         self.priors = np.array(
             [
-                known.device,
-                known.launch,
-                known.experts,
-                *[known.model] * first,
-                *[known.precision] * second,
+                prior.device,
+                prior.launch,
+                prior.experts,
+                *[prior.model] * first,
+                *[prior.precision] * second,
             ]
         )
         self.paths = np.zeros((len(rows), 0, 3))
         """The known paths of each row, seconds for factors of 1."""
         self.seconds = np.array([row.seconds for row in rows])
-        self.residual = np.full(len(rows), known.step)
+        self.residual = np.full(len(rows), prior.step)
         self.logs = np.zeros(len(self.priors))
 
     def factors(self, logs: Floats) -> Floats:
@@ -197,7 +197,7 @@ class _Levels:
             inverse = np.linalg.inv(jacobian.T @ jacobian)
             leverage = np.einsum("ij,jk,ik->i", jacobian, inverse, jacobian)[len(self.priors) :]
             launched = jacobian[len(self.priors) :, 1] * self.residual
-            steps = np.hypot(self.known.step, launched * self.known.launched)
+            steps = np.hypot(self.prior.step, launched * self.prior.launched)
             leverage = np.clip(leverage, 1e-9, 1 - 1e-9)
             self.residual, weights = self._weighed(misses, leverage, steps)
         target = self.design[0]
@@ -210,14 +210,14 @@ class _Levels:
         """What is left of each row, as a standard deviation with which a normal row would move the
         fit as far as the mixture of a clean one, with a deviation in `steps`, and an odd one does,
         and its weight."""
-        known = self.known
+        prior = self.prior
         # What all but this row predict: how far off, and how surely.
         off = misses / (1 - leverage)
         before = self.residual**2 * leverage / (1 - leverage)
-        clean, odd = before + steps**2, before + known.odd**2
+        clean, odd = before + steps**2, before + prior.odd**2
         chances = [
             np.log(share) - off**2 / 2 / each - np.log(each) / 2
-            for share, each in ((1 - known.odd_share, clean), (known.odd_share, odd))
+            for share, each in ((1 - prior.odd_share, clean), (prior.odd_share, odd))
         ]
         share = 1 / (1 + np.exp(np.minimum(chances[1] - chances[0], 700)))
         moves = share * before / clean + (1 - share) * before / odd

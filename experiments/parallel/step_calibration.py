@@ -39,6 +39,8 @@ BOUND = np.full(len(STREAMS), 2)
 """Which factor the times of a stream have: 0 that of the device, 1 that of launches, 2 none."""
 BOUND[[COMPUTE, COPIES]], BOUND[HOST] = 0, 1
 MOST_ROWS = 1000
+SHORTEST, LONGEST = 1e-6, 1e7
+"""Seconds of a measured step."""
 SHOWN = 8
 """Measured steps whose errors are shown after a fit: the farthest."""
 HALF = 0.5
@@ -150,8 +152,8 @@ def _step(
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 < seconds < float("inf"):
-        raise InputError(f"{where}: seconds is {text[:40]!r}: a number above 0")
+    if not SHORTEST <= seconds <= LONGEST:
+        raise InputError(f"{where}: seconds is {text[:40]!r}: {SHORTEST:g} to {LONGEST:g}")
     return model, plan, seconds
 
 

@@ -48,7 +48,7 @@ def main(
     files |= {paper: [*published(paper)] for paper in PAPERS}
     rows = [row for name, of in files.items() for row in of if name != "a100_3d_single"]
     dense = [row for row in rows if not find_transformer(row.model).shape.experts]
-    needed = [(row, level_of(row)) for row in dense]
+    needed = [(row, level) for row in dense if np.isfinite(level := level_of(row))]
     levels = levels_of(needed)
     rows = [row._replace(level=levels.get(f"level_{_device(row)}", 0.0)) for row in rows]
     logs = [(row, float(np.log(factor_of(row)))) for row in rows]
@@ -86,8 +86,11 @@ def _device(row: MeasuredStep) -> str:
 
 
 def level_of(row: MeasuredStep) -> float:
-    """The level with which a step takes as long as the measured one."""
+    """The level with which a step takes as long as the measured one; not a number for a step so
+    far off that no factor explains it."""
     usual, steeper = (1 / factor_of(row._replace(level=level)) for level in (1.0, STEEPER))
+    if steeper == usual:
+        return float("nan")
     return 1.0 + (STEEPER - 1.0) * (1.0 - usual) / (steeper - usual)
 
 

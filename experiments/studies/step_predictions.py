@@ -133,13 +133,13 @@ def factor_of(row: MeasuredStep) -> float:
 def predict(cases: Iterable[Case]) -> list[Predicted]:
     """The predictions of rows with the times that their calibrating rows tell."""
     predicted = []
-    for row, known in cases:
-        fitted = _fit(row.model, row.dtype, known) if known else None
+    for row, calibrating in cases:
+        fitted = _fit(row.model, row.dtype, calibrating) if calibrating else None
         factors = fitted.factors if fitted else Factors()
         usual = usual_sureness(find_transformer(row.model).shape)
         sureness = Sureness(fitted.spread, fitted.launch_spread) if fitted else usual
         path = path_of(row)(factors)
-        efficiency = [each.seconds / plain(each) for each in known] or [1.0]
+        efficiency = [each.seconds / plain(each) for each in calibrating] or [1.0]
         predicted.append(
             Predicted(
                 row,
@@ -153,8 +153,8 @@ def predict(cases: Iterable[Case]) -> list[Predicted]:
 
 
 @lru_cache(maxsize=4096)
-def _fit(model: str, precision: str, known: tuple[MeasuredStep, ...]) -> FactorFit:
-    rows = [FitRow(path_of(row), row.seconds, _sizes(row.model), row.dtype) for row in known]
+def _fit(model: str, precision: str, calibrating: tuple[MeasuredStep, ...]) -> FactorFit:
+    rows = [FitRow(path_of(row), row.seconds, _sizes(row.model), row.dtype) for row in calibrating]
     return fit(rows, _sizes(model), precision)
 
 

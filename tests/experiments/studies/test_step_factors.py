@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments.models.device_times import STEP_FACTORS
@@ -52,6 +53,12 @@ def test_at_its_level_a_step_takes_as_long_as_measured() -> None:
     row = step("H100 bf16", "llama3_8b")
     seconds = float(path_of(row._replace(level=1.15))(Factors()).sum())
     assert step_factors.level_of(row._replace(seconds=seconds)) == pytest.approx(1.15, abs=1e-4)
+
+
+@pytest.mark.parametrize("seconds", [1e-6, 1e4])
+def test_a_step_that_no_factor_explains_tells_no_level(seconds: float) -> None:
+    row = step("H100 bf16", "llama3_8b")._replace(seconds=seconds)
+    assert np.isnan(step_factors.level_of(row))
 
 
 def test_the_study_writes_what_it_prints(tmp_path: Path) -> None:
