@@ -201,9 +201,13 @@ def sender(timeline: Timeline, node: int) -> int:
 
 def waits(timeline: Timeline, operation: int, begin: float) -> Iterator[Piece]:
     """What `operation` waited for since `begin`, the last first."""
+    nodes = timeline.routed.node_indptr
     while timeline.ready[operation] > begin:
-        before = timeline.schedule.predecessors(operation)
-        operation = int(before[np.argmax(timeline.finish[before])])
+        # Of several that finished last the one with most hops, as the critical path has it.
+        operation = max(
+            timeline.schedule.predecessors(operation).tolist(),
+            key=lambda i: (timeline.finish[i], nodes[i + 1] - nodes[i]),
+        )
         yield from pieces(timeline, operation)
 
 
