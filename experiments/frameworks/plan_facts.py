@@ -6,9 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.frameworks.facts import JobFacts, rows_by_name
+from experiments.frameworks.facts import JobFacts, is_off, rows_by_name
 from experiments.frameworks.settings import FileSetting, words_of
 from experiments.models.model_shapes import TransformerShape
+from experiments.models.recomputation import GRAPHS
 from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, Plan, parse_values
 from experiments.pipeline_files import find_order
 from topologies.errors import InputError
@@ -97,6 +98,7 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         "adapters": "all" if "lora" in facts and adapts_mlps else "",
         "offload": facts["offloaded_layers"] if facts["is_offloading"] else "",
         "recompute": _recomputation(facts),
+        "graphs": _graphs(facts) if "graphs" in facts else "",
         **_precision(facts, zero),
     }
 
@@ -150,6 +152,17 @@ def _recomputation(facts: JobFacts) -> str:
     if granularity == "full" and facts["recompute_layers"] > 1:
         facts.say("recompute_layers", "each layer keeps its input")
     return str(granularity)
+
+
+def _graphs(facts: JobFacts) -> str:
+    """The modules that have a CUDA graph. Without a scope, whole layers have."""
+    scope = facts["graph_scope"]
+    modules = re.findall(r"\w+", scope)
+    if is_off(scope) or {"full", "full_iteration"} & {*modules}:
+        return "yes"
+    if outsiders := [module for module in modules if module not in GRAPHS]:
+        facts.say("graph_scope", f"graphs hold {', '.join(GRAPHS)}, not {', '.join(outsiders)}")
+    return "+".join(module for module in GRAPHS if module in modules)
 
 
 def _precision(facts: JobFacts, zero: object) -> dict[str, Any]:

@@ -146,7 +146,13 @@ def test_a_layout_in_words_is_that_in_letters(tmp_path: Path) -> None:
         ("peft: {dim: 8, lora_A_init_method: xavier, dropout_position: pre}", "lora=8"),
         ("optimizer: {exp_avg_dtype: torch.bfloat16}", "moments=bf16"),
         ("model: {cuda_graph_impl: local, enable_cuda_graph: false}", "graphs=yes"),
-        ("model: {cuda_graph_impl: none, cuda_graph_scope: full}", ""),
+        ("model: {cuda_graph_impl: none, cuda_graph_scope: attn}", ""),
+        ("model: {cuda_graph_impl: local, cuda_graph_scope: full}", "graphs=yes"),
+        ("model: {cuda_graph_impl: local, cuda_graph_scope: []}", "graphs=yes"),
+        (
+            "model: {cuda_graph_impl: local, cuda_graph_scope: [moe_router, attn], num_experts: 8}",
+            "graphs=attn+moe_router",
+        ),
         ("model: {cpu_offloading: true, cpu_offloading_num_layers: 4}", "offload=4"),
     ],
 )

@@ -99,6 +99,11 @@ def test_a_schedule_that_has_two_stages_a_device_goes_without_v(tmp_path: Path) 
             "--overlap-param-gather --use-distributed-optimizer",
             "overlap_param_gather=true: parameters are gathered behind the optimizer",
         ),
+        (
+            "--cuda-graph-impl local --cuda-graph-scope attn moe",
+            "cuda_graph_scope=attn,moe: graphs hold attn, mamba, mlp, moe_router, moe_preprocess, "
+            "not moe",
+        ),
         ("--fp16", "fp16=true: simctl takes the times and bytes of bf16"),
         (
             "--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 3",
