@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from math import prod
 from typing import NamedTuple
 
-from experiments.frameworks.branches import Branches
+from experiments.frameworks.branches import END, Branches
 from topologies.errors import InputError
 
 CONDITION = "condition."
 """What precedes the key of an argument in a branch that may run."""
 _TOKEN = re.compile(
-    r"""(?P<skip>(?:[^\S\n]|\\\r?\n)+|\#[^\n]*)|(?P<mark>\n|;;|[();|&<>])
+    r"""(?P<skip>(?:[^\S\n]|\\\r?\n)+|\#[^\n]*)|(?P<mark>\n|;;|&&|\|\||&>|[<>]&|[();|&<>])
     |(?P<word>(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\([^()]*\)
     |\$\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}|[^\s();|&<>"'\\])+)""",
     re.VERBOSE | re.DOTALL,
@@ -23,6 +23,7 @@ _QUOTED = re.compile(r""""((?:\\.|[^"\\])*)"|'([^']*)'|\\(.)""", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}]*))?\})")
 _PRODUCT = re.compile(r"\$\(\(((?: *\d{1,9} *\*)* *\d{1,9} *)\)\)", re.ASCII)
 _LONGEST = 10_000
+_DEEPEST = 100
 
 
 class _Token(NamedTuple):
@@ -36,7 +37,7 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
     """Keys with underscores, values, and lines of all arguments in the text of a script: True
     without a value, a list of several values. `program` is what runs, like pretrain_gpt.py.
 
-    Raises InputError for a quote without an end.
+    Raises InputError for a quote without an end, and for branches in too many others.
     """
     variables, branches, begins = dict[str, str](), Branches(), True
     key, line, values = "", 0, list[str]()
@@ -53,6 +54,9 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
         if branches.read(word if token.is_word else token.text, begins):
             begins = not token.is_word or word in ("then", "else")
             continue
+        branches.follow(word if token.is_word else token.text, token.is_word)
+        if branches.depth > _DEEPEST:
+            raise InputError(f"{name} line {token.line}: nested more than {_DEEPEST} deep")
         if re.fullmatch(r"(?:.*/)?pretrain\w*\.py", word):
             yield "program", word.rpartition("/")[2], token.line
         if is_key:
@@ -95,7 +99,7 @@ def _of_word(raw: str, line: int) -> Iterator[_Token]:
     for number, words in enumerate(plain.split("\n")):
         for word in words.replace("\\", " ").split():
             yield _Token(word.strip("'\""), line + number, is_word=True)
-    yield _Token("\n", line, is_word=False)
+    yield _Token(END, line, is_word=False)
 
 
 def _expanded(word: str, variables: dict[str, str]) -> str:

@@ -39,6 +39,23 @@ def read(text: str) -> dict[str, object]:
         (f"A=c\nif {TEST}; then\nif [ $B ]; then T=2; fi --tp 2\nfi\n--pp 3", {"pp": "3"}),
         ("A=c\ncase $A in\n b|d) T=2 ;;\n c) T=4 ;;\n *) T=8 ;;\nesac\n--tp $T", {"tp": "4"}),
         ("A=x\ncase $A in\n b) --tp 2;;\n *)\n --tp 8\nesac\n--pp 3", {"tp": "8", "pp": "3"}),
+        ('FP8=0; [ "$FP8" = 1 ] && ARGS="--fp8-format e4m3"\n--tp 2', {"tp": "2"}),
+        ("X=1; [ 1 = 2 ] && X=5\n--tp $X", {"tp": "1"}),
+        ("[ 1 = 1 ] && X=5 || X=6\n--tp $X", {"tp": "5"}),
+        ("[ 1 = 2 ] && X=5 || X=6\n--tp $X", {"tp": "6"}),
+        ("[ 1 = 2 ] && A='--tp 5' || A='--tp 6'", {"tp": "6"}),
+        ("X=1; [ $Y ] && X=5\n--tp $X", {"tp": "$X"}),
+        ("[ -n $X ] || X=5\n--tp $X", {"tp": "5"}),
+        ("[ $Y ] && A='--tp 5'; --pp 2", {"condition.tp": "5", "pp": "2"}),
+        ("[ 1 = 2 ] && A=(\n--tp 5\n--cp 2\n)\n--pp 2", {"pp": "2"}),
+        ("[ 1 = 2 ] && {\nA=b; --tp 5; --cp 2\n}\n--pp 2", {"pp": "2"}),
+        ("[ 1 = 2 ] &&\n if [ 1 = 1 ]; then --tp 5; fi\n--pp 2", {"pp": "2"}),
+        ("if [ 1 = 1 ]; then [ 1 = 2 ] && --tp 5; --cp 2; fi", {"cp": "2"}),
+        ("for i in 1; do [ 1 = 2 ] && --tp 5; done", {}),
+        ("[[ 1 = 1 || 1 = 2 ]] && --tp 5", {"condition.tp": "5"}),
+        ("command -v a >/dev/null 2>&1 && --tp 5", {"condition.tp": "5"}),
+        ("(( N > 1 )) && --tp 5", {"condition.tp": "5"}),
+        ("cd a && TP=2 && torchrun --tp $TP || exit 1", {"tp": "2"}),
         ("no arguments - at all", {}),
         ("--a\xa01", {"a": "1"}),
     ],
@@ -64,6 +81,13 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     assert not message or message.startswith("run.sh line ")
 
 
-@each_case("part", ["${", "$(", "((", "--a ", "${a:-${b:-", "'a' ", "if ", "\\"])
+@each_case(
+    "part", ["${", "$(", "((", "--a ", "${a:-${b:-", "'a' ", "if ", "if a\nthen a=1\n", "\\"]
+)
 def test_long_texts_take_no_time(part: str) -> None:
-    list(arguments_in(part * 20_000, "run.sh"))
+    attempt(lambda text: list(arguments_in(text, "run.sh")), part * 20_000)
+
+
+def test_scripts_are_nested_so_deep() -> None:
+    message = refusal(lambda text: list(arguments_in(text, "run.sh")), "(a=1\n" * 200_000)
+    assert message == "run.sh line 101: nested more than 100 deep"
