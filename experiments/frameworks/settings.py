@@ -19,6 +19,8 @@ from topologies.readers.plain_files import parts_of, yaml_root
 
 MOST_BYTES = 2**20
 MOST_SETTINGS = 10_000
+MOST_VALUES = 100_000
+"""Values of a YAML file; those of an alias count where it stands."""
 _DEEPEST = 24
 Entries = Iterator[tuple[str, Any, int]]
 """Keys, values and lines."""
@@ -74,7 +76,24 @@ def read_settings(path: Path) -> list[FileSetting]:
 
 def _of_yaml(text: str, name: str) -> Entries:
     loader, root = yaml_root(text, name)
+    _count_values(root, name, {}, 0)
     return _of_node(loader, root, "", name, 0)
+
+
+def _count_values(node: Any, name: str, counts: dict[int, int], depth: int) -> int:
+    """How many values a node has; 1 for those that are in too many others. `counts` has those of
+    the nodes before it, by their id. Raises InputError for too many."""
+    if isinstance(node, yaml.ScalarNode) or depth > _DEEPEST:
+        return 1
+    if id(node) not in counts:
+        counts[id(node)] = 1  # what it is for an alias in itself
+        is_list = isinstance(node, yaml.SequenceNode)
+        items = node.value if is_list else [item for _, item in node.value]
+        counts[id(node)] += sum(_count_values(item, name, counts, depth + 1) for item in items)
+    if counts[id(node)] > MOST_VALUES:
+        place = f"{name} line {node.start_mark.line + 1}"
+        raise InputError(f"{place}: more than {MOST_VALUES} values: a plan is smaller")
+    return counts[id(node)]
 
 
 def _of_node(loader: Any, node: Any, key: str, name: str, depth: int) -> Entries:

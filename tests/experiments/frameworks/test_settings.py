@@ -66,6 +66,11 @@ def test_huge_numbers_are_written_in_short(tmp_path: Path) -> None:
         ("a.yaml", "a: " + "[" * 100 + "]" * 100, "nested"),
         ("a.yaml", "a: &x\n  b: *x\n", "nested more than"),
         ("a.yaml", "# nothing\n", "a.yaml is empty"),
+        (
+            "a.yaml",
+            "a0: &a0 [1]\n" + "".join(f"a{k}: &a{k} [*a{k - 1}]\n" for k in range(1, 30)),
+            "nested more than",
+        ),
         ("a.toml", "a = 1\na = 2\n", "a.toml line 2: Cannot overwrite a value: expected TOML"),
         ("a.toml", "a = \n", "a.toml line 1: Invalid value: expected TOML"),
         ("a.toml", "a = " + "[" * 20_000, "a.toml"),
@@ -86,7 +91,15 @@ def test_other_files_are_refused_in_a_line(
 def test_a_bomb_of_aliases_is_refused(tmp_path: Path) -> None:
     levels = [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 12)]
     text = "\n".join(["a0: &a0 {x: 1}", *levels])
-    assert "settings" in refusal(settings, tmp_path, "a.yaml", text)
+    assert "values" in refusal(settings, tmp_path, "a.yaml", text)
+
+
+@each_case("rows", ["[{}]", "[[{}]]", "{{x: [{}]}}", "{{x: {{y: [{}]}}}}"])
+def test_lists_of_aliases_take_no_time(tmp_path: Path, rows: str) -> None:
+    size = 60_000
+    text = f"a: &a [{'1,' * size}]\nb: {rows.format('*a,' * size)}\n"
+    message = refusal(settings, tmp_path, "a.yaml", text)
+    assert message == "a.yaml line 2: more than 100000 values: a plan is smaller"
 
 
 def test_files_that_are_not_text_are_refused(tmp_path: Path) -> None:
