@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.frameworks.facts import JobFacts, is_off, rows_by_name
 from experiments.frameworks.settings import FileSetting, words_of
+from experiments.models.accelerators import NARROW
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.recomputation import GRAPHS
-from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, Plan, parse_values
+from experiments.models.recomputation import GRAPHS, parse_recomputation
+from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, LEAST_ZERO, Plan, parse_values
 from experiments.pipeline_files import find_order
 from topologies.errors import InputError
 
@@ -40,7 +41,10 @@ def plan_of(
         for key in rows_by_name(facts.framework, "key")
         if key in facts.settings
     }
-    keys = {**direct, **write(facts, shape.blocks if shape else 0, gpus), **user_keys}
+    keys = {**direct, **write(facts, shape.blocks if shape else 0, gpus)}
+    for key in _conflicts(parse_values(",".join("=".join(pair) for pair in user_keys.items()))):
+        keys.pop(key, None)
+    keys |= user_keys
     texts = {
         key: {"true": "yes", "false": "no"}.get(word := words_of(value), word)
         for key, value in keys.items()
@@ -50,6 +54,22 @@ def plan_of(
         for key in KEYS
         if texts.get(key) and (key in user_keys or _is_written(facts, key, texts[key]))
     )
+
+
+def _conflicts(values: Mapping[str, Any]) -> Iterator[str]:
+    """The keys of a file that do not go with values of the user."""
+    zero, precision = values.get("zero"), values.get("precision", "fp8")
+    yield from (key for key, least in LEAST_ZERO.items() if zero is not None and zero < least)
+    if zero:
+        yield "ddp"
+    if precision != "fp8":
+        yield "scaling"
+    if precision not in NARROW:
+        yield from ("bf16_layers", "fp8_gather")
+    if parse_recomputation(values.get("recompute", "full")).words != ("full",):
+        yield "stops"
+    if values.get("lora") == 0:
+        yield "adapters"
 
 
 def _is_written(facts: JobFacts, key: str, value: str) -> bool:
@@ -236,7 +256,7 @@ def _torchtitan(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any
     mode, option = facts["recompute_mode"], facts["selective_option"]
     if mode == "selective":
         mode = "op" if option == "op" else "full" if option == "1" else f"full/{option}"
-    compiled = facts["components"] if facts["is_compiled"] else ""
+    compiled = facts["components"] if facts["compiled"] else ""
     keys |= {
         "recompute": mode,
         "stops": mode.startswith("full") and facts["early_stop"],

@@ -239,6 +239,8 @@ _KINDS = get_type_hints(Plan, include_extras=True)
 _PARSERS = {key: _parser_of(_KINDS[key]) for key in KEYS}
 BY_FRAMEWORK = "attention", "synchronous", "loss"
 """Keys whose defaults are those of the framework that runs the plan."""
+LEAST_ZERO = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2, "fp8_gather": 1}
+"""Stages of ZeRO from which on a key counts."""
 _DDP = {"overlap": True, "bucket": DEFAULT}
 """Defaults of a plan with DDP."""
 
@@ -288,8 +290,7 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
     if values.get("ddp", "no") != "no":
         values = {**_DDP, **values}
     plan = Plan(**values, stated=tuple(values))
-    # Stages of ZeRO from which on a key counts.
-    counts = {"reshard": 3, "fsdp": 3, "shard": 2, "sync": 2, "fp8_gather": 0 if plan.lora else 1}
+    counts = {**LEAST_ZERO, "fp8_gather": 0} if plan.lora else LEAST_ZERO
     for key in values:
         if plan.zero < (least := counts.get(key, 0)):
             raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")

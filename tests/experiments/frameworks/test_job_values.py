@@ -78,6 +78,32 @@ def test_a_schedule_that_has_two_stages_a_device_goes_without_v(tmp_path: Path) 
 
 
 @each_case(
+    ("mode", "rest", "stated", "same"),
+    [
+        ("full", "[compile]\nenable = false", "compiled=yes", ("full", "[compile]\nenable = true")),
+        ("full", "[compile]\nenable = true", "compiled=no", ("full", "")),
+        ('full"\nearly_stop = "true', "", "recompute=none", ("none", "")),
+        ("none", "[float8]\nenable_float8_linear = true", "precision=bf16", ("none", "")),
+    ],
+)
+def test_what_derives_from_a_value_follows_the_key_of_the_user(
+    tmp_path: Path, mode: str, rest: str, stated: str, same: tuple[str, str]
+) -> None:
+    text = TITAN.replace("[compile]\nenable = true\n", "")
+    texts = (text.replace('"full"', f'"{mode}"') + rest for mode, rest in ((mode, rest), same))
+    plans = [parse_plan(job(tmp_path, "a.toml", each, f",{stated}", 16).plan) for each in texts]
+    assert plans[0] == plans[1]
+
+
+@each_case("zero", ["0", "1", "2", "3"])
+def test_a_plan_with_another_stage_of_zero_is_whole(tmp_path: Path, zero: str) -> None:
+    text = TITAN + "[float8]\nenable_float8_linear = true\n"
+    text += "enable_fsdp_float8_all_gather = true\n"
+    plan = parse_plan(job(tmp_path, "a.toml", text, f",zero={zero}", 16).plan)
+    assert plan.shard == (4 if plan.zero > 1 else 0)
+
+
+@each_case(
     ("arguments", "remark"),
     [
         ("pretrain_bert.py", "program=pretrain_bert.py: simctl reads it as a decoder"),
