@@ -55,6 +55,13 @@ def read_job(text: str, gpus: int | None = None) -> JobFile:
     path, _, rest = text.partition(",")
     parse_values(rest)
     stated = dict(part.split("=", 1) for part in rest.replace(" ", "").split(",") if part)
+    facts = _facts_in(path)
+    file_gpus, entry = _gpus_of(facts), model_of(facts, Path(path).name)
+    plan = plan_of(facts, entry.shape if entry else None, gpus or file_gpus, stated)
+    return JobFile(path, facts, plan, entry, gpus or file_gpus)
+
+
+def _facts_in(path: str) -> JobFacts:
     settings = read_settings(Path(path))
     if any(setting.key == "model_type" for setting in settings):
         raise InputError(f"{path} is a model of Hugging Face and no plan: write --model {path}")
@@ -65,16 +72,15 @@ def read_job(text: str, gpus: int | None = None) -> JobFile:
         raise InputError(
             f"{path} has no key of Megatron or torchtitan: is it another file? A plan is dp=8,tp=4"
         )
-    file_gpus, entry = _gpus_of(facts), model_of(facts, Path(path).name)
-    plan = plan_of(facts, entry.shape if entry else None, gpus or file_gpus, stated)
-    return JobFile(path, facts, plan, entry, gpus or file_gpus)
+    return facts
 
 
 def model_in(text: str) -> Entry:
     """The model that the job in FILE trains, or FILE:option=value,... Raises InputError if the file
     does not say."""
     path, _, options = text.partition(":")
-    if (entry := read_job(path).entry) is None:
+    # The user may replace values of the plan that make no sense.
+    if (entry := model_of(_facts_in(path), Path(path).name)) is None:
         raise InputError(f"{path} names no model that simctl knows: give --model, like llama3_70b")
     return entry.with_options(options)
 

@@ -11,7 +11,14 @@ from experiments.frameworks.settings import FileSetting, words_of
 from experiments.models.accelerators import NARROW
 from experiments.models.model_shapes import TransformerShape
 from experiments.models.recomputation import GRAPHS, parse_recomputation
-from experiments.parallel.plan_text import BY_FRAMEWORK, KEYS, LEAST_ZERO, Plan, parse_values
+from experiments.parallel.plan_text import (
+    BY_FRAMEWORK,
+    KEYS,
+    LEAST_ZERO,
+    Plan,
+    layer_numbers,
+    parse_values,
+)
 from experiments.pipeline_files import find_order
 from topologies.errors import InputError
 
@@ -93,6 +100,8 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         v = max(1, len(layout) // pp)
     elif (chunk := facts["chunk_layers"]) and "v" not in facts:
         v = max(1, blocks // (pp * chunk))
+    shares = _layout(facts, layout, blocks) or _uneven_stages(facts, blocks, pp, v)
+    most_layers = max(layer_numbers(shares)) if shares else -(-blocks // (pp * v))
     zero = int(facts["distributed_optimizer"])
     if facts["torch_fsdp"]:
         zero = 3
@@ -112,12 +121,10 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         "v": v if pp > 1 else 1,
         "dropout": any(facts.is_arguments if drop is None else drop for drop in dropouts),
         "synchronous": facts["waits"] if v > 1 and pp > 1 else "",
-        "layers": _layout(facts, layout)
-        or _uneven_stages(facts, blocks, pp, v)
-        or "+".join(layers),
+        "layers": shares or "+".join(layers),
         "adapters": "all" if "lora" in facts and adapts_mlps else "",
         "offload": facts["offloaded_layers"] if facts["is_offloading"] else "",
-        "recompute": _recomputation(facts),
+        "recompute": _recomputation(facts, most_layers),
         "graphs": _graphs(facts) if "graphs" in facts else "",
         **_precision(facts, zero),
     }
@@ -135,13 +142,21 @@ def _stages_of(layout: str) -> list[str]:
     return layout[:_LONGEST].split("|")
 
 
-def _layout(facts: JobFacts, stages: Sequence[str]) -> str:
-    """The layers of each stage of a layout."""
+def _layout(facts: JobFacts, stages: Sequence[str], blocks: int) -> str:
+    """The layers of each stage of a layout. Raises InputError for more or fewer than the model and
+    its pipeline have."""
     text = "|".join(stages)
     if stages and not re.fullmatch(r"E[t|]*m*L", text):
         facts.say("layout", "the embedding comes first, MTP blocks and the loss last")
         return ""
     counts = [stage.count("t") for stage in stages]
+    if stages and "layers" not in facts:
+        if len(stages) % (pp := facts["pp"]):
+            wrong = f"{len(stages)} stages are not a multiple of pp={pp}"
+            raise InputError(f"{facts.settings['layout']}: {wrong}")
+        if blocks and sum(counts) != blocks:
+            wrong = f"{sum(counts)} layers, and the model has {blocks}"
+            raise InputError(f"{facts.settings['layout']}: {wrong}")
     return "+".join(map(str, counts)) if len(set(counts)) > 1 else ""
 
 
@@ -159,7 +174,9 @@ def _uneven_stages(facts: JobFacts, blocks: int, pp: int, v: int) -> str:
     return "+".join(map(str, sizes))
 
 
-def _recomputation(facts: JobFacts) -> str:
+def _recomputation(facts: JobFacts, most_layers: int) -> str:
+    """What is computed again. The largest stage has `most_layers`; 0: unknown. Raises
+    InputError for more."""
     granularity = facts["recompute_granularity"]
     if facts["recompute_experts"]:
         return "moe"
@@ -167,6 +184,10 @@ def _recomputation(facts: JobFacts) -> str:
         modules = facts["recompute_modules"].replace(",", "+")
         return "selective" if modules == "core_attn" else str(modules)
     if granularity == "full" and facts["recompute_method"] == "block":
+        if 0 < most_layers < facts["recompute_layers"] and "recompute" not in facts:
+            raise InputError(
+                f"{facts.settings['recompute_layers']}: a stage has {most_layers} layers"
+            )
         return f"full:{facts['recompute_layers']}"
     # With the method uniform, a number of layers is that of a chunk whose input is kept.
     if granularity == "full" and facts["recompute_layers"] > 1:

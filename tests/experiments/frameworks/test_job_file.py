@@ -202,6 +202,11 @@ def test_a_shape_of_its_own_is_the_model_of_the_file(tmp_path: Path) -> None:
     assert (entry.shape.blocks, entry.shape.kv_heads, entry.size) == (24, 8, 4096)
     longer = text + "--seq-length 2048"
     assert model_in(str(job(tmp_path, "run.sh", longer).path)).size == 2048
+    stages = f"{text}--recompute-granularity full --recompute-method block"
+    stages += " --recompute-num-layers 12"
+    read = job(tmp_path, "c.sh", stages, ",recompute=full")
+    assert read.model is not None
+    assert model_in(read.model).shape.blocks == 24
     assert "names no model" in refusal(model_in, str(job(tmp_path, "b.sh", "--bf16").path))
 
 

@@ -9,6 +9,9 @@ from refusals import refusal
 
 SHAPE = "num_layers: 4, hidden_size: 64, num_attention_heads: 4"
 
+LAYOUT = f"{SHAPE}, pipeline_model_parallel_size: 2, pipeline_model_parallel_layout"
+BLOCK = f"{SHAPE}, recompute_granularity: full, recompute_method: block, recompute_num_layers"
+
 
 @each_case(
     ("values", "reason"),
@@ -30,6 +33,10 @@ SHAPE = "num_layers: 4, hidden_size: 64, num_attention_heads: 4"
         (f"{SHAPE}, kv_lora_rank: 0", "kv_lora_rank=0: expected 1 to"),
         (f"{SHAPE}, window_size: 8, window_attn_skip_freq: 0", "skip_freq=0: expected 1 to"),
         (f"{SHAPE}, hybrid_layer_pattern: M*M*, mamba_head_dim: 0", "head_dim=0: expected 1 to"),
+        (f"{LAYOUT}: Et|tt|tL", "layout=Et|tt|tL: 3 stages are not a multiple of pp=2"),
+        (f"{LAYOUT}: Ett|ttttL", "layout=Ett|ttttL: 6 layers, and the model has 4"),
+        (f"{BLOCK}: 5", "recompute_num_layers=5: a stage has 4 layers"),
+        (f"{BLOCK}: 3, pipeline_model_parallel_size: 2", "num_layers=3: a stage has 2 layers"),
         (f"{SHAPE}, hybrid_layer_pattern: M*M", "=M*M has 3 layers, and the model 4"),
         (f"{SHAPE}, hybrid_layer_pattern: M*ME", "=M*ME has E: say how many experts there are"),
     ],
@@ -58,8 +65,8 @@ def test_all_blocks_have_a_window_unless_a_file_says_which_have_none(tmp_path: P
         ("2\n--decoder-first-pipeline-num-layers 90", "90+0"),
         ("4\n--decoder-first-pipeline-num-layers 5", "5+25+25+25"),
         ("4\n--pipeline-model-parallel-layout 'Et*17|t*21|t*21|t*21,L'", "17+21+21+21"),
-        ("2\n--pipeline-model-parallel-layout 'Et*10|(t*9|)*7t*7L'", "10+9+9+9+9+9+9+9+7"),
-        ("4\n--pipeline-model-parallel-layout 'E(t|)*3,tL'", ""),
+        ("3\n--pipeline-model-parallel-layout 'Et*10|(t*9|)*7t*7L'", "10+9+9+9+9+9+9+9+7"),
+        ("4\n--pipeline-model-parallel-layout 'E(t*20|)*3,t*20L'", ""),
     ],
 )
 def test_the_first_and_the_last_stage_have_their_layers(
