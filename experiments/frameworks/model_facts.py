@@ -17,6 +17,9 @@ from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transf
 from experiments.models.model_shapes import RMS_DECODER, TransformerShape
 from topologies.errors import InputError
 
+_LONGEST = 10_000
+"""Letters of the longest list of blocks with experts."""
+
 
 @cache
 def presets() -> dict[str, str]:
@@ -111,7 +114,7 @@ def _sizes(facts: JobFacts) -> dict[str, Any]:
     if facts.is_arguments and not facts["grouped_queries"]:
         values["kv_heads"] = None
     if values["number"]:
-        values["dense"] = _dense_blocks(facts)
+        values["dense"] = _dense_blocks(facts, values["blocks"])
     if facts["is_latent"] or (facts["is_latent"] is None and "key_rank" in facts):
         values["head_norms"] = False
     else:
@@ -134,12 +137,19 @@ def _windows(facts: JobFacts, blocks: int) -> dict[str, Any]:
     return {"period": 1, "sinks": False}
 
 
-def _dense_blocks(facts: JobFacts) -> int:
-    """The first blocks without experts: moe_layer_freq is 1, or a list like [0]*3+[1]*58."""
-    word = facts["expert_pattern"].strip("()")
-    parts = re.findall(r"\[(\d)\](?:\*(\d{1,4}))?", word)
-    pattern = "".join(digit * int(times or 1) for digit, times in parts)
-    pattern = pattern or word.strip("[]").replace(",", "").replace(" ", "")
+def _dense_blocks(facts: JobFacts, blocks: int | None) -> int:
+    """The first blocks without experts: moe_layer_freq is 1, or a list like [0]*3+[1]*58. Raises
+    InputError for a list of more or fewer blocks than there are."""
+    word = facts["expert_pattern"][:_LONGEST].replace(" ", "").strip("()")
+    if word == "1":
+        return 0
+    word = f"[{word}]" if "," in word and "[" not in word else word
+    part = r"\[([01,]+)\](?:\*(\d{1,4}))?"
+    parts = re.findall(part, word) if re.fullmatch(rf"{part}(?:\+{part})*", word) else []
+    pattern = "".join(digits.replace(",", "") * int(times or 1) for digits, times in parts)
+    if parts and blocks and len(pattern) != blocks:
+        wrong = f"{len(pattern)} layers, and the model has {blocks}"
+        raise InputError(f"{facts.settings['expert_pattern']}: {wrong}")
     if match := re.fullmatch("(0*)1+", pattern):
         return len(match[1])
     facts.say("expert_pattern", "blocks with experts come last")

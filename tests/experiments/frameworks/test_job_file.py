@@ -172,6 +172,10 @@ def test_experts_and_latent_attention_are_those_of_the_catalogue(tmp_path: Path)
         --kv-lora-rank 512 --qk-head-dim 128 --qk-pos-emb-head-dim 64 --v-head-dim 128
         --qk-layernorm --seq-length 4096""".replace("([0]*3+[1]*58)", '"([0]*3+[1]*58)"')
     assert job(tmp_path, "run.sh", text).model == "deepseek_v3"
+    listed = text.replace("([0]*3+[1]*58)", "[0,0,0]+[1,1]*29")
+    assert job(tmp_path, "run.sh", listed).model == "deepseek_v3"
+    last = "moe_layer_freq=11: blocks with experts come last"
+    assert last in remarks(tmp_path, "run.sh", text.replace('"([0]*3+[1]*58)"', "11"))
 
 
 def test_windows_and_hybrids_are_those_of_the_catalogue(tmp_path: Path) -> None:

@@ -35,6 +35,11 @@ BLOCK = f"{SHAPE}, recompute_granularity: full, recompute_method: block, recompu
         (f"{SHAPE}, hybrid_layer_pattern: M*M*, mamba_head_dim: 0", "head_dim=0: expected 1 to"),
         (f"{LAYOUT}: Et|tt|tL", "layout=Et|tt|tL: 3 stages are not a multiple of pp=2"),
         (f"{LAYOUT}: Ett|ttttL", "layout=Ett|ttttL: 6 layers, and the model has 4"),
+        (
+            f"{SHAPE}, num_moe_experts: 8, moe_layer_freq: '([0]*3+[1]*9)'",
+            "moe_layer_freq=([0]*3+[1]*9): 12 layers, and the model has 4",
+        ),
+        (f"{SHAPE}, num_moe_experts: 8, moe_layer_freq: [0, 1, 1]", "freq=0,1,1: 3 layers, and"),
         (f"{BLOCK}: 5", "recompute_num_layers=5: a stage has 4 layers"),
         (f"{BLOCK}: 3, pipeline_model_parallel_size: 2", "num_layers=3: a stage has 2 layers"),
         (f"{SHAPE}, hybrid_layer_pattern: M*M", "=M*M has 3 layers, and the model 4"),
