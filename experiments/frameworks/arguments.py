@@ -4,7 +4,8 @@ run. Branches that do not run have no arguments."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ from topologies.errors import InputError
 CONDITION = "condition."
 """What precedes the key of an argument in a branch that may run."""
 _TOKEN = re.compile(
-    r"""(?P<skip>(?:[^\S\n]|\\\r?\n)+|\#[^\n]*)|(?P<mark>\n|;;|&&|\|\||&>|[<>]&|[();|&<>])
+    r"""(?P<skip>(?:[^\S\n]|\\\r?\n)+|\#[^\n]*)|(?P<mark>\n|;;|&&|<<<
+    |<<-?[^\S\n]*['"\\]?(?P<end>[\w-]+)['"]?|\|\||&>|[<>]&|[();|&<>])
     |(?P<word>(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|\$\(\([^()]*(?:\([^()]*\)[^()]*)*\)\)|\$\([^()]*\)
     |\$\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}|[^\s();|&<>"'\\])+)""",
     re.VERBOSE | re.DOTALL,
@@ -22,6 +24,8 @@ _TOKEN = re.compile(
 _QUOTED = re.compile(r""""((?:\\.|[^"\\])*)"|'([^']*)'|\\(.)""", re.DOTALL)
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)(?::?-([^{}]*))?\})")
 _PRODUCT = re.compile(r"\$\(\(((?: *\d{1,9} *\*)* *\d{1,9} *)\)\)", re.ASCII)
+_SHELL = re.compile(r"\b(?:ba|z)?sh\b|\bsbatch\b|\bsrun\b|\.slurm\b")
+"""What is in a line behind which a script comes, and no other text."""
 _LONGEST = 10_000
 _DEEPEST = 100
 
@@ -75,7 +79,10 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
 
 
 def _tokens(text: str, name: str) -> Iterator[_Token]:
-    place, line = 0, 1
+    place, line, begin, ends = 0, 1, 0, list[str]()
+    lines = dict[str, list[int]]()
+    for each in re.finditer(".+", text):
+        lines.setdefault(each[0].strip(), []).append(each.end())
     while place < len(text):
         match = _TOKEN.match(text, place)
         if match is None:
@@ -86,6 +93,24 @@ def _tokens(text: str, name: str) -> Iterator[_Token]:
         elif match["word"]:
             yield from _of_word(raw, line)
         line += raw.count("\n")
+        if match["end"]:
+            ends.append(match["end"])
+        elif raw == "\n":
+            after = (
+                place if _SHELL.search(text, begin, place) else _end_of_texts(ends, lines, place)
+            )
+            line += text.count("\n", place, after)
+            begin, place, ends = after, after, []
+
+
+def _end_of_texts(ends: Sequence[str], lines: Mapping[str, Sequence[int]], place: int) -> int:
+    """The place behind texts like <<EOF, which lines with these words end. `lines` has the ends of
+    lines. What no line ends is no text, like 1<<2."""
+    for end in ends:
+        places = lines.get(end, ())
+        if (number := bisect_right(places, place)) < len(places):
+            place = places[number]
+    return place
 
 
 def _of_word(raw: str, line: int) -> Iterator[_Token]:

@@ -56,6 +56,10 @@ def read(text: str) -> dict[str, object]:
         ("command -v a >/dev/null 2>&1 && --tp 5", {"condition.tp": "5"}),
         ("(( N > 1 )) && --tp 5", {"condition.tp": "5"}),
         ("cd a && TP=2 && torchrun --tp $TP || exit 1", {"tp": "2"}),
+        ("cat <<EOF > a\nif you don't (\n--cp 2\nEOF\n--tp 2", {"tp": "2"}),
+        ("a <<-'B' <<\\C\ncase x\n\tB\nif\nC\n--tp 2", {"tp": "2"}),
+        ("sbatch <<EOF\n--cp 2\nEOF\ncat <<EOF >run.sh\n--tp 2\nEOF", {"cp": "2", "tp": "2"}),
+        ("(( A = 1<<2 ))\na <<< b\n--tp 2", {"tp": "2"}),
         ("no arguments - at all", {}),
         ("--a\xa01", {"a": "1"}),
     ],
@@ -65,9 +69,9 @@ def test_arguments_are_what_a_shell_gives(text: str, expected: dict[str, object]
 
 
 def test_each_argument_has_its_line() -> None:
-    text = '# a\n--a 1 \\\n  --b 2\n\nX=" \\\n --c 3 \\\n --d 4"\n'
+    text = 'cat <<A\nb\nA\n# a\n--a 1 \\\n  --b 2\n\nX=" \\\n --c 3 \\\n --d 4"\n'
     lines = {key: line for key, _, line in arguments_in(text, "run.sh")}
-    assert lines == {"a": 2, "b": 3, "c": 6, "d": 7}
+    assert lines == {"a": 5, "b": 6, "c": 9, "d": 10}
 
 
 def test_a_quote_without_an_end_names_its_line() -> None:
@@ -82,7 +86,20 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 @each_case(
-    "part", ["${", "$(", "((", "--a ", "${a:-${b:-", "'a' ", "if ", "if a\nthen a=1\n", "\\"]
+    "part",
+    [
+        "${",
+        "$(",
+        "((",
+        "--a ",
+        "${a:-${b:-",
+        "'a' ",
+        "if ",
+        "if a\nthen a=1\n",
+        "<<a\n",
+        "<<a <<b ",
+        "\\",
+    ],
 )
 def test_long_texts_take_no_time(part: str) -> None:
     attempt(lambda text: list(arguments_in(text, "run.sh")), part * 20_000)
