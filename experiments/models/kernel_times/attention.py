@@ -80,9 +80,11 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     heads = sizes["batch"] * sizes["heads"]
     window = np.where(sizes["window"] > 0, np.minimum(sizes["window"], keys), keys)
     both = (2 - window / keys) * (1 - sizes["causal"] / 2)
-    pairs = queries * window * (both + sizes["causal"] / (2 * keys))
-    pairs = pairs * np.where(window < keys, values["window"], 1.0)
     tiles = np.ceil(queries / TILE)
+    # A tile behind others is computed whole.
+    computed = np.where(tiles > 1, tiles * TILE, queries)
+    pairs = computed * window * (both + sizes["causal"] / (2 * keys))
+    pairs = pairs * np.where(window < keys, values["window"], 1.0)
     work = pairs + tiles * TILE * TILE * values["tile"]
     flops = chip.flops * values["reached"] / (1 + values["reached"])
     products = 4 * size / flops * chip.multiprocessors

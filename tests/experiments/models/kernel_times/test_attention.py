@@ -34,11 +34,9 @@ def test_a_pass_is_slower_than_its_peak(
 
 
 @given(st.sampled_from([*SHIPPED]), COUNTS, COUNTS, HEAD, st.integers(1, 2**17), COUNTS)
-def test_the_formula_hardly_falls_with_sequences_heads_and_lengths(
+def test_the_formula_never_falls_with_sequences_heads_and_lengths(
     key: Key, batch: int, heads: int, size: int, length: int, more: int
 ) -> None:
-    """A tile that is nearly empty runs beside full ones, and lowers the mean of a wave: by up to
-    9% on an L40S in 8 bits, and elsewhere by up to 5%."""
     model = SHIPPED[key]
     few = AttentionSizes(batch, heads, 1, size, length, length)
     longer = length + more
@@ -51,7 +49,7 @@ def test_the_formula_hardly_falls_with_sequences_heads_and_lengths(
     columns = {name: np.array(column, float) for name, column in few._asdict().items()}
     columns = {name: np.array([getattr(each, name) for each in cases], float) for name in columns}
     times = ATTENTION.formula(columns, model.values, model.chip)
-    assert (times >= times[0] * (0.9 if key.device == "l40s" else 0.95)).all()
+    assert (times >= times[0] * (1 - 1e-12)).all()
     assert np.isfinite(ATTENTION.coordinates(columns)).all()
 
 
