@@ -53,9 +53,8 @@ class PaperModel(NamedTuple):
 
     @property
     def weights_seconds(self) -> float:
-        """T_W of a whole stage: a layer's products for the gradients of its weights, which take as
-        long as alone. At the level of other steps on A100, bubble rates are off by up to 1.5%."""
-        device, rows = DeviceTimes("a100", "bf16", level=1.0), SEQUENCE * self.micro
+        """T_W of a whole stage: a layer's products for the gradients of its weights."""
+        device, rows = DeviceTimes("a100", "bf16"), SEQUENCE * self.micro
         sides = [(3, 1), (1, 1), (4, 1), (1, 4)]
         products = [
             device.product(outputs * self.hidden, inputs * self.hidden, rows)

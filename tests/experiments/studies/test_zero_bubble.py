@@ -25,9 +25,9 @@ def test_nearly_all_cells_follow_from_the_columns_of_1f1b(name: str) -> None:
         for micro_batches in model.rates
         for column, error in errors(model, micro_batches, fitted).items()
     }
-    assert max(differences.values()) < (0.022 if name == "1.5B" else 0.0151)
+    assert max(differences.values()) < 0.0155
     worst = {column for (_, column), error in differences.items() if error > 0.01}
-    assert worst <= ({"ZB-H2", "ZB-2p"} if name == "1.5B" else {"ZB-H2"})
+    assert worst == (set() if name == "1.5B" else {"ZB-H2"})
 
 
 @pytest.mark.parametrize("name", ["6.2B", MIDDLE, LARGE])
@@ -36,7 +36,7 @@ def test_zb_v_follows_from_the_column_of_1f1b(name: str) -> None:
     model = V_MODELS[name]
     fitted = fit(model, "products")
     for micro_batches in model.rates:
-        assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.01
+        assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.014
 
 
 def test_the_time_of_1f1b_says_nothing_of_the_parts() -> None:
