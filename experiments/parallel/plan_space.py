@@ -65,7 +65,11 @@ class Space:
             }
             for micro, v, zero, recompute in choices:
                 base = by_stages[min(v, 2)]
-                plan = replace(base, micro=micro, v=v, zero=zero, recompute=recompute)
+                # Elsewhere the key changes nothing.
+                overlap = base.overlap and zero < 2 and base.dp * base.cp > 1
+                plan = replace(
+                    base, micro=micro, v=v, zero=zero, recompute=recompute, overlap=overlap
+                )
                 if reason := self._unfit(plan):
                     left_out[reason] += 1
                 else:
