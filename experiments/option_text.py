@@ -91,20 +91,6 @@ def parse_zipf(text: str) -> float:
     return power
 
 
-def parse_imbalance(text: str) -> float:
-    """The tokens of the busiest rank of experts over the mean."""
-    if (value := parse_number(text)) < 1:
-        raise InputError("1 for even experts, or more")
-    return value
-
-
-def parse_ends(text: str) -> str:
-    """A number of layers at both ends, or one for each: 1, or 1+4."""
-    if not re.fullmatch(r"\d{1,4}(\+\d{1,4})?", text, re.ASCII):
-        raise InputError("a number of layers at both ends, like 1, or 1+4")
-    return text
-
-
 def parse_pairs(
     text: str,
     name: str,

@@ -17,10 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from experiments.models.head_shapes import multi_head
 from experiments.models.mixer_shapes import Experts, Latent, Mamba
 from experiments.models.model_catalogue import Entry
-from experiments.models.model_shapes import (
-    RMS_DECODER,
-    TransformerShape,
-)
+from experiments.models.model_shapes import RMS_DECODER, TransformerShape
 from topologies.errors import InputError, nearest_name, shown
 from topologies.readers.contents import check_text
 from topologies.readers.mistakes import Mistakes

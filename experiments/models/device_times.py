@@ -18,12 +18,12 @@ from experiments.models.accelerators import (
     power_factor,
     rate,
 )
+from experiments.models.block_cut import Attention
 from experiments.models.kernel_times.attention import AttentionSizes, attention_seconds
 from experiments.models.kernel_times.casts import cast_seconds
 from experiments.models.kernel_times.kernel_model import KernelModel
 from experiments.models.kernel_times.lookup import model_of
 from experiments.models.kernel_times.products import ENGINE, NARROW_ENGINE, PRODUCTS
-from experiments.models.model_shapes import Attention
 from topologies.errors import InputError
 
 KERNEL = 3e-6

@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 
 from experiments.models import narrow_casts
 from experiments.models.accelerators import MEMORY, NARROW, PRECISIONS, accelerator, bandwidth
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_shapes import BlockCut
 from experiments.models.separate_kernels import Separate
 from simulator.parallel.blocks import BlockPart
 from simulator.training.model import WIDTHS, Layer, Model, Tensor

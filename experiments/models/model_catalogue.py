@@ -14,15 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.head_shapes import multi_head, share
 from experiments.models.image_networks import ImageNetworks
 from experiments.models.mixer_shapes import Experts
 from experiments.models.model_families import FAMILIES
-from experiments.models.model_shapes import (
-    BlockCut,
-    TransformerShape,
-)
+from experiments.models.model_shapes import TransformerShape
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from experiments.option_text import Parser, parse_pairs, parse_watts, parse_within

@@ -7,8 +7,8 @@ transformer_engine/pytorch/tensor) and of float8 in torchao (github.com/pytorch/
 from __future__ import annotations
 
 from experiments.models.accelerators import NARROW, accelerator
+from experiments.models.block_cut import Scaling
 from experiments.models.device_times import DeviceTimes
-from experiments.models.model_shapes import Scaling
 
 
 def reads(times: DeviceTimes, scaling: Scaling) -> int:

@@ -18,10 +18,11 @@ from math import ceil
 from typing import NamedTuple
 
 from experiments.models import kernels as passes
+from experiments.models.block_cut import Loss
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
 from experiments.models.mixer_shapes import Experts
-from experiments.models.model_shapes import Loss, TransformerShape
+from experiments.models.model_shapes import TransformerShape
 from experiments.models.separate_kernels import GATE, REPETITION, RMS_NORM, ROTATION
 from simulator.parallel.blocks import Block
 

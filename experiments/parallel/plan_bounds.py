@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from itertools import accumulate
 
+from experiments.models.block_cut import BlockCut
 from experiments.models.model_blocks import blocks
-from experiments.models.model_shapes import BlockCut
 from experiments.parallel.expert_dispatch import with_kernels
 from experiments.parallel.plan_step import (
     COMMUNICATOR,

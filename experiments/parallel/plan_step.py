@@ -9,9 +9,10 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from experiments.models.accelerators import NARROW, PRECISIONS, accelerator
+from experiments.models.block_cut import GRADIENTS
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_blocks import blocks
-from experiments.models.model_shapes import GRADIENTS, TransformerShape
+from experiments.models.model_shapes import TransformerShape
 from experiments.models.narrow_casts import reads, stored
 from experiments.models.recomputation import parse_recomputation
 from experiments.models.transformer_blocks import Writer

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from experiments.models.accelerators import PRECISIONS
-from experiments.models.model_shapes import BlockCut, Degree
+from experiments.models.block_cut import BlockCut, Degree
 from experiments.models.recomputation import parse_recomputation
 from experiments.option_text import PARSERS, Parser, parse_at_least, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order

@@ -1,9 +1,9 @@
 """A device on which a kernel takes as many seconds as it has FLOPs."""
 
+from experiments.models.block_cut import Attention
 from experiments.models.device_times import DeviceTimes
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.mixer_shapes import window_keys
-from experiments.models.model_shapes import Attention
 
 
 class FlopTimes(DeviceTimes):

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.image_networks import ImageNetworks
-from experiments.models.model_shapes import BlockCut
 from flop_times import FlopTimes
 from grouped_cases import each_case
 from simulator.training.model import Layer, Model

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.accelerators import PRECISIONS
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.kernels import Computation, Kernels
-from experiments.models.model_shapes import BlockCut
 from grouped_cases import each_case
 from simulator.training.model import Model
 

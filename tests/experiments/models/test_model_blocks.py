@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import KERNEL, DeviceTimes
 from experiments.models.expert_mixture import mixture
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import computations
 from experiments.models.mixer_shapes import window_keys
 from experiments.models.model_blocks import PYTHON, blocks
-from experiments.models.model_shapes import BlockCut
 from experiments.models.transformer_blocks import Writer
 from experiments.parallel.plan_text import Plan
 from grouped_cases import each_case

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_blocks import blocks
-from experiments.models.model_shapes import BlockCut
 from grouped_cases import each_case
 from shipped_shapes import SHAPES, find_shape
 from simulator.parallel.blocks import Block, BlockPart

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from experiments.models.accelerators import PRECISIONS
+from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_blocks import blocks
-from experiments.models.model_shapes import BlockCut, TransformerShape
+from experiments.models.model_shapes import TransformerShape
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from flop_times import FlopTimes
