@@ -6,9 +6,12 @@ the step, at that level, takes as long as the measured one. A family are the row
 and precision. Each family counts once: a level, or a spread, is the median over families. Rows are
 odd that are beyond three times `step`; their spread and shares are those of all rows.
 
-Steps of one A100 node, which launches bind, are left out. Their spread, `launched`, is 1.48 times
-the median error that one row calibrates. Steps with experts only tell `experts`, how much further
-off they are than others of the same GPU and precision.
+`launch` is the root mean square over GPUs of the logarithm of the factor on launches that all steps
+of a GPU tell, if they tell it. Steps of one A100 node, nearly all of which launches bind, tell
+nothing else. Their spread, `launched`, is 1.48 times the median error that one row calibrates, and
+not learnt here. Steps with experts only tell `experts`, how much further off they are than others
+of the same GPU and precision. With --nccl, `links` is the root mean square of logarithms of NCCL's
+times over those of links as specified.
 """
 
 from __future__ import annotations
@@ -24,15 +27,32 @@ from experiments import output
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import STEP_FACTORS
 from experiments.models.model_catalogue import find_transformer
+from experiments.parallel.factor_fit import fit, spreads
+from experiments.studies.kernel_rows import column, read
 from experiments.studies.measured_plans import MeasuredStep, published
 from experiments.studies.measured_rows import Row, aligned, grouped, rows_of
 from experiments.studies.plan_accuracy import FOLDERS, PAPERS, files_in
-from experiments.studies.step_predictions import factor_of
+from experiments.studies.step_predictions import factor_of, fit_rows
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
+from topologies.catalogue import find
+from topologies.errors import InputError
 
 NORMAL = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
 ODD = 3.0
 """From how many standard deviations on a row is odd."""
+SINGLE = "a100_3d_single"
+"""Steps on one node, nearly all of which launches bind."""
+NODES = {f"{gpu}_sxm": f"hgx_{gpu}" for gpu in ("h100", "h200", "b200")} | {"a100_sxm": "dgx_a100"}
+"""The machine of each node in a file of NCCL's times."""
+OPEN, TOLD = 10.0, 0.3
+"""The spread of launches before steps tell of them, and the most that is left where they do."""
+COLLECTIVES = "all_gather", "reduce_scatter", "all_reduce"
+MESSAGE = "ranks", "size_bytes", "time_us"
+GROUPS = 2, 4, 8
+LARGE = 2**24, 2**29
+"""The least and the most bytes of messages that tell of links."""
 Factor = tuple[MeasuredStep, float]
 """A row and the logarithm of its factor."""
 STEEPER = 1.25
@@ -42,22 +62,30 @@ STEEPER = 1.25
 def main(
     folders: Annotated[list[Path], FOLDERS],
     out: Annotated[Path | None, typer.Option(help="Write step_factors.csv anew here.")] = None,
+    nccl: Annotated[Path | None, typer.Option(help="NCCL's times in nodes, for `links`.")] = None,
 ) -> str:
-    """The levels and spreads of all rows, and their range as each family is left out."""
+    """The levels and spreads of all rows, and their range as each family is left out: three minutes
+    of CPU."""
+    links = {} if nccl is None else {"links": links_of(nccl)}
     files, _ = files_in(folders)
     files |= {paper: [*published(paper)] for paper in PAPERS}
-    rows = [row for name, of in files.items() for row in of if name != "a100_3d_single"]
+    every = [row for of in files.values() for row in of]
+    rows = [row for row in every if row.table != SINGLE]
     dense = [row for row in rows if not find_transformer(row.model).shape.experts]
     needed = [(row, level) for row in dense if np.isfinite(level := level_of(row))]
     levels = levels_of(needed)
-    rows = [row._replace(level=levels.get(f"level_{_device(row)}", 0.0)) for row in rows]
-    logs = [(row, float(np.log(factor_of(row)))) for row in rows]
-    learnt = levels | spreads_of(logs)
+    every = [row._replace(level=levels.get(f"level_{_device(row)}", 0.0)) for row in every]
+    logs = [(row, float(np.log(factor_of(row)))) for row in every if row.table != SINGLE]
+    learnt = levels | spreads_of(logs) | links
     without = [
         levels_of([each for each in needed if _family(each[0]) != family])
         | spreads_of([each for each in logs if _family(each[0]) != family])
-        for family in grouped(rows, _family)
+        for family in grouped(logs, lambda each: _family(each[0]))
     ]
+    if launches := launches_of(every):
+        learnt["launch"] = _square_mean([*launches.values()])
+        parts = ([launches[each] for each in launches if each != device] for device in launches)
+        without += [{"launch": _square_mean(part)} for part in parts if part]
     records = [_record(row, learnt, without) for row in rows_of(STEP_FACTORS)]
     if out is not None:
         output.write(out, output.to_csv(records))
@@ -72,8 +100,9 @@ def _record(
     if name not in learnt:
         return {**row}
     values = [each[name] for each in without if name in each]
-    least, most = min(values, default=learnt[name]), max(values, default=learnt[name])
-    source = f"learnt: {least:.3f} to {most:.3f} as each family is left out"
+    source = row["source"]
+    if values:
+        source = f"learnt: {min(values):.3f} to {max(values):.3f} as each family is left out"
     return {"name": name, "value": round(learnt[name], 3), "source": source}
 
 
@@ -102,6 +131,42 @@ def levels_of(needed: Sequence[Factor]) -> dict[str, float]:
         f"level_{device}": float(np.median([level for _, level in of]))
         for device, of in grouped(medians.items(), lambda each: each[0][0]).items()
     }
+
+
+def launches_of(rows: Sequence[MeasuredStep]) -> dict[str, float]:
+    """The logarithm of the factor on launches for each GPU whose steps tell it."""
+    launches = {}
+    for device, alike in grouped(rows, lambda row: row.device).items():
+        fitted = fit(fit_rows(alike), prior=spreads()._replace(launch=OPEN))
+        if fitted.launch_spread < TOLD:
+            launches[device] = float(np.log(fitted.factors.launch))
+    return launches
+
+
+def links_of(path: Path) -> float:
+    """The root mean square of logarithms of the times of a CSV of NCCL's over those of links as
+    specified, of large messages of groups in a node. Raises InputError for a file without any."""
+    rows = read(path, {"machine", "collective", *MESSAGE})
+    numbers = zip(*(column(rows, name, path) for name in MESSAGE), strict=True)
+    messages = [
+        (NODES[row["machine"]], row["collective"], int(ranks), nbytes, seconds * 1e-6)
+        for row, (ranks, nbytes, seconds) in zip(rows, numbers, strict=True)
+        if row["machine"] in NODES and row["collective"] in COLLECTIVES and ranks in GROUPS
+    ]
+    logs = []
+    for key, alike in grouped(messages, lambda each: each[:4]).items():
+        machine, collective, ranks, nbytes = key
+        if LARGE[0] <= nbytes <= LARGE[1]:
+            times = GroupTimes(find(machine).build(8), Degrees(dp=8 // ranks, tp=ranks))
+            median = np.median([seconds for *_, seconds in alike])
+            logs.append(float(np.log(median / times.seconds("tp", collective, nbytes))))
+    if not logs:
+        raise InputError(f"{path}: no message of {', '.join(NODES)}")
+    return _square_mean(logs)
+
+
+def _square_mean(logs: Sequence[float]) -> float:
+    return float(np.sqrt(np.mean(np.square(logs))))
 
 
 def spreads_of(logs: Sequence[Factor]) -> dict[str, float]:
@@ -138,7 +203,7 @@ def spreads_of(logs: Sequence[Factor]) -> dict[str, float]:
         "precision": precision,
         "experts": _typical(further),
         "step": step,
-        "odd": float(np.sqrt(np.mean(np.square(far)))) if far else 0.0,
+        "odd": _square_mean(far) if far else 0.0,
         "odd_share": len(far) / (len(residuals) or 1),
     }
 

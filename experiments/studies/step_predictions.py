@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
@@ -154,8 +154,12 @@ def predict(cases: Iterable[Case]) -> list[Predicted]:
 
 @lru_cache(maxsize=4096)
 def _fit(model: str, precision: str, calibrating: tuple[MeasuredStep, ...]) -> FactorFit:
-    rows = [FitRow(path_of(row), row.seconds, _sizes(row.model), row.dtype) for row in calibrating]
-    return fit(rows, _sizes(model), precision)
+    return fit(fit_rows(calibrating), _sizes(model), precision)
+
+
+def fit_rows(rows: Sequence[MeasuredStep]) -> list[FitRow]:
+    """Measured steps as a fit takes them."""
+    return [FitRow(path_of(row), row.seconds, _sizes(row.model), row.dtype) for row in rows]
 
 
 @cache

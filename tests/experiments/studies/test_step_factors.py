@@ -11,7 +11,11 @@ from experiments.studies import step_factors
 from experiments.studies.measured_plans import MeasuredStep
 from experiments.studies.measured_rows import rows_of
 from experiments.studies.step_predictions import path_of
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
 from step_texts import SHARDED
+from topologies.catalogue import find
+from topologies.errors import InputError
 
 
 def step(kind: str, model: str, device: str = "h100") -> MeasuredStep:
@@ -59,6 +63,35 @@ def test_at_its_level_a_step_takes_as_long_as_measured() -> None:
 def test_a_step_that_no_factor_explains_tells_no_level(seconds: float) -> None:
     row = step("H100 bf16", "llama3_8b")._replace(seconds=seconds)
     assert np.isnan(step_factors.level_of(row))
+
+
+def test_launches_are_what_all_steps_of_a_gpu_tell() -> None:
+    row = step("H100 bf16", "gpt3_1_7b:seq=64")
+    seconds = float(path_of(row)(Factors(launch=3.0)).sum())
+    launches = step_factors.launches_of([row._replace(seconds=seconds)])
+    assert launches == pytest.approx({"h100": np.log(3.0)}, abs=0.02)
+    assert step_factors.launches_of([step("H100 bf16", "llama3_8b")]) == {}
+
+
+def messages(path: Path, machine: str) -> Path:
+    """NCCL's times that are twice those of links as specified."""
+    lines = ["machine,collective,ranks,size_bytes,time_us"]
+    for ranks in (2, 8):
+        times = GroupTimes(find("hgx_h100").build(8), Degrees(dp=8 // ranks, tp=ranks))
+        seconds = times.seconds("tp", "all_gather", 2**26)
+        lines.append(f"{machine},all_gather,{ranks},{2**26},{2e6 * seconds}")
+    path.write_text("\n".join([*lines, f"{machine},all_gather,2,8,1e9"]))
+    return path
+
+
+def test_links_are_how_much_longer_nccl_takes(tmp_path: Path) -> None:
+    path = messages(tmp_path / "nccl.csv", "h100_sxm")
+    assert step_factors.links_of(path) == pytest.approx(np.log(2.0))
+
+
+def test_a_file_of_other_machines_tells_of_no_links(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no message of h100_sxm"):
+        step_factors.links_of(messages(tmp_path / "nccl.csv", "dgx"))
 
 
 def test_the_study_writes_what_it_prints(tmp_path: Path) -> None:
