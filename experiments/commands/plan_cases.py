@@ -101,7 +101,9 @@ def parse(
     each = [replace(of_plans, plan=text, p=count) for count in counts for text in texts]
     if len(set(texts)) < len(texts):
         raise InputError(f"{(options.plan or '')[:60]}: name each plan once")
-    requests = [parse_course(case, machine, rules, profile) for case in each]
+    # Collectives of strategies are simulated on links alone.
+    ideal = options.strategy is not None
+    requests = [parse_course(case, machine, rules, profile, ideal=ideal) for case in each]
     if len(requests) == 1 and options.strategy is None:
         return requests[0]
     # Strategies are imported where some are compared.
@@ -177,13 +179,18 @@ def _swept(plan: str, sweep: str | None) -> list[str]:
 
 
 def parse_course(
-    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+    options: PlanOptions,
+    machine: MachineOptions,
+    rules: RuleOptions,
+    profile: ProfileOptions,
+    *,
+    ideal: bool = False,
 ) -> PlanJob:
-    """The steps to simulate, under conditions. Raises InputError for options that do not go with a
-    plan."""
+    """The steps to simulate, under conditions, on `ideal` links where a plan does not say so, too.
+    Raises InputError for options that do not go with a plan."""
     plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, "epochs")}
     stated = {name: getattr(options, name) for name in plain}
-    setting, gpus = _setting(replace(options, **plain), machine, rules, profile)
+    setting, gpus = _setting(replace(options, **plain), machine, rules, profile, ideal=ideal)
     plan, detail = parse_plan(_with_batch(options), gpus), options.detail
     plan, defaults = like_framework(plan, options.like, setting.training.times.device)
     check_recomputation(plan, setting.training.shape)
@@ -198,7 +205,7 @@ def parse_course(
     )
     settled = {
         "slow_links": condition_parser.slow_links(options.slow_link, setting.profile),
-        "parameters": {**setting.parameters, **ranks, **changed},
+        "parameters": {**setting.parameters, **ranks, **changed, **setting.software(plan.links)},
     }
     return PlanJob(
         **vars(setting) | settled | {"training": setting.training.under(plan)},
@@ -223,7 +230,8 @@ def parse_search(
     values = parse_space(_with_batch(options))
     whole = Plan(dp=1, recompute=str(values.get("recompute", Plan.recompute)))
     check_recomputation(whole, setting.training.shape)
-    parameters = {**setting.parameters, "plan": options.plan, "p": str(gpus)}
+    software = setting.software(values.get("links", Plan.links))
+    parameters = {**setting.parameters, "plan": options.plan, "p": str(gpus), **software}
     if options.batch is not None:
         parameters["batch"] = options.batch
     training = setting.training.under(replace(Plan(), **values))
@@ -237,7 +245,12 @@ def _with_batch(options: PlanOptions) -> str:
 
 
 def _setting(
-    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+    options: PlanOptions,
+    machine: MachineOptions,
+    rules: RuleOptions,
+    profile: ProfileOptions,
+    *,
+    ideal: bool = False,
 ) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
@@ -264,6 +277,10 @@ def _setting(
         machine=blueprint,
         rules=rules.rules,
         profile=calibrated,
+        ideal=ideal
+        or blueprint.kind == "shape"
+        or calibrated is not None
+        or options.detail is DetailName.transfers,
         parameters={},
     )
     fitted: dict[str, str] = {}

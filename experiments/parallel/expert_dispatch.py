@@ -35,12 +35,14 @@ def with_kernels(
     routing: Routing | None,
     device: str,
 ) -> GroupTimes:
-    """The times of collectives where the plan's dispatcher sends tokens of sequences of `seq`.
+    """The times of collectives of a plan, whose dispatcher sends tokens of sequences of `seq`.
 
     A token is on a link once for each rank that needs it, or, across nodes, once for each such
     node. Dispatch and combine take what kernels of the library were measured to take on the device,
     or one like it, and no less than the simulated links.
     """
+    if plan.links == "ideal":
+        times = times.on_links()
     experts = shape.experts
     if plan.dispatcher == "all_to_all" or not experts or plan.ep == 1:
         return times
@@ -58,7 +60,7 @@ def with_kernels(
     # V are the bytes of all copies, one for each expert: with uneven sizes those of a mean rank.
     copies = exchange.tokens * experts.top / (busiest if uneven else 1.0)
     library = LIBRARIES[plan.dispatcher]
-    floors = {
+    laws = {
         name: partial(_seconds, device, library, phases, exchange, copies)
         for name, phases in _phases(library, plan.dispatch).items()
     }
@@ -67,7 +69,7 @@ def with_kernels(
     # Uneven messages are simulated one by one, and large groups keep the copies.
     thinned = not uneven and share < 1 and plan.ep**2 <= PAIRS
     algorithms = dict.fromkeys(EXCHANGES, (_once(share),)) if thinned else {}
-    return times.with_algorithms(algorithms, floors)
+    return times.with_algorithms(algorithms, laws)
 
 
 def _phases(library: str, wire: str) -> Mapping[str, tuple[str, ...]]:
@@ -82,11 +84,13 @@ def _seconds(
     phases: tuple[str, ...],
     exchange: Exchange,
     copies: float,
+    ranks: int,
     nbytes: float,
+    links: float,
 ) -> float:
-    """Seconds of an exchange of `nbytes` bytes in so many copies."""
+    """Seconds of an exchange of `nbytes` bytes in so many copies, no less than on the links."""
     each = exchange._replace(nbytes=nbytes / copies)
-    return sum(exchange_seconds(device, library, phase, each) for phase in phases)
+    return max(links, sum(exchange_seconds(device, library, phase, each) for phase in phases))
 
 
 @dataclass(frozen=True)

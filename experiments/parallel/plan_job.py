@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from experiments import output
+from experiments.models.kernel_times.collectives import laws
 from experiments.output import Record, Value
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_step import Training, interval_of, work_of
@@ -40,10 +41,18 @@ class Setting:
     """The options as the user writes them: stored with the result."""
     slow_links: Mapping[str | int, float] = field(default_factory=dict)
     """The share of its bandwidth that each slow link, by rank or name, still has."""
+    ideal: bool = False
+    """Whether collectives take what links take, as on shapes, under a profile and with their
+    transfers. Else they take what NCCL does."""
     known: dict[tuple[int, bool], GroupTimes] = field(default_factory=dict, repr=False)
     """Times of collectives that were simulated, by the ranks of the machine, and whether its slow
     links are slow. They take most of the time of a simulation, so steps that calibrate the device
     share them with the plan."""
+
+    def software(self, links: object) -> dict[str, Value]:
+        """Whose software collectives run under a plan with such `links`: stored with the result;
+        empty on links alone."""
+        return {} if self.ideal or links == "ideal" else {"software": "nccl"}
 
     def groups(self, plan: Plan) -> GroupTimes:
         """The times of collectives under a plan."""
@@ -66,6 +75,7 @@ class Setting:
                 run=self.rules.run,
                 end=end,
                 usual=usual,
+                laws={} if self.ideal else laws(self.training.times.device),
             )
         return self.known[key].under(plan.degrees)
 

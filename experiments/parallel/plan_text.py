@@ -114,6 +114,9 @@ class Plan(BlockCut):
     """Whether each rank of tensor parallel sends its share to the next stage, which gathers it."""
     slowdown: float = 0.0
     """By which share a computation takes longer while its device communicates."""
+    links: Literal["nccl", "ideal"] = "nccl"
+    """What collectives take on a machine of GPUs: what NCCL was measured to take, or what links
+    take alone."""
     jitter: bool = False
     """Whether ranks enter collectives at different moments, so that each waits for the last one."""
     uneven: bool = False

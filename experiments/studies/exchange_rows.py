@@ -1,4 +1,4 @@
-"""Measured attention, exchanges of experts and casts, as the source's tables have them
+"""Measured attention, exchanges of experts, collectives and casts, as the source's tables have them
 (:mod:`.kernel_rows`)."""
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ import numpy as np
 
 from experiments.models.accelerators import NARROW
 from experiments.models.kernel_times.casts import ENGINE, MOVED
+from experiments.models.kernel_times import collectives as calls
 from experiments.models.kernel_times.exchange import USUAL, Exchange, sizes_of
 from experiments.models.kernel_times.kernel_model import Key, Sizes
 from experiments.studies.kernel_fit import Groups
 from experiments.studies.kernel_rows import PRECISIONS, column, device_of, groups_of, read
 from experiments.studies.measured_rows import Row, grouped
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
+from topologies.catalogue import find
 from topologies.errors import InputError
 
 WIDE = {"bfloat16": 2.0, "fp8": NARROW["fp8_block"], "nvfp4": NARROW["nvfp4"]}
@@ -24,6 +28,11 @@ HEADS = "heads", "kv_heads", "head_dim", "window"
 LENGTHS = "q_len", "batch"
 WIDTHS = "hidden", "experts", "topk"
 Value = TypeVar("Value")
+NODES = {"a100": "dgx_a100", "h100": "hgx_h100", "h200": "hgx_h200", "b200": "b200"}
+"""The machine of each GPU of which collectives in a node are measured."""
+GROUPS = 2, 4, 8
+LEAST = 2.0**14
+"""Bytes of the smallest collectives that tell of a law."""
 PASSES = {"computescale": "amax", "scale_matrix": "cast"}
 
 
@@ -90,6 +99,45 @@ def exchanges(folder: Path) -> Groups:
         return [row[name] for name in WIDTHS] + tokens
 
     return groups_of(path, grouped(rows, key_of), sizes, shape)
+
+
+def collectives(folder: Path) -> Groups:
+    """The collectives of `nccl.csv` inside nodes with NVLink, of 16 KiB and more, on elements of 16
+    bits as in training. All ranks of a size are left out together. Raises InputError for a file without any."""
+    path = folder / "nccl.csv"
+    names = {"machine", "library", "collective", "dtype", "ranks", "size_bytes", "time_us"}
+    rows = [
+        row
+        for row in read(path, names | {"suspect"})
+        if (row["library"], row["dtype"], row["suspect"]) == ("nccl", "float16", "")
+        and device_of(row) in NODES
+    ]
+    ranks, nbytes = (column(rows, name, path).tolist() for name in ("ranks", "size_bytes"))
+    rows = [
+        row
+        for row, size, length in zip(rows, ranks, nbytes, strict=True)
+        if size in GROUPS and length >= LEAST and row["collective"] in calls.ENGINES
+    ]
+    if not rows:
+        raise InputError(f"{path}: no collective of NCCL in nodes of {', '.join(NODES)}")
+    machines = {device: find(NODES[device]).build(8) for device in {*map(device_of, rows)}}
+    times = {
+        (device, size): GroupTimes(machine, Degrees(dp=8 // size, tp=size))
+        for device, machine in machines.items()
+        for size in GROUPS
+    }
+
+    def sizes(alike: list[Row]) -> Sizes:
+        device, collective = device_of(alike[0]), alike[0]["collective"]
+        ranks, nbytes = column(alike, "ranks", path), column(alike, "size_bytes", path)
+        pairs = zip(ranks.astype(int).tolist(), nbytes.tolist(), strict=True)
+        links = [times[device, size].seconds("tp", collective, length) for size, length in pairs]
+        return calls.sizes_of(collective, ranks, nbytes, np.array(links))
+
+    def key_of(row: Row) -> Key:
+        return Key(device_of(row), calls.PRECISION, row["collective"])
+
+    return groups_of(path, grouped(rows, key_of), sizes, lambda row: [row["size_bytes"]])
 
 
 def casts(folder: Path) -> Groups:

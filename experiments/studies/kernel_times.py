@@ -16,6 +16,7 @@ import typer
 
 from experiments.models.kernel_times.attention import ATTENTION
 from experiments.models.kernel_times.casts import CASTS
+from experiments.models.kernel_times.collectives import COLLECTIVES
 from experiments.models.kernel_times.exchange import EXCHANGE
 from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS
 from experiments.models.kernel_times.kernel_model import (
@@ -44,6 +45,8 @@ from topologies.topology import Flags, Floats
 
 LARGE = 1024
 """The products of training have such sides, and larger ones."""
+LARGE_COLLECTIVE = 2.0**24
+"""The collectives of training have so many bytes, and more."""
 FAMILIES = [("a100",), ("l40s",), ("h100", "h200"), ("b200", "gb200")]
 """Devices that are alike."""
 
@@ -117,6 +120,12 @@ SOURCES = {
         lambda measured: measured.sizes["tokens"] >= LARGE,
         families=False,
         others={f"{n} times the ranks": partial(_more_ranks, n) for n in (2, 4)},
+    ),
+    "collectives": Source(
+        COLLECTIVES,
+        exchange_rows.collectives,
+        Smoothness(0.15, (2.0, 2.0)),
+        lambda measured: measured.sizes["nbytes"] >= LARGE_COLLECTIVE,
     ),
     "casts": Source(
         CASTS,

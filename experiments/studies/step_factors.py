@@ -10,8 +10,8 @@ odd that are beyond three times `step`; their spread and shares are those of all
 of a GPU tell, if they tell it. Steps of one A100 node, nearly all of which launches bind, tell
 nothing else. Their spread, `launched`, is 1.48 times the median error that one row calibrates, and
 not learnt here. Steps with experts only tell `experts`, how much further off they are than others
-of the same GPU and precision. With --nccl, `links` is the root mean square of logarithms of NCCL's
-times over those of links as specified.
+of the same GPU and precision. With --kernels, `links` is the root mean square of logarithms of the
+times of large collectives, predicted without their family of GPUs, over NCCL's.
 """
 
 from __future__ import annotations
@@ -28,15 +28,12 @@ from experiments.models.accelerators import accelerator
 from experiments.models.device_times import STEP_FACTORS
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.factor_fit import fit, spreads
-from experiments.studies.kernel_rows import column, read
+from experiments.studies.kernel_times import SOURCES, family_errors
 from experiments.studies.measured_plans import MeasuredStep, published
 from experiments.studies.measured_rows import Row, aligned, grouped, rows_of
 from experiments.studies.plan_accuracy import FOLDERS, PAPERS, files_in
 from experiments.studies.step_predictions import factor_of, fit_rows
-from simulator.parallel.degrees import Degrees
-from simulator.parallel.group_times import GroupTimes
-from topologies.catalogue import find
-from topologies.errors import InputError
+from topologies.topology import Floats
 
 NORMAL = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
@@ -44,15 +41,8 @@ ODD = 3.0
 """From how many standard deviations on a row is odd."""
 SINGLE = "a100_3d_single"
 """Steps on one node, nearly all of which launches bind."""
-NODES = {f"{gpu}_sxm": f"hgx_{gpu}" for gpu in ("h100", "h200", "b200")} | {"a100_sxm": "dgx_a100"}
-"""The machine of each node in a file of NCCL's times."""
 OPEN, TOLD = 10.0, 0.3
 """The spread of launches before steps tell of them, and the most that is left where they do."""
-COLLECTIVES = "all_gather", "reduce_scatter", "all_reduce"
-MESSAGE = "ranks", "size_bytes", "time_us"
-GROUPS = 2, 4, 8
-LARGE = 2**24, 2**29
-"""The least and the most bytes of messages that tell of links."""
 Factor = tuple[MeasuredStep, float]
 """A row and the logarithm of its factor."""
 STEEPER = 1.25
@@ -62,11 +52,11 @@ STEEPER = 1.25
 def main(
     folders: Annotated[list[Path], FOLDERS],
     out: Annotated[Path | None, typer.Option(help="Write step_factors.csv anew here.")] = None,
-    nccl: Annotated[Path | None, typer.Option(help="NCCL's times in nodes, for `links`.")] = None,
+    kernels: Annotated[Path | None, typer.Option(help="Measured kernels, for `links`.")] = None,
 ) -> str:
     """The levels and spreads of all rows, and their range as each family is left out: three minutes
     of CPU."""
-    links = {} if nccl is None else {"links": links_of(nccl)}
+    links = {} if kernels is None else {"links": links_of(kernels)}
     files, _ = files_in(folders)
     files |= {paper: [*published(paper)] for paper in PAPERS}
     every = [row for of in files.values() for row in of]
@@ -143,29 +133,17 @@ def launches_of(rows: Sequence[MeasuredStep]) -> dict[str, float]:
     return launches
 
 
-def links_of(path: Path) -> float:
-    """The root mean square of logarithms of the times of a CSV of NCCL's over those of links as
-    specified, of large messages of groups in a node. Raises InputError for a file without any."""
-    rows = read(path, {"machine", "collective", *MESSAGE})
-    numbers = zip(*(column(rows, name, path) for name in MESSAGE), strict=True)
-    messages = [
-        (NODES[row["machine"]], row["collective"], int(ranks), nbytes, seconds * 1e-6)
-        for row, (ranks, nbytes, seconds) in zip(rows, numbers, strict=True)
-        if row["machine"] in NODES and row["collective"] in COLLECTIVES and ranks in GROUPS
-    ]
-    logs = []
-    for key, alike in grouped(messages, lambda each: each[:4]).items():
-        machine, collective, ranks, nbytes = key
-        if LARGE[0] <= nbytes <= LARGE[1]:
-            times = GroupTimes(find(machine).build(8), Degrees(dp=8 // ranks, tp=ranks))
-            median = np.median([seconds for *_, seconds in alike])
-            logs.append(float(np.log(median / times.seconds("tp", collective, nbytes))))
-    if not logs:
-        raise InputError(f"{path}: no message of {', '.join(NODES)}")
-    return _square_mean(logs)
+def links_of(folder: Path) -> float:
+    """How far off large collectives are that are predicted without their family of GPUs."""
+    source = SOURCES["collectives"]
+    groups = source.read(folder)
+    errors = family_errors(source, groups)
+    return _square_mean(
+        np.concatenate([errors[key][source.large(groups[key][1])] for key in errors])
+    )
 
 
-def _square_mean(logs: Sequence[float]) -> float:
+def _square_mean(logs: Sequence[float] | Floats) -> float:
     return float(np.sqrt(np.mean(np.square(logs))))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
+from experiments.models.kernel_times.collectives import laws
 from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.factor_fit import (
@@ -68,7 +69,7 @@ class Predicted(NamedTuple):
     def kind(self) -> PlanKind:
         """The kind of plan, as a report has it."""
         plan = parse_plan(self.row.plan)
-        topology = _times(self.row.machine, plan.degrees).topology
+        topology = _times(self.row.machine, self.row.device, plan.degrees).topology
         return kind_of(self.times, plan.zero, span_of(topology, plan.degrees.ranks))
 
     @property
@@ -83,22 +84,25 @@ class Predicted(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def _times(machine: str, degrees: Degrees) -> GroupTimes:
-    return GroupTimes(find(machine).for_training(degrees.ranks).build(degrees.ranks), degrees)
+def _times(machine: str, device: str, degrees: Degrees) -> GroupTimes:
+    built = find(machine).for_training(degrees.ranks).build(degrees.ranks)
+    return GroupTimes(built, degrees, laws=laws(device))
 
 
 def simulate(row: MeasuredStep, times: DeviceTimes) -> StepMeasures:
     """The measures of a step."""
     entry, plan = find_transformer(row.model), parse_plan(row.plan, row.gpus)
     training = Training(entry.name, entry.shape, entry.size, times).under(plan)
-    return measure(write(work_of(training, plan, _times(row.machine, plan.degrees))))
+    return measure(write(work_of(training, plan, _times(row.machine, row.device, plan.degrees))))
 
 
 @cache
 def critical_paths(times: DeviceTimes, machine: str, model: str, plan: str) -> Floats:
     """The critical paths of a step where the device and where launches bind, shape (2, 3): seconds
     of the device, of launches, and of all else. In between, the longest path is the step."""
-    path = plan_critical_path(model, plan, times, lambda each: _times(machine, each.degrees))
+    path = plan_critical_path(
+        model, plan, times, lambda each: _times(machine, times.device, each.degrees)
+    )
     points = [Factors(launch=start) for start in STARTS]
     return np.array([path(point) / np.array([*point, 1.0]) for point in points])
 

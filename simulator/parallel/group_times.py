@@ -45,6 +45,8 @@ EXPLAINED = 2**16
 End = Literal["time", "expected", "low", "high"]
 """What of a call counts: its simulated time, or its expected time or an end of its interval by the
 profile's measured runs."""
+Law = Callable[[int, float, float], float]
+"""Seconds of a collective of so many ranks, V bytes and seconds on links."""
 Value = TypeVar("Value")
 Result = TypeVar("Result")
 Names = tuple[str | Algorithm, ...]
@@ -136,8 +138,9 @@ class GroupTimes:
     """Whether the fastest place counts, and not the slowest one."""
     jitter: float = 0.0
     """Standard deviation of the seconds at which ranks enter a call, which waits for the last."""
-    floors: Mapping[str, Callable[[float], float]] = field(default_factory=dict)
-    """Seconds that a collective of V bytes takes at least, whatever links do, by collective."""
+    laws: Mapping[str, Law] = field(default_factory=dict)
+    """What software makes of the seconds on links, by collective. None of it takes less. Others
+    take these seconds."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
     _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
     _factors: dict[tuple[Laid, int, float], float] = field(default_factory=dict, repr=False)
@@ -156,15 +159,19 @@ class GroupTimes:
         """The times with another end of the interval of each call."""
         return replace(self, end=end, _times={} if self.end is None else self._times)
 
+    def on_links(self) -> GroupTimes:
+        """The times on links alone. What both simulate, both remember."""
+        return replace(self, laws={}, usual=self.usual and self.usual.on_links())
+
     def with_algorithms(
         self,
         algorithms: Mapping[str, Sequence[str | Algorithm]],
-        floors: Mapping[str, Callable[[float], float]] | None = None,
+        laws: Mapping[str, Law] | None = None,
     ) -> GroupTimes:
-        """The times with further algorithms and floors. What both simulate, both remember."""
-        usual = self.usual and self.usual.with_algorithms(algorithms, floors)
-        algorithms, floors = {**self.algorithms, **algorithms}, {**self.floors, **(floors or {})}
-        return replace(self, algorithms=algorithms, floors=floors, usual=usual)
+        """The times with further algorithms and laws. What both simulate, both remember."""
+        usual = self.usual and self.usual.with_algorithms(algorithms, laws)
+        algorithms, laws = {**self.algorithms, **algorithms}, {**self.laws, **(laws or {})}
+        return replace(self, algorithms=algorithms, laws=laws, usual=usual)
 
     def seconds(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds from the start to the end of a collective of V = `nbytes` in all groups of a kind
@@ -177,11 +184,8 @@ class GroupTimes:
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return {0: 0.0}
         timed = self.timed(kind, collective, nbytes)
-        late = self._late(kind, collective)
-        least = self.floors[collective](nbytes) if collective in self.floors else 0.0
-        return {
-            place: max(timed.at(self.end, place), least) + late for place in timed.laid.parts_of
-        }
+        late, law = self._late(kind, collective), self._law(kind, collective, nbytes)
+        return {place: law(timed.at(self.end, place)) + late for place in timed.laid.parts_of}
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
         """The same for the group of each rank, if slow links make groups of a place differ: those
@@ -189,14 +193,22 @@ class GroupTimes:
         assert self.usual is not None
         usual = self.usual.by_place(kind, collective, nbytes)
         timed = self.timed(kind, collective, nbytes)
+        law = self._law(kind, collective, nbytes)
         seconds, late = np.zeros(self.degrees.ranks), self._late(kind, collective)
         for group, place, part in zip(*self._groups(kind), timed.laid.part.tolist(), strict=True):
-            seconds[group] = late + max(usual[place], timed.seconds.get(part, 0.0))
+            seconds[group] = late + max(usual[place], law(timed.seconds.get(part, 0.0)))
         return seconds
 
     def _late(self, kind: str, collective: str) -> float:
         """Seconds until the last rank enters a call. A message does not wait."""
         return self.jitter * last_of(1 if collective == MESSAGE else self.degrees.size(kind))
+
+    def _law(self, kind: str, collective: str, nbytes: float) -> Callable[[float], float]:
+        """What software makes of the seconds on links of V = `nbytes`."""
+        law = self.laws.get(collective)
+        if law is None:
+            return lambda links: links
+        return partial(law, self.degrees.size(kind), nbytes)
 
     def timed(self, kind: str, collective: str, nbytes: float) -> Timed:
         """The fastest algorithm of a collective in groups of several ranks."""

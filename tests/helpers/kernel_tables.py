@@ -15,6 +15,7 @@ EXPERTS = (
     "machine,framework,version,kernel,precision,tokens,hidden,inter,topk,experts,tp,ep,"
     "distribution,time_us\n"
 )
+COLLECTIVES = "machine,library,collective,dtype,ranks,size_bytes,time_us,suspect\n"
 ROWS = {
     "moe.csv": (
         EXPERTS
@@ -28,6 +29,15 @@ ROWS = {
         EXCHANGES
         + "h100_sxm,deepep_normal,0.5.12,dispatch,fp8,8,1,7168,256,8,4096,20,500,,,\n"
         + "h100_sxm,deepep_low_latency,0.5.12,combine,bfloat16,8,1,7168,256,8,128,,67,,,\n"
+    ),
+    "nccl.csv": (
+        COLLECTIVES
+        + "h100_sxm,nccl,all_gather,float16,2,67108864,158,\n"
+        + "h100_sxm,nccl,all_gather,float16,2,512,7,\n"
+        + "h100_sxm,nccl,all_gather,int8,2,67108864,1,\n"
+        + "h100_sxm,oneccl,all_gather,float16,2,67108864,1,\n"
+        + "h100_sxm,nccl,all_gather,float16,2,67108864,1,odd\n"
+        + "l40s,nccl,all_gather,float16,2,67108864,1,\n"
     ),
     "quantize.csv": CASTS + "scale_matrix,h100_sxm,trtllm,1.3.0rc10,torch_ops,fp8,8192,4096,35\n",
 }

@@ -135,7 +135,13 @@ class Result:
                 f"{format_bandwidth(BANDWIDTH)} and latency {format_seconds(LATENCY)}, not those "
                 "of your machine. Give --bandwidth and --latency, or a machine as --topology."
             )
-        if not self.profile:
+        if self.stated("software"):
+            lines.append(
+                "Collectives take what NCCL was measured to take in nodes with such GPUs. Between "
+                "nodes they take the same software. links=ideal leaves it out, and --profile or "
+                "--library takes that of another machine."
+            )
+        elif not self.profile:
             lines.append(
                 "These times do not include the library's software, which starts collectives and "
                 "sends messages. Real small messages are slower: --profile or --library includes "

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from experiments.models.kernel_times.kernel_model import Key
-from experiments.studies.exchange_rows import attention, casts, exchanges
+from experiments.studies.exchange_rows import attention, casts, collectives, exchanges
 from experiments.studies.kernel_fit import Groups
 from grouped_cases import each_case
-from kernel_tables import ATTENTION, CASTS, EXCHANGES, write_tables
+from kernel_tables import ATTENTION, CASTS, COLLECTIVES, EXCHANGES, write_tables
 from topologies.errors import InputError
 
 
@@ -29,6 +29,12 @@ def test_rows_have_keys_and_sizes(tmp_path: Path) -> None:
     assert low[1][1].sizes["copies"].tolist() == [8]
     (key,) = casts(tmp_path)
     assert key == Key("h100", "bf16", "trtllm cast")
+    ((key, (_, calls)),) = collectives(tmp_path).items()
+    assert key == Key("h100", "bf16", "all_gather")
+    assert calls.seconds.tolist() == pytest.approx([158e-6])
+    # Half of the bytes pass a link of 370.8 GB/s.
+    assert calls.sizes["links"] == pytest.approx([2**25 / 370.8e9], rel=0.01)
+    assert calls.sizes["messages"].tolist() == [1]
 
 
 def test_shapes_are_left_out_together(tmp_path: Path) -> None:
@@ -76,6 +82,19 @@ def test_shapes_are_left_out_together(tmp_path: Path) -> None:
         ),
         (casts, "quantize", CASTS + "sum,h100_sxm,trtllm,1,x,fp8,1,32,3\n", "'sum' is none of"),
         (casts, "quantize", "\x00\xff\xfe", "is no CSV file"),
+        (collectives, "nccl", COLLECTIVES, "has no column collective, dtype, "),
+        (
+            collectives,
+            "nccl",
+            COLLECTIVES + "h100_sxm,nccl,all_gather,float16,two,65536,9,\n",
+            "ranks is 'two': it is a positive number",
+        ),
+        (
+            collectives,
+            "nccl",
+            COLLECTIVES + "l40s,nccl,all_gather,float16,2,65536,9,\n",
+            "no collective of NCCL in nodes of a100, h100, h200, b200",
+        ),
     ],
 )
 def test_what_a_table_is_refused_for(

@@ -76,6 +76,25 @@ def test_ranks_that_enter_at_different_moments_wait_for_the_last() -> None:
     assert replace(slow, jitter=1e-5).by_rank("0 to 1", MESSAGE, 1e6).tolist() == sent.tolist()
 
 
+def test_software_makes_of_seconds_on_links_what_its_law_says() -> None:
+    """The law of a collective holds on slow links, too, and beside other algorithms."""
+    plain = GroupTimes(machine("hgx_h100").build(8), Degrees(dp=4, tp=2))
+
+    def law(ranks: int, nbytes: float, links: float) -> float:
+        return ranks + nbytes + 2 * links
+
+    under = replace(plain, laws={"all_gather": law}).with_algorithms({}, {"dispatch": law})
+    links = plain.seconds("tp", "all_gather", 1e6)
+    assert under.seconds("tp", "all_gather", 1e6) == 2 + 1e6 + 2 * links
+    assert under.seconds("tp", "all_reduce", 1e6) == plain.seconds("tp", "all_reduce", 1e6)
+    assert under.on_links().seconds("tp", "all_gather", 1e6) == links
+    assert {*under.laws} == {"all_gather", "dispatch"}
+    slow = replace(under, usual=under)
+    by_rank = slow.by_rank("tp", "all_gather", 1e6)
+    assert by_rank.tolist() == [under.seconds("tp", "all_gather", 1e6)] * 8
+    assert slow.on_links().by_rank("tp", "all_gather", 1e6).tolist() == [links] * 8
+
+
 @given(degrees())
 def test_the_groups_of_each_kind_hold_every_rank_once(plan: Degrees) -> None:
     for kind in KINDS:

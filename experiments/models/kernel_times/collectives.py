@@ -1,0 +1,89 @@
+"""Collectives as NCCL runs them over links: what starts them, their messages, and what comes beside
+the time on the links.
+
+A message waits for a kernel that copies it through buffers, in pieces. So a rank spends on p - 1
+messages the time of some more, the share of the bandwidth that it gets is below 1, and small sizes
+take what software takes. In between the two are far from a sum: their norm has a power below 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache, partial
+from pathlib import Path
+
+import numpy as np
+
+from experiments.models.accelerators import accelerator
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from experiments.models.kernel_times.lookup import model_of
+from simulator.parallel.group_times import Law
+from simulator.steps.step_graph import MESSAGE
+from topologies.topology import Floats
+
+VALUES = {
+    "launch": Value(6e-6, 0.5),
+    "message": Value(1e-6, 0.3),
+    "more": Value(0.6, 0.5),
+    "share": Value(1.0, 0.2),
+    "power": Value(0.6, 0.05),
+}
+"""Seconds of the start, and of a message; how many messages more the links seem to carry; the share
+of their bandwidth; the power of the norm of software and links."""
+PRECISION = "bf16"
+"""That of the lines of the table: bytes are bytes."""
+ENGINES = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all"}
+SIMILAR = dict.fromkeys(("dispatch", "combine", "shift", MESSAGE), "all_to_all")
+"""The measured collective whose law others take."""
+
+
+def sizes_of(collective: str, ranks: Floats, nbytes: Floats, links: Floats) -> dict[str, Floats]:
+    """The sizes of collectives that take `links` seconds on the links, each of shape
+    (collectives,)."""
+    ways = 2.0 if collective == "all_reduce" else 1.0
+    messages = ways * (ranks - 1)
+    return {"ranks": ranks, "nbytes": nbytes, "links": links, "messages": messages}
+
+
+def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
+    """Seconds of collectives of `nbytes` bytes, by the sizes of :func:`sizes_of`, shape
+    (collectives,)."""
+    messages, power = sizes["messages"], values["power"]
+    software = values["launch"] + values["message"] * messages
+    links = sizes["links"] / values["share"] * (1 + values["more"] / messages)
+    return np.asarray((software**power + links**power) ** (1 / power))
+
+
+def coordinates(sizes: Sizes) -> Floats:
+    """The logarithms to the base 2 of bytes and ranks, shape (collectives, 2)."""
+    return np.log2(np.stack([sizes["nbytes"], sizes["ranks"]], axis=1))
+
+
+COLLECTIVES = Kind(
+    Path(__file__).with_suffix(".csv"),
+    VALUES,
+    seconds,
+    coordinates,
+    ((14, 16, *range(17, 30)), (1, 2, 3)),
+)
+
+
+@lru_cache(maxsize=4096)
+def collective_seconds(
+    device: str, collective: str, ranks: int, nbytes: float, links: float
+) -> float:
+    """Seconds of a collective of V = `nbytes` bytes of so many ranks, whose messages take `links`
+    seconds on the links: no less than these.
+
+    >>> round(collective_seconds("h100", "all_gather", 2, 2.0**26, 90.5e-6) * 1e6)
+    158
+    """
+    precision = PRECISION if PRECISION in accelerator(device).peak else "fp32"
+    model = model_of(COLLECTIVES, device, precision, SIMILAR.get(collective, collective))
+    figures = (np.array([float(figure)]) for figure in (max(ranks, 2), nbytes, links))
+    return max(links, float(model.seconds(sizes_of(collective, *figures))[0]))
+
+
+def laws(device: str) -> dict[str, Law]:
+    """What NCCL takes for collectives of ranks on `device`."""
+    return {name: partial(collective_seconds, device, name) for name in (*ENGINES, *SIMILAR)}
