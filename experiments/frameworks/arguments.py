@@ -43,9 +43,14 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
 
     Raises InputError for a quote without an end, and for branches in too many others.
     """
-    variables, branches, begins = dict[str, str](), Branches(), True
+    variables, branches, begins, prints = dict[str, str](), Branches(), True, False
     key, line, values = "", 0, list[str]()
     for token in [*_tokens(text, name), _Token("\n", 0, is_word=False)]:
+        prints = prints if token.is_word or token.text == END else False
+        prints |= begins and token.is_word and token.text in ("echo", "printf")
+        if prints:
+            # What a script says of its own options is no argument.
+            continue
         word = _expanded(token.text, variables) if token.is_word else ""
         is_key = bool(re.match(r"--[A-Za-z]", word))
         # A second value that is not known, such as $ARGS, stands for other arguments.

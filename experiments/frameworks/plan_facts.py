@@ -107,8 +107,8 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         zero = 3
     elif facts["megatron_fsdp"]:
         zero = facts["sharding"]
-    if zero in (1, "1", "2") and facts["gathers_early"]:
-        facts.say("gathers_early", "parameters are gathered behind the optimizer")
+    if zero == "2" and facts["gathers_early"]:
+        facts.say("gathers_early", "with zero=2 parameters are gathered behind the optimizer")
     dropouts = (facts[f"{of}_dropout"] for of in ("hidden", "attention"))
     layers = [word for word in ("embedding", "loss") if facts[f"counts_{word}"]]
     adapts_mlps = any(word in facts["adapted"] for word in ("fc", "mlp"))
@@ -118,6 +118,7 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         # Other plans have Megatron's loss anyway.
         "loss": "fused" if tp == pp == 1 else "",
         "zero": zero,
+        "overlap_gather": zero in (1, "1") and facts["gathers_early"],
         "v": v if pp > 1 else 1,
         "dropout": any(facts.is_arguments if drop is None else drop for drop in dropouts),
         "synchronous": facts["waits"] if v > 1 and pp > 1 else "",
@@ -254,6 +255,8 @@ def _torchtitan(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any
         "dp": replicas * shards if shards > 0 else "",
         "sp": tp > 1,
         "pieces": tp > 1 and facts["async_tp"],
+        "overlap_tp": tp == 1 or facts["async_tp"],
+        "merged": False,
         "micro": facts["micro"] if pp > 1 else local,
     }
     if shards * cp == 1 and replicas > 1:
@@ -286,7 +289,7 @@ def _torchtitan(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any
         "loss": "compiled" if "loss" in compiled else "eager",
     }
     if facts["is_float8"] or "float8" in facts["converters"]:
-        keys |= {"precision": "fp8", "scaling": "current"}
+        keys |= {"precision": "fp8", "scaling": facts["float8_recipe"]}
         keys["fp8_gather"] = keys.get("zero") == 3 and facts["narrow_gather"]
     elif "mx" in facts["converters"]:
         keys["precision"] = "mxfp8"

@@ -15,7 +15,7 @@ from topologies.units import parse_number
 
 Degree = Annotated[int, parse_at_least(1)]
 Attention = Literal["unfused", "flash", "flash2", "flash3"]
-Scaling = Literal["delayed", "current"]
+Scaling = Literal["delayed", "current", "rowwise"]
 Loss = Literal["fused", "eager", "compiled", "chunked"]
 GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
 """Bytes of an element of a gradient, and those that move when gradients of micro-batches are
@@ -72,7 +72,7 @@ class BlockCut:
     in Transformer Engine. Their first piece is not counted."""
     scaling: Scaling = "delayed"
     """With fp8: whether tensors are scaled by the largest element of steps before, or by that of
-    now, for which they are read once more."""
+    now, for which they are read once more, or each row by its own, for each product anew."""
     bf16_layers: Annotated[str, _parse_ends] = ""
     """Below 16 bits: layers at both ends that multiply in bf16, like 1, or 1+4 at begin and end."""
     fp8_activations: bool = False
@@ -82,6 +82,9 @@ class BlockCut:
     compiled: bool = False
     """Whether torch.compile compiles the layers: with recompute=op they do not keep the output of
     the last product, which no backward needs."""
+    merged: bool = True
+    """Whether matrices with the same input are one product: queries, keys and values, and both in
+    front of a gate."""
     eager: bool = False
     """Whether norms, rotations and gates run kernel by kernel, as in PyTorch without a compiler."""
     graphs: Annotated[str, parse_graphs] = "no"

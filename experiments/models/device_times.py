@@ -97,7 +97,10 @@ class DeviceTimes:
     @property
     def wide(self) -> DeviceTimes:
         """The times of what stays in 16 bits: attention, the head, routers."""
-        return replace(self, dtype="bf16") if self.narrow else self
+        if not self.narrow:
+            return self
+        # The board is as warm as in the rest of the step.
+        return replace(self, dtype="bf16", level=self.level or step_level(self.device, self.math))
 
     @property
     def limited(self) -> float:
@@ -107,7 +110,7 @@ class DeviceTimes:
     @property
     def in_step(self) -> float:
         """What times alone of products and of attention are multiplied by."""
-        return self.limited * (self.level or step_level(self.device))
+        return self.limited * (self.level or step_level(self.device, self.math))
 
     def product(self, rows: float, outputs: float, inner: float, number: int = 1) -> float:
         """`number` products of `rows` x `inner` by `inner` x `outputs` elements."""
@@ -152,15 +155,24 @@ def step_factors() -> Mapping[str, float]:
         return {row["name"]: float(row["value"]) for row in csv.DictReader(file)}
 
 
-def step_level(device: str) -> float:
-    """What products and attention in a step take over what they take alone."""
-    return step_factors()[f"level_{accelerator(device).alike}"]
+def level_name(device: str, math: str) -> str:
+    """The name of the level of a kind of device where most multiplications are in `math`: the bits
+    of an element count, which heat the board."""
+    return f"level_{accelerator(device).alike}_{int(8 * NARROW.get(math, 2.0)) // 4 * 4}"
 
 
-def other_levels(device: str) -> float:
+def step_level(device: str, math: str) -> float:
+    """What products and attention in a step take over what they take alone: in other bits, if there
+    was no step in these."""
+    name, levels = level_name(device, math), step_factors()
+    alike = [each for each in levels if each.startswith(name.rpartition("_")[0])]
+    return levels[name if name in alike else alike[0]]
+
+
+def other_levels(device: str, math: str) -> float:
     """The mean level of all other kinds of devices."""
     kinds = {chosen.alike for chosen in ACCELERATORS.values()} - {accelerator(device).alike}
-    return sum(step_factors()[f"level_{kind}"] for kind in kinds) / len(kinds)
+    return sum(step_level(kind, math) for kind in kinds) / len(kinds)
 
 
 @lru_cache(maxsize=32768)

@@ -232,8 +232,10 @@ class Kernels:
 
     @property
     def wire(self) -> float:
-        """Bytes of a cast input of a product over those of the input: 1 in 16 bits and more."""
-        return NARROW[self.times.math] / self.width if self.times.narrow else 1.0
+        """Bytes of a cast input of a product over those of the input: 1 in 16 bits and more, and
+        where rows are scaled, whose casts each product makes."""
+        casts = self.times.narrow and self.cut.scaling != "rowwise"
+        return NARROW[self.times.math] / self.width if casts else 1.0
 
     def product(
         self,
@@ -277,28 +279,69 @@ class Kernels:
         total = Computation._make(map(sum, zip(*each, strict=True)))
         return total._replace(kept=kept, later=later)
 
+    def products(
+        self,
+        rows: float,
+        outputs: Sequence[float],
+        inner: float,
+        number: int = 1,
+        *,
+        kept: float = 0.0,
+        later: float = 0.0,
+        part: str = "",
+    ) -> Computation:
+        """Products with the same input, as :meth:`product` has them: one product, or one for each
+        matrix. Then the backward adds their gradients of the input: two by two, or all at once
+        where a compiler fuses sums. Casts take as long."""
+        whole = self.product(rows, sum(outputs), inner, number, kept=kept, later=later, part=part)
+        more = len(outputs) - 1
+        if self.cut.merged or not more:
+            return whole
+        merged = self._multiplications(rows, sum(outputs), inner, number)
+        apart = [self._multiplications(rows, each, inner, number) for each in outputs]
+        moved = 3 * more if self.cut.eager else more + 2
+        added = self.times.memory(moved * rows * number * inner * self.width)
+        weights = sum(each.weights for each in apart) - merged.weights
+        return whole._replace(
+            forward=whole.forward + sum(each.forward for each in apart) - merged.forward,
+            inputs=whole.inputs + sum(each.inputs for each in apart) - merged.inputs + added,
+            weights=whole.weights + (0.0 if self.cut.lora else weights),
+            kernels=whole.kernels + more * merged.kernels,
+            kernels_back=whole.kernels_back + more * merged.kernels_back + 1,
+        )
+
     def _launches(self, number: int) -> int:
         """Kernels of so many products. torchtitan's grouped ones are one kernel."""
         return number if self.cut.keeps_casts else 1
 
-    def _whole_product(self, rows: float, outputs: float, inner: float, number: int) -> Computation:
-        """Products without the bytes that they keep."""
-        times, cut, summed = self.times, self.cut, self.cut.accumulated * outputs * inner
+    def _multiplications(
+        self, rows: float, outputs: float, inner: float, number: int
+    ) -> Computation:
+        """Products without casts, and without the bytes that they keep."""
+        times, summed = self.times, self.cut.accumulated * outputs * inner
         launched = self._launches(number)
-        wide = Computation(
+        return Computation(
             number * times.product(rows, outputs, inner),
             number * times.product(rows, inner, outputs),
             number * (times.product(outputs, inner, rows) + times.traffic(summed)),
             launched,
             2 * launched,
         )
+
+    def _whole_product(self, rows: float, outputs: float, inner: float, number: int) -> Computation:
+        """Products without the bytes that they keep."""
+        times, cut, launched = self.times, self.cut, self._launches(number)
+        wide = self._multiplications(rows, outputs, inner, number)
         if not times.narrow:
             return wide
         pieces = launched if narrow_casts.alone(times, cut.scaling) else 1
         tokens = rows * number / pieces
-        matrices = (tokens, inner), (tokens, outputs), (number * outputs / pieces, inner)
+        # A cast stands for both products of a matrix, but for those that the backward makes anew.
+        inputs = (tokens, inner), 2 if cut.keeps_casts else 1
+        matrices = inputs, ((tokens, outputs), 2), ((number * outputs / pieces, inner), 1)
         cast, gradients, weights = (
-            pieces * narrow_casts.cast(times, *m, cut.scaling) for m in matrices
+            pieces * narrow_casts.cast(times, *matrix, cut.scaling, products)
+            for matrix, products in matrices
         )
         weights *= cut.casts_weights
         passes = pieces * narrow_casts.reads(times, cut.scaling) * (1 + cut.casts_weights)

@@ -12,16 +12,16 @@ from experiments.models.device_times import DeviceTimes
 
 
 def reads(times: DeviceTimes, scaling: Scaling) -> int:
-    """How often a cast reads its input: twice where the largest element of the whole tensor scales
-    it, with current scaling and in nvfp4. Scales of blocks need one pass."""
-    whole = times.math == "nvfp4" or (times.math == "fp8" and scaling == "current")
+    """How often a cast reads its input: twice where the largest element of the whole tensor, or of
+    a row, scales it, with current scaling and in nvfp4. Scales of blocks need one pass."""
+    whole = times.math == "nvfp4" or (times.math == "fp8" and scaling != "delayed")
     return 2 if whole else 1
 
 
 def alone(times: DeviceTimes, scaling: Scaling) -> bool:
     """Whether each of several matrices is cast by kernels of its own. Transformer Engine casts all
     of them at once with delayed scaling alone (pytorch/csrc/extensions/cast.cpp)."""
-    return times.math != "fp8" or scaling == "current"
+    return times.math != "fp8" or scaling != "delayed"
 
 
 def layouts(times: DeviceTimes) -> int:
@@ -42,8 +42,13 @@ def stored(times: DeviceTimes, once: bool = False) -> float:
     return (layouts(times) - (once and transposes(times))) * NARROW[times.math]
 
 
-def cast(times: DeviceTimes, rows: float, columns: float, scaling: Scaling) -> float:
-    """Seconds of the cast of a matrix in 16 bits, with all its layouts."""
-    more = (layouts(times) - 1) * NARROW[times.math] * rows * columns
+def cast(
+    times: DeviceTimes, rows: float, columns: float, scaling: Scaling, products: int = 2
+) -> float:
+    """Seconds of the cast of a matrix in 16 bits, with all its layouts, for so many products.
+    Scales of rows are along the inner side of each product, which then has a cast of its own."""
     seconds = times.quantize(rows, columns, dynamic=reads(times, scaling) > 1)
+    if scaling == "rowwise":
+        return products * seconds
+    more = (layouts(times) - 1) * NARROW[times.math] * rows * columns
     return seconds + times.traffic(more)

@@ -139,10 +139,11 @@ class Writer(Kernels):
         shape, tp, rows = self.shape, self.cut.tp, self.tokens
         *before, after = shape.attention_matrices
         inner = shape.heads * shape.value_size / tp
-        wide = sum(matrix.outputs for matrix in before if matrix.inputs == shape.width)
-        first = self.product(
+        shared = 1 if shape.latent else tp
+        wide = [each.outputs / shared for each in before if each.inputs == shape.width]
+        first = self.products(
             rows,
-            wide / (1 if shape.latent else tp),
+            wide,
             shape.width,
             kept=self.cut_nbytes,
             later=self.cut_nbytes + self.queries_and_keys,
@@ -282,8 +283,8 @@ class Writer(Kernels):
         if self.cut.eager and self.shape.gated:
             activation = self.separate(GATE, nbytes)
         return [
-            self.product(
-                share, ups * inside, width, number, kept=kept, later=kept + above, part="mlp"
+            self.products(
+                share, [inside] * ups, width, number, kept=kept, later=kept + above, part="mlp"
             ),
             activation._replace(working=above + self.cut_nbytes),
             self.product(share, width, inside, number, kept=nbytes, later=nbytes, part="mlp"),

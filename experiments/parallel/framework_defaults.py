@@ -2,8 +2,10 @@
 
 The table of this module has the values of keys by framework: for plans with `plans`, on `devices`.
 Those of Megatron are of megatron/core/model_parallel_config.py and of Megatron-Bridge's recipes.
-Those of torchtitan are of torchtitan/config/job_config.py, models/attention.py (cuDNN comes first)
-and torch.distributed.pipelining (the last micro-batch reduces gradients). Those of DeepSpeed are
+Those of torchtitan are of torchtitan/config/job_config.py, models/attention.py (cuDNN comes first),
+models/llama3/model.py (a matrix each for queries, keys, values and both in front of the gate),
+models/llama3/infra/parallelize.py (collectives of sequence parallelism wait, but for async TP) and
+torch.distributed.pipelining (the last micro-batch reduces gradients). Those of DeepSpeed are
 recalled.
 """
 

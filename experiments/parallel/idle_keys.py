@@ -14,16 +14,17 @@ from topologies.errors import InputError
 
 def idle_keys(plan: Plan, shape: TransformerShape) -> Iterator[str]:
     """Sentences about keys that the user writes and that change nothing under the others."""
-    single = plan.dp * plan.cp == 1
+    single, in_buckets = plan.dp * plan.cp == 1, plan.overlap or plan.overlap_gather
     cases = (
         ("tp=1", plan.tp == 1, "sp overlap_tp pieces scatter"),
         ("sp=no", plan.tp > 1 and not plan.sp, "pieces"),
         ("sp=yes", plan.tp > 1 and plan.sp, "scatter"),
         ("pp=1", plan.pp == 1, "schedule blocking synchronous scatter uneven layers"),
         ("cp=1", plan.cp == 1, "context"),
-        ("one rank that holds each parameter", single, "zero overlap bucket"),
+        ("one rank that holds each parameter", single, "zero overlap overlap_gather bucket"),
         (f"zero={plan.zero}", plan.zero >= 2 and not single, "overlap bucket"),
-        ("overlap=no", not plan.overlap and plan.zero < 2 and not single, "bucket"),
+        (f"zero={plan.zero}", plan.zero != 1 and not single, "overlap_gather"),
+        ("overlap=no", plan.zero < 2 and not (in_buckets or single), "bucket"),
         ("ep=1", shape.experts and plan.ep == 1, "dispatch dispatcher overlap_ep router"),
         (f"capacity={plan.capacity:g}", shape.experts and plan.capacity, "imbalance"),
         ("one micro-batch", plan.ep > 1 and plan.micro_batches == 1, "overlap_ep"),

@@ -86,6 +86,10 @@ class Training:
             if getattr(plan, key) != getattr(Plan, key) and times.math not in takes:
                 right = ", ".join(takes)
                 raise InputError(f"plan: {key} goes with precision={right}: it is {dtype}")
+        if plan.fp8_gather and plan.scaling == "rowwise":
+            raise InputError(
+                "plan: fp8_gather goes with a scale for each tensor: take scaling=current"
+            )
         self._refuse_what_is_absent(plan)
         return replace(self, times=times)
 
@@ -280,6 +284,7 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
         nbytes=nbytes,
         zero=plan.zero,
         overlap=plan.overlap,
+        ahead=plan.overlap_gather and plan.zero == 1,
         bucket=plan.bucket,
         optimizer=tuple(training.times.traffic(each) for each in moved),
         gathered=_gathered(training, plan),

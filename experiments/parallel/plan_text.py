@@ -100,8 +100,11 @@ class Plan(BlockCut):
     """Stages of each device."""
     overlap: bool = False
     """Whether gradients are reduced beside the last backward."""
+    overlap_gather: bool = False
+    """With zero=1: whether parameters are gathered beside the first forward of the next step."""
     bucket: Annotated[float, parse_bytes] = 160 * 2.0**20
-    """Bytes of gradients that are reduced together, with `overlap`."""
+    """Bytes of gradients that are reduced together, with `overlap`, and of those whose parameters
+    are gathered together, with `overlap_gather`."""
     ddp: Literal["no", "yes", "view"] = "no"
     """With zero=0: whether gradients are reduced by PyTorch's DDP, which copies them into buckets
     and back. view: gradients are views of buckets. `overlap` is then yes, and `bucket` 25MiB,

@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 
 from experiments.models.accelerators import NARROW
-from experiments.models.kernel_times.casts import ENGINE, MOVED
 from experiments.models.kernel_times import collectives as calls
+from experiments.models.kernel_times.casts import ENGINE, MOVED
 from experiments.models.kernel_times.exchange import USUAL, Exchange, sizes_of
 from experiments.models.kernel_times.kernel_model import Key, Sizes
 from experiments.studies.kernel_fit import Groups
@@ -103,7 +103,10 @@ def exchanges(folder: Path) -> Groups:
 
 def collectives(folder: Path) -> Groups:
     """The collectives of `nccl.csv` inside nodes with NVLink, of 16 KiB and more, on elements of 16
-    bits as in training. All ranks of a size are left out together. Raises InputError for a file without any."""
+    bits as in training. All ranks of a size are left out together.
+
+    Raises InputError for a file without any.
+    """
     path = folder / "nccl.csv"
     names = {"machine", "library", "collective", "dtype", "ranks", "size_bytes", "time_us"}
     rows = [

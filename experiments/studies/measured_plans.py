@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.models.accelerators import ACCELERATORS, NARROW
+from experiments.models.accelerators import ACCELERATORS, NARROW, multiplies
 from experiments.models.model_catalogue import MODELS, find_transformer
 from experiments.parallel.plan_text import parse_plan
 from experiments.studies.measured_rows import Row, rows_of
@@ -58,6 +58,11 @@ class MeasuredStep(NamedTuple):
         return ",".join(
             part for part in self.model.replace(":", ",").split(",") if "seq" not in part
         )
+
+    @property
+    def math(self) -> str:
+        """The dtype of multiplications."""
+        return multiplies(self.device, self.dtype)
 
     @property
     def gpus(self) -> int:
@@ -348,12 +353,16 @@ def _plan(row: Row) -> str:
     if tp > 1:
         together = row.get("async_tp") != "no" if torchtitan else "tp" in overlap
         values |= {"sp": "yes", "pieces": "yes" if together else "no"}
+        values |= {"overlap_tp": "no"} if torchtitan and not together else {}
     if tp > 1 and row.get("experts"):
         values["etp"] = _whole(row, "etp", 1)
     if not shards:
         values["overlap"] = "yes" if "grad_reduce" in overlap else "no"
+        values |= {"overlap_gather": "yes"} if "param_gather" in overlap else {}
     if torchtitan:
-        values["loss"] = "eager"
+        values |= {"loss": "eager", "merged": "no"}
+        scaling = "rowwise" if "rowwise" in row.get("fp8_recipe", "") else "current"
+        values |= {"scaling": scaling} if values.get("precision") == "fp8" else {}
         values |= {"eager": "yes"} if row.get("compiled") == "no" else {}
     if row.get("offloaded_layers"):
         values["offload"] = _whole(row, "offloaded_layers")

@@ -73,7 +73,7 @@ def no_row(rows: Rows) -> Iterator[Case]:
 
 def new_kind(rows: Rows) -> Iterator[Case]:
     """No step of the kind of GPU counts: its level is that of other kinds."""
-    yield from ((row._replace(level=other_levels(row.device)), ()) for row in rows)
+    yield from ((row._replace(level=other_levels(row.device, row.math)), ()) for row in rows)
 
 
 PROTOCOLS: dict[str, Callable[[Rows], Iterable[Case]]] = {

@@ -1,10 +1,11 @@
 """Factors on device times in steps, learnt from measured steps: `step_factors.csv`.
 
-The level of a kind of device is the factor on products and attention with which simulated steps
-take as long as measured ones. The factor of a step is the one on all times of its device with which
-the step, at that level, takes as long as the measured one. A family are the rows of a file of a GPU
-and precision. Each family counts once: a level, or a spread, is the median over families. Rows are
-odd that are beyond three times `step`; their spread and shares are those of all rows.
+The level of a kind of device, for multiplications in so many bits, is the factor on products and
+attention with which simulated steps take as long as measured ones. A family are the rows of a file
+of a GPU and precision. Each family counts once: a level, or a spread, is the median over families.
+The factor of a step is the one on all times of its device with which the step takes as long as the
+measured one, at the level that other families tell. Rows are odd that are beyond three times
+`step`; their spread and shares are those of all rows.
 
 `launch` is the root mean square over GPUs of the logarithm of the factor on launches that all steps
 of a GPU tell, if they tell it. Steps of one A100 node, nearly all of which launches bind, tell
@@ -24,8 +25,7 @@ import numpy as np
 import typer
 
 from experiments import output
-from experiments.models.accelerators import accelerator
-from experiments.models.device_times import STEP_FACTORS
+from experiments.models.device_times import STEP_FACTORS, level_name
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.factor_fit import fit, spreads
 from experiments.studies.kernel_times import SOURCES, family_errors
@@ -64,15 +64,18 @@ def main(
     dense = [row for row in rows if not find_transformer(row.model).shape.experts]
     needed = [(row, level) for row in dense if np.isfinite(level := level_of(row))]
     levels = levels_of(needed)
-    every = [row._replace(level=levels.get(f"level_{_device(row)}", 0.0)) for row in every]
-    logs = [(row, float(np.log(factor_of(row)))) for row in every if row.table != SINGLE]
+    away = {
+        family: levels_of([each for each in needed if _family(each[0]) != family])
+        for family in grouped(rows, _family)
+    }
+    rows = [row._replace(level=_level_in(away[_family(row)], row)) for row in rows]
+    logs = [(row, float(np.log(factor_of(row)))) for row in rows]
     learnt = levels | spreads_of(logs) | links
     without = [
-        levels_of([each for each in needed if _family(each[0]) != family])
-        | spreads_of([each for each in logs if _family(each[0]) != family])
+        away[family] | spreads_of([each for each in logs if _family(each[0]) != family])
         for family in grouped(logs, lambda each: _family(each[0]))
     ]
-    if launches := launches_of(every):
+    if launches := launches_of([row._replace(level=_level_in(levels, row)) for row in every]):
         learnt["launch"] = _square_mean([*launches.values()])
         parts = ([launches[each] for each in launches if each != device] for device in launches)
         without += [{"launch": _square_mean(part)} for part in parts if part]
@@ -100,8 +103,15 @@ def _family(row: MeasuredStep) -> tuple[str, str]:
     return row.table, row.kind
 
 
-def _device(row: MeasuredStep) -> str:
-    return accelerator(row.device).alike
+def _level(row: MeasuredStep) -> str:
+    return level_name(row.device, row.math)
+
+
+def _level_in(levels: Mapping[str, float], row: MeasuredStep) -> float:
+    """The level of a row among these: that of other bits, if there is none; 0 without any."""
+    name = _level(row)
+    alike = [value for key, value in levels.items() if key.startswith(name.rpartition("_")[0])]
+    return levels.get(name, alike[0] if alike else 0.0)
 
 
 def level_of(row: MeasuredStep) -> float:
@@ -114,12 +124,12 @@ def level_of(row: MeasuredStep) -> float:
 
 
 def levels_of(needed: Sequence[Factor]) -> dict[str, float]:
-    """The level of each kind of device by those of rows."""
-    families = grouped(needed, lambda each: (_device(each[0]), *_family(each[0])))
+    """The level of each kind of device and number of bits by those of rows."""
+    families = grouped(needed, lambda each: (_level(each[0]), *_family(each[0])))
     medians = {family: np.median([level for _, level in of]) for family, of in families.items()}
     return {
-        f"level_{device}": float(np.median([level for _, level in of]))
-        for device, of in grouped(medians.items(), lambda each: each[0][0]).items()
+        name: float(np.median([level for _, level in of]))
+        for name, of in grouped(medians.items(), lambda each: each[0][0]).items()
     }
 
 

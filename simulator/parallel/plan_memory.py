@@ -273,7 +273,8 @@ def stages_of_zero(
     for zero in range(4 if pipeline.copies == 1 else 2):
         # Runs of ranks share parameters from stage 2 on.
         shard = work.sharding.shard if zero >= 2 else 0
-        under = replace(work, sharding=replace(work.sharding, zero=zero, shard=shard))
+        sharding = replace(work.sharding, zero=zero, shard=shard, ahead=False)
+        under = replace(work, sharding=sharding)
         total = least = 0.0
         calls: list[Call] = []
         for stage in mine:

@@ -207,12 +207,13 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     pipeline, places = work.pipeline, np.arange(len(work.pipeline))
     last, second = np.isin(places, pipeline.last), np.isin(places, pipeline.second)
     in_full = pipeline.paired | second | (last & work.sharding.overlap) | (detail == "layers")
-    columns = pipeline.kind, pipeline.stage, last, in_full, second
-    names, number = _distinct(columns, (4, pipeline.stages, 2, 2, 2))
+    first = np.isin(places, pipeline.first) & work.sharding.ahead
+    columns = pipeline.kind, pipeline.stage, last, in_full, second, first
+    names, number = _distinct(columns, (4, pipeline.stages, 2, 2, 2, 2))
     known: dict[tuple[object, ...], Pass] = {}
     passes = []
-    for kind, stage, is_last, is_full, is_second in names:
-        made = work.action(stage, kind, last=bool(is_last))
+    for kind, stage, is_last, is_full, is_second, is_first in names:
+        made = work.action(stage, kind, last=bool(is_last), first=bool(is_first))
         alike = type(made), kind, is_last if made.calls else 0, *map(id, made.stage)
         if alike not in known:
             known[alike] = made.written()

@@ -12,8 +12,16 @@ from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, STREAMS, TIED, Pass, PassTask, Rows
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.parallel.sharding import BucketPass, Sharding, UnitPass, buckets, gathers, reductions
-from simulator.steps.kinds import BACKWARD, COPY, GATHER, OPTIMIZER, REDUCE, WEIGHTS
+from simulator.parallel.sharding import (
+    BucketPass,
+    GatherPass,
+    Sharding,
+    UnitPass,
+    buckets,
+    gathers,
+    reductions,
+)
+from simulator.steps.kinds import BACKWARD, COPY, FORWARD, GATHER, OPTIMIZER, REDUCE, WEIGHTS
 from simulator.steps.step_graph import Call
 from topologies.errors import InputError
 
@@ -72,13 +80,16 @@ class Work:
         experts = any(block.expert_parameters or block.frozen_experts for block in blocks)
         return ("data", "experts") if experts else ("data",)
 
-    def action(self, stage: int, kind: int, *, last: bool = True) -> Pass:
-        """The pass of a stage, without its rows. `last` is whether it is the last of its stage."""
+    def action(self, stage: int, kind: int, *, last: bool = True, first: bool = False) -> Pass:
+        """The pass of a stage, without its rows. `last` is whether it is the last of its stage, and
+        `first` whether it is the first forward."""
         blocks, sharding = self.stages[stage], self.sharding
         shared = max(self.times.degrees.size(group) for group in self.groups) > 1
         if sharding.rules and last and kind in (BACKWARD, WEIGHTS):
             full = buckets(blocks, sharding)
             return BucketPass(blocks, kind, self.times, buckets=full, rules=sharding.rules)
+        if sharding.ahead and shared and first and kind == FORWARD:
+            return GatherPass(blocks, kind, self.times, sharding=sharding)
         if sharding.zero < 2 or not shared:
             return Pass(blocks, kind, self.times)
         return UnitPass(blocks, kind, self.times, sharding=sharding, last=last)

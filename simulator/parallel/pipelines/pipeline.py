@@ -117,6 +117,14 @@ class Pipeline:
         return np.asarray(np.flatnonzero(self.paired) + 1, dtype=np.int32)
 
     @cached_property
+    def first(self) -> Ints:
+        """The first forward of each stage, shape (copies, stages)."""
+        forwards = np.flatnonzero(self.kind == FORWARD)
+        first = np.full(self.place.shape, len(self))
+        np.minimum.at(first, (self.copy[forwards], self.stage[forwards]), forwards)
+        return first.astype(np.int32)
+
+    @cached_property
     def last(self) -> Ints:
         """The last action of each stage, shape (copies, stages)."""
         last = np.zeros(self.place.shape, dtype=np.int32)

@@ -27,6 +27,8 @@ def read(text: str) -> dict[str, object]:
         ("torchrun --nnodes 1 run.py ${ARGS[@]}", {"nnodes": "1"}),
         ("--nproc $((2*4))", {"nproc": "8"}),
         ("--tp $UNKNOWN", {"tp": "$UNKNOWN"}),
+        ('echo "Usage: --pp 8"; printf --cp 2; --tp 4\necho --sp', {"tp": "4"}),
+        ('ARGS="--echo 1 --tp 2"\nrun.py echo --cp 2', {"echo": "1", "tp": "2", "cp": "2"}),
         ("--lr -1.5", {"lr": "-1.5"}),
         ("if [ $A = b ]; then\n--tp 2\nfi\n--pp 3", {"condition.tp": "2", "pp": "3"}),
         ("case $A in\n b) TP=2 ;;\n c) TP=4 ;;\nesac\n--tp $TP", {"tp": "$TP"}),

@@ -38,7 +38,8 @@ def test_a_dump_of_megatron_bridge_is_a_plan(tmp_path: Path) -> None:
 def test_a_configuration_of_torchtitan_is_a_plan(tmp_path: Path) -> None:
     read = job(tmp_path, "titan.toml", TITAN, gpus=16)
     assert read.plan == (
-        "dp=8,tp=2,micro=1,batch=8,zero=3,shard=4,sp=yes,recompute=full,compiled=yes,loss=compiled"
+        "dp=8,tp=2,micro=1,batch=8,zero=3,shard=4,sp=yes,recompute=full,overlap_tp=no,compiled=yes,"
+        "merged=no,loss=compiled"
     )
     assert (read.model, read.gpus, read.facts.remarks) == ("llama3_8b", 16, [])
 

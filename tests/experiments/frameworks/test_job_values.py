@@ -134,8 +134,9 @@ def test_a_plan_with_another_stage_of_zero_is_whole(tmp_path: Path, zero: str) -
             "the loss last",
         ),
         (
-            "--overlap-param-gather --use-distributed-optimizer",
-            "overlap_param_gather=true: parameters are gathered behind the optimizer",
+            "--overlap-param-gather --use-megatron-fsdp --data-parallel-sharding-strategy "
+            "optim_grads",
+            "overlap_param_gather=true: with zero=2 parameters are gathered behind the optimizer",
         ),
         (
             "--cuda-graph-impl local --cuda-graph-scope attn moe",
@@ -156,9 +157,13 @@ def test_values_that_no_key_says_are_named(tmp_path: Path, arguments: str, remar
 def test_other_models_and_files_are_named(tmp_path: Path) -> None:
     remark, *_ = remarks(tmp_path, "a.toml", TITAN.replace('"8B"', '"9B"'))
     assert remark.startswith("model.flavor=9B: simctl knows no such model")
-    scales = f'{TITAN}[quantize.linear.float8]\nrecipe_name = "rowwise"\n'
-    expected = "quantize.linear.float8.recipe_name=rowwise: the scale is that of a tensor"
-    assert expected in remarks(tmp_path, "a.toml", scales)
+    scales = f'{TITAN}[float8]\nenable_float8_linear = true\nrecipe_name = "{{}}"\n'
+    for name, scaling in (("tensorwise", "current"), ("rowwise", "rowwise")):
+        assert f"scaling={scaling}," in job(tmp_path, "a.toml", scales.format(name)).plan + ","
+    (remark,) = [
+        each for each in remarks(tmp_path, "a.toml", scales.format("cubes")) if "recipe" in each
+    ]
+    assert remark.startswith("float8.recipe_name=cubes: ")
     batch = TITAN.replace("batch_size = 1", "batch_size = 0")
     assert "=0: expected 1 or more" in refusal(job, tmp_path, "a.toml", batch)
     assert "has no key of Megatron or torchtitan" in refusal(job, tmp_path, "a.yaml", "hello")

@@ -203,16 +203,23 @@ def test_products_and_attention_take_longer_in_a_step_than_alone() -> None:
     attention = [each.attention("flash2", PASS, forward=True) for each in (alone, twice, usual)]
     for first, second, third in (products, attention):
         assert second == 2 * first
-        assert third == pytest.approx(step_level("h100") * first)
+        assert third == pytest.approx(step_level("h100", "bf16") * first)
     assert twice.memory(1e6) == alone.memory(1e6)
     assert twice.quantize(4096, 4096) == alone.quantize(4096, 4096)
     assert twice.convolution(1e9, 0.0, square=True) == alone.convolution(1e9, 0.0, square=True)
 
 
 def test_other_levels_are_those_of_other_kinds() -> None:
-    levels = [step_level(kind) for kind in ("a100", "h100", "mi300x")]
-    assert other_levels("gb200") == pytest.approx(sum(levels) / 3)
-    assert other_levels("h200") == other_levels("h100")
+    times = DeviceTimes("b200", "fp8")
+    assert times.wide.in_step == times.in_step == step_level("b200", "fp8")
+    for math in ("bf16", "fp8"):
+        levels = [step_level(kind, math) for kind in ("a100", "h100", "mi300x")]
+        assert other_levels("gb200", math) == pytest.approx(sum(levels) / 3)
+        assert other_levels("h200", math) == other_levels("h100", math)
+    # No step of an A100 is in 8 bits, and none of an MI300X in 16.
+    assert step_level("a100", "fp8") == step_level("a100", "bf16")
+    assert step_level("mi325x", "bf16") == step_level("mi300x", "fp8")
+    assert len({step_level("b200", math) for math in ("bf16", "fp8", "nvfp4")}) == 3
 
 
 def test_a_scale_multiplies_all_times() -> None:

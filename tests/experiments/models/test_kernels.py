@@ -39,6 +39,23 @@ def test_a_product_has_three_passes() -> None:
     assert layer.backward == product.inputs + product.weights
 
 
+@each_case(("eager", "moved"), [(False, 4), (True, 6)])
+def test_products_apart_add_the_gradients_of_their_input(eager: bool, moved: int) -> None:
+    """A compiler reads three and writes one; else two sums read two and write one each."""
+    times = DeviceTimes("h100", "bf16")
+    apart = Kernels(times, BlockCut(merged=False, eager=eager)).products(1000, (300, 200, 100), 400)
+    maker = Kernels(times, BlockCut())
+    each = [maker.product(1000, outputs, 400) for outputs in (300, 200, 100)]
+    assert apart.forward == pytest.approx(sum(one.forward for one in each))
+    assert apart.weights == pytest.approx(sum(one.weights for one in each))
+    added = times.memory(moved * 1000 * 400 * 2)
+    assert apart.inputs == pytest.approx(sum(one.inputs for one in each) + added)
+    assert (apart.kernels, apart.kernels_back) == (3, 7)
+    assert maker.products(1000, (300, 200, 100), 400) == maker.product(1000, 600, 400)
+    alone = Kernels(times, BlockCut(merged=False)).products(1000, [600.0], 400, kept=3.0)
+    assert alone == maker.product(1000, 600, 400, kept=3.0)
+
+
 def test_sums_of_gradients_in_16_bits_move_less() -> None:
     weights = [kernels("a100", dtype).product(100, 200, 300).weights for dtype in ("amp", "bf16")]
     assert weights[0] - weights[1] == pytest.approx(4 * 200 * 300 / (2039e9 * 0.8))

@@ -22,11 +22,13 @@ from simulator.parallel.blocks import Block, BlockPart
 
 HIDDEN, INSIDE = 4096, 14336
 """The sides of a layer of Llama 3 8B."""
+LEVEL = 1.2
+"""That of all steps, whatever they multiply in."""
 
 
 def llama(dtype: str, device: str = "b200", **cut: Any) -> list[Block]:
     _, shape, seq = find_shape("llama3_8b:layers=6")
-    return blocks(shape, seq, BlockCut(**cut), DeviceTimes(device, dtype))
+    return blocks(shape, seq, BlockCut(**cut), DeviceTimes(device, dtype, level=LEVEL))
 
 
 def seconds(parts: tuple[BlockPart, ...]) -> float:
@@ -54,6 +56,23 @@ def test_a_recipe_says_how_often_a_cast_reads_and_what_it_writes(
     alone = times.quantize(4096, 4096, dynamic=passes == 2)
     more = times.traffic((copies - 1) * NARROW[dtype] * 4096**2)
     assert cast(times, 4096, 4096, scaling) == alone + more
+
+
+def test_scales_of_rows_cost_a_cast_for_each_product() -> None:
+    """Two for what two products of a pass multiply, and nothing travels cast."""
+    times, args = DeviceTimes("h100", "fp8"), (8192, 4096, 1024)
+    once = times.quantize(8192, 4096, dynamic=True)
+    assert cast(times, 8192, 4096, "rowwise") == 2 * once
+    assert cast(times, 8192, 4096, "rowwise", 1) == once
+    current, rowwise = (
+        Kernels(times, Plan(zero=3, scaling=scaling)) for scaling in ("current", "rowwise")
+    )
+    assert (current.wire, rowwise.wire) == (0.5, 1.0)
+    product, plain = (each.product(*args) for each in (rowwise, current))
+    matrices = [times.quantize(*sides, dynamic=True) for sides in ((8192, 1024), (4096, 1024))]
+    assert product.forward == pytest.approx(times.product(*args) + sum(matrices))
+    assert product.inputs == pytest.approx(times.product(8192, 1024, 4096) + 2 * once + matrices[1])
+    assert product.forward < plain.forward
 
 
 def test_a_product_casts_its_input_and_the_gradients_once() -> None:
@@ -123,7 +142,8 @@ def test_embedding_head_and_attention_stay_in_16_bits(dtype: str) -> None:
     for kernels in ("unfused", "flash2"):
         cut = BlockCut(attention=kernels)
         cores = [
-            Writer(DeviceTimes("b200", name), cut, shape, seq).core() for name in (dtype, "bf16")
+            Writer(DeviceTimes("b200", name, level=LEVEL), cut, shape, seq).core()
+            for name in (dtype, "bf16")
         ]
         assert cores[0] == cores[1]
 
@@ -131,11 +151,10 @@ def test_embedding_head_and_attention_stay_in_16_bits(dtype: str) -> None:
 def test_a_router_stays_in_16_bits() -> None:
     _, shape, seq = find_shape("mixtral_8x7b")
     assert shape.experts
+    each = [DeviceTimes("b200", dtype, level=LEVEL) for dtype in ("mxfp8", "bf16")]
     routers = [
-        computations(
-            mixture(Writer(DeviceTimes("b200", dtype), BlockCut(), shape, seq), shape.experts)
-        )[0]
-        for dtype in ("mxfp8", "bf16")
+        computations(mixture(Writer(times, BlockCut(), shape, seq), shape.experts))[0]
+        for times in each
     ]
     assert routers[0] == routers[1]
 

@@ -20,30 +20,39 @@ Simctl = Callable[..., "CompletedProcess[str]"]
 @pytest.mark.parametrize(
     ("like", "text", "device", "plan"),
     [
-        ("megatron", "dp=8", "a100", "zero=1,overlap=yes"),
+        ("megatron", "dp=8", "a100", "zero=1,overlap=yes,overlap_gather=yes"),
+        ("megatron", "dp=8,zero=0", "a100", "overlap=yes"),
         ("megatron", "dp=1", "h100", "attention=flash3"),
         ("megatron", "tp=2,sp=no", "a100", "tp=2"),
         ("megatron", "tp=2", "b200", "tp=2,sp=yes,attention=flash3,pieces=yes"),
         ("megatron", "pp=2,v=2", "a100", "pp=2,v=2,synchronous=no"),
         ("megatron", "pp=2", "a100", "pp=2"),
-        ("torchtitan", "dp=8", "a100", "zero=3,loss=eager,eager=yes"),
-        ("torchtitan", "dp=8,ddp=yes", "a100", "ddp=yes,loss=eager,eager=yes"),
-        ("torchtitan", "dp=8,compiled=yes", "a100", "compiled=yes,zero=3,loss=eager"),
+        ("torchtitan", "dp=8", "a100", "zero=3,loss=eager,merged=no,eager=yes"),
+        ("torchtitan", "dp=8,ddp=yes", "a100", "ddp=yes,loss=eager,merged=no,eager=yes"),
+        ("torchtitan", "dp=8,compiled=yes", "a100", "compiled=yes,zero=3,loss=eager,merged=no"),
         (
             "torchtitan",
             "dp=8,fp8_activations=yes",
             "a100",
-            "fp8_activations=yes,zero=3,loss=eager",
+            "fp8_activations=yes,zero=3,loss=eager,merged=no",
         ),
         (
             "torchtitan",
             "dp=8,pp=2,tp=2",
             "a100",
-            "tp=2,pp=2,zero=3,sp=yes,reshard=no,sync=no,loss=eager,synchronous=no,eager=yes",
+            "tp=2,pp=2,zero=3,sp=yes,reshard=no,sync=no,loss=eager,synchronous=no,"
+            "eager=yes,merged=no,overlap_tp=no",
         ),
-        ("torchtitan", "dp=8,zero=1,loss=fused", "a100", "zero=1,loss=fused,eager=yes"),
-        ("deepspeed", "dp=8", "h200", "zero=1,loss=eager,overlap=yes"),
-        ("deepspeed", "dp=8", "mi300x", "zero=1,loss=eager,overlap=yes"),
+        ("torchtitan", "dp=8,zero=1,loss=fused", "a100", "zero=1,loss=fused,merged=no,eager=yes"),
+        ("deepspeed", "dp=8", "h200", "zero=1,loss=eager,merged=no,overlap=yes"),
+        (
+            "torchtitan",
+            "dp=8,precision=fp8,compiled=yes,pieces=yes,tp=2",
+            "h200",
+            "tp=2,precision=fp8,scaling=current,compiled=yes,pieces=yes,zero=3,sp=yes,loss=eager,"
+            "merged=no,attention=flash3",
+        ),
+        ("deepspeed", "dp=8", "mi300x", "zero=1,loss=eager,merged=no,overlap=yes"),
     ],
 )
 def test_a_framework_says_what_a_plan_leaves_out(
@@ -116,7 +125,7 @@ def test_the_report_names_the_defaults(simctl: Simctl) -> None:
     options = ("--model", "gpt3_1_7b:layers=4", "--topology", "hgx_h100", "--like")
     printed = simctl("plan", "dp=8", *options, "torchtitan").stdout
     assert "defaults of" in printed
-    assert "torchtitan: attention=flash3, loss=eager, eager=yes, zero=3" in printed
+    assert "torchtitan: attention=flash3, loss=eager, merged=no, eager=yes, zero=3" in printed
     for name in ("jax", ""):
         done = simctl("plan", "dp=8", *options, name)
         assert done.returncode == 2

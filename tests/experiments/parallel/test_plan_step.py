@@ -120,7 +120,7 @@ def test_keys_of_a_precision_are_refused_under_others(plan: str, device: str, me
     ("plan", "message"),
     [
         ("fp8_gather=yes", "plan: fp8_gather goes with zero=1: it is 0"),
-        ("scaling=now", "plan: scaling=now: 'now': delayed or current"),
+        ("scaling=now", "plan: scaling=now: 'now': delayed, current or rowwise"),
         ("bf16_layers=1+", "plan: bf16_layers=1+: a number of layers at both ends, like 1, or 1+4"),
         ("moments=fp8", "plan: moments=fp8: 'fp8': fp32 or bf16"),
     ],

@@ -74,7 +74,7 @@ def test_a_new_plan_is_calibrated_by_all_others_of_its_kind() -> None:
 
 def test_a_kind_of_gpu_never_seen_has_the_level_of_others() -> None:
     ((row, known),) = plan_accuracy.new_kind([step("a", 8)])
-    assert row == step("a", 8)._replace(level=other_levels("h100"))
+    assert row == step("a", 8)._replace(level=other_levels("h100", "bf16"))
     assert known == ()
 
 

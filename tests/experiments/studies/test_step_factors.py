@@ -1,5 +1,6 @@
 """Levels of devices and spreads of factors, as measured steps teach them."""
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,11 @@ from experiments.studies import step_factors
 from experiments.studies.measured_plans import MeasuredStep
 from experiments.studies.measured_rows import rows_of
 from experiments.studies.step_predictions import path_of
+from kernel_tables import COLLECTIVES
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from step_texts import SHARDED
 from topologies.catalogue import find
-from topologies.errors import InputError
 
 
 def step(kind: str, model: str, device: str = "h100") -> MeasuredStep:
@@ -50,7 +51,7 @@ def test_a_level_is_the_median_over_families() -> None:
     needed = [(step(kind, "a"), level) for kind, of in values.items() for level in of]
     needed.append((step("A100", "a", "a100"), 1.05))
     levels = step_factors.levels_of(needed)
-    assert levels == pytest.approx({"level_h100": 1.25, "level_a100": 1.05})
+    assert levels == pytest.approx({"level_h100_16": 1.25, "level_a100_16": 1.05})
 
 
 def test_at_its_level_a_step_takes_as_long_as_measured() -> None:
@@ -73,25 +74,23 @@ def test_launches_are_what_all_steps_of_a_gpu_tell() -> None:
     assert step_factors.launches_of([step("H100 bf16", "llama3_8b")]) == {}
 
 
-def messages(path: Path, machine: str) -> Path:
-    """NCCL's times that are twice those of links as specified."""
-    lines = ["machine,collective,ranks,size_bytes,time_us"]
-    for ranks in (2, 8):
-        times = GroupTimes(find("hgx_h100").build(8), Degrees(dp=8 // ranks, tp=ranks))
-        seconds = times.seconds("tp", "all_gather", 2**26)
-        lines.append(f"{machine},all_gather,{ranks},{2**26},{2e6 * seconds}")
-    path.write_text("\n".join([*lines, f"{machine},all_gather,2,8,1e9"]))
-    return path
+def collectives(folder: Path, slower: float) -> Path:
+    """NCCL's times on A100 and on H100 by one law, but that one family is slower."""
+    lines = [COLLECTIVES]
+    for machine, device, factor in (("dgx_a100", "a100", 1.0), ("hgx_h100", "h100", slower)):
+        for ranks, exponent in product((2, 4, 8), range(14, 30)):
+            times = GroupTimes(find(machine).build(8), Degrees(dp=8 // ranks, tp=ranks))
+            links = times.seconds("tp", "all_gather", 2.0**exponent)
+            seconds = factor * (10e-6 + 1.2 * links)
+            row = f"{device}_sxm,nccl,all_gather,float16,{ranks},{2**exponent},{seconds * 1e6}"
+            lines.append(f"{row},\n")
+    (folder / "nccl.csv").write_text("".join(lines))
+    return folder
 
 
-def test_links_are_how_much_longer_nccl_takes(tmp_path: Path) -> None:
-    path = messages(tmp_path / "nccl.csv", "h100_sxm")
-    assert step_factors.links_of(path) == pytest.approx(np.log(2.0))
-
-
-def test_a_file_of_other_machines_tells_of_no_links(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no message of h100_sxm"):
-        step_factors.links_of(messages(tmp_path / "nccl.csv", "dgx"))
+def test_links_are_as_sure_as_large_collectives_of_a_family_left_out(tmp_path: Path) -> None:
+    assert step_factors.links_of(collectives(tmp_path, 1.0)) < 0.1
+    assert step_factors.links_of(collectives(tmp_path, 1.6)) == pytest.approx(np.log(1.6), rel=0.2)
 
 
 def test_the_study_writes_what_it_prints(tmp_path: Path) -> None:
@@ -103,7 +102,8 @@ def test_the_study_writes_what_it_prints(tmp_path: Path) -> None:
     for row, usual in zip(written, shipped, strict=True):
         assert row["value"] in printed
         learnt = usual["source"].endswith("as each family is left out")
-        assert (row != usual) == (learnt and row["name"] not in ("level_b200", "level_mi300x"))
+        absent = "level_" in row["name"] and row["name"] not in ("level_a100_16", "level_h100_16")
+        assert (row != usual) == (learnt and not absent)
 
 
 def std_of(first: float, second: float) -> float:

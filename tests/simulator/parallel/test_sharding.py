@@ -19,7 +19,7 @@ from law_cases import tries
 from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.passes import COMPUTE, GATHERS, HOST, REDUCTIONS, STREAMS
+from simulator.parallel.passes import COMPUTE, DATA, GATHERS, HOST, REDUCTIONS, STREAMS
 from simulator.parallel.pipelines import find
 from simulator.parallel.sharded_units import units
 from simulator.parallel.sharding import Sharding
@@ -81,6 +81,55 @@ def test_a_forward_hides_the_gathers_but_the_first_one() -> None:
     made = step((block(2.0),) * 3)
     assert begins(made, GATHERS)[:3] == [0.0, 1.0, 2.0]
     assert measure(made).step == (1 + 3 * 2) + (1 + 3 * 4 + 1)
+
+
+@each_case(
+    ("seconds", "bucket", "begins_at", "forward"),
+    [
+        # A block waits for its own parameters: the first gather is exposed, or all of them.
+        (2.0, 1.0, [0.0, 1.0, 2.0, 3.0], 1 + 4 * 2),
+        (0.5, 1.0, [0.0, 1.0, 2.0, 3.0], 4 + 0.5),
+        # Two blocks wait for a bucket of 4 GB.
+        (2.0, 4e9, [0.0, 2.0], 2 + 4 * 2),
+        (2.0, inf, [0.0], 4 + 4 * 2),
+    ],
+)
+def test_a_first_forward_hides_gathers_of_stage_1_but_the_first_one(
+    seconds: float, bucket: float, begins_at: list[float], forward: float
+) -> None:
+    made = step((block(seconds),) * 4, micro=2, zero=1, ahead=True, bucket=bucket)
+    data = [
+        float(made.timeline.start[task])
+        for task in np.flatnonzero(made.schedule.lane == DATA)
+        if made.graph.call_of(task).collective == "all_gather"
+    ]
+    assert data == begins_at
+    # Then come the other forward, both backwards, and what reduces gradients behind them.
+    rest = 4 * seconds + 2 * 4 * 2 * seconds + 4
+    assert measure(made).step == pytest.approx(forward + rest)
+    behind = step((block(seconds),) * 4, micro=2, zero=1, bucket=bucket)
+    assert moved(made)["all_gather", 8e9 if bucket == inf else max(2e9, bucket)] == len(data)
+    assert sum(v * n for (_, v), n in moved(made).items()) == sum(
+        v * n for (_, v), n in moved(behind).items()
+    )
+    assert measure(made).step <= measure(behind).step
+
+
+@pytest.mark.parametrize("name", ["1f1b", "interleaved", "dual_pipe", "zb_h1"])
+def test_each_stage_gathers_once_ahead_of_its_first_forward(name: str) -> None:
+    """In transfers and in their times alike, and no later than behind the optimizer."""
+    pipeline, degrees = find(name).build(devices=2, micro_batches=4), Degrees(dp=2, pp=2)
+    stages = tuple((block(2.0), block(1.0)) for _ in range(pipeline.stages))
+    made, behind = (
+        write(Work(stages, pipeline, times(degrees), Sharding(2e9, 2e9, 1, ahead=ahead)))
+        for ahead in (True, False)
+    )
+    assert moved(made)["all_gather", 4e9] == pipeline.stages * pipeline.copies
+    assert moved(made) == moved(behind)
+    written = write_transfers(made)
+    prove(written)
+    assert simulate(made, written).makespan == pytest.approx(measure(made).step, rel=1e-9)
+    assert measure(made).step <= measure(behind).step + 1e-9
 
 
 @each_case(("version", "start"), [(2, 11.0), (1, 21.0)])
