@@ -107,7 +107,7 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         zero = 3
     elif facts["megatron_fsdp"]:
         zero = facts["sharding"]
-    if zero == "2" and facts["gathers_early"]:
+    if str(zero) == "2" and facts["gathers_early"]:
         facts.say("gathers_early", "with zero=2 parameters are gathered behind the optimizer")
     dropouts = (facts[f"{of}_dropout"] for of in ("hidden", "attention"))
     layers = [word for word in ("embedding", "loss") if facts[f"counts_{word}"]]
@@ -118,7 +118,7 @@ def _megatron(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any]:
         # Other plans have Megatron's loss anyway.
         "loss": "fused" if tp == pp == 1 else "",
         "zero": zero,
-        "overlap_gather": zero in (1, "1") and facts["gathers_early"],
+        "overlap_gather": str(zero) == "1" and facts["gathers_early"],
         "v": v if pp > 1 else 1,
         "dropout": any(facts.is_arguments if drop is None else drop for drop in dropouts),
         "synchronous": facts["waits"] if v > 1 and pp > 1 else "",
