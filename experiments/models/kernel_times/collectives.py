@@ -1,9 +1,8 @@
 """Collectives as NCCL runs them over links: what starts them, their messages, and what comes beside
 the time on the links.
 
-A message waits for a kernel that copies it through buffers, in pieces. So a rank spends on p - 1
-messages the time of some more, the share of the bandwidth that it gets is below 1, and small sizes
-take what software takes. In between the two are far from a sum: their norm has a power below 1.
+A kernel copies messages through buffers, in pieces, and a rank's own part, too. Small sizes take
+what software takes. In between, the two are far from a sum: their norm has a power below 1.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ from topologies.topology import Floats
 VALUES = {
     "launch": Value(6e-6, 0.5),
     "message": Value(1e-6, 0.3),
-    "more": Value(0.6, 0.5),
+    "copies": Value(6.0, 0.5),
     "share": Value(1.0, 0.2),
     "power": Value(0.6, 0.05),
 }
-"""Seconds of the start, and of a message; how many messages more the links seem to carry; the share
-of their bandwidth; the power of the norm of software and links."""
+"""Seconds of the start, and of a message; how often the memory moves the part of a rank; the share
+of the bandwidth of the links; the power of the norm of software and links."""
 PRECISION = "bf16"
 """That of the lines of the table: bytes are bytes."""
 ENGINES = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all"}
@@ -50,7 +49,8 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     (collectives,)."""
     messages, power = sizes["messages"], values["power"]
     software = values["launch"] + values["message"] * messages
-    links = sizes["links"] / values["share"] * (1 + values["more"] / messages)
+    own = values["copies"] * sizes["nbytes"] / sizes["ranks"] / chip.bandwidth
+    links = sizes["links"] / values["share"] + own
     return np.asarray((software**power + links**power) ** (1 / power))
 
 
