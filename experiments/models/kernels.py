@@ -240,7 +240,7 @@ class Kernels:
     def product(
         self,
         rows: float,
-        outputs: float,
+        columns: float | Sequence[float],
         inner: float,
         number: int = 1,
         *,
@@ -248,14 +248,18 @@ class Kernels:
         later: float = 0.0,
         part: str = "",
     ) -> Computation:
-        """`number` products of `rows` x `inner` by `inner` x `outputs` elements of weights. The
-        gradients of a micro-batch are added to those before it. Below 16 bits, input, gradients
-        and, unless they are kept, weights are cast.
+        """`number` products of `rows` x `inner` by `inner` x `columns` elements of weights, or of
+        several matrices with the same input. The gradients of a micro-batch are added to those
+        before it. Below 16 bits, input, gradients and, unless they are kept, weights are cast.
 
         Under LoRA the matrix is frozen: its backward is that for inputs. If its `part` of a block
         has adapters, their two products in 16 bits follow it, and its input is kept for them.
         """
-        cut, whole = self.cut, self._whole_product(rows, outputs, inner, number)
+        cut, matrices = self.cut, columns if isinstance(columns, Sequence) else [columns]
+        outputs = sum(matrices)
+        whole = self._whole_product(rows, outputs, inner, number)
+        if not cut.merged and len(matrices) > 1:
+            whole = self._apart(whole, rows, matrices, inner, number)
         if not cut.lora:
             # What Transformer Engine keeps for the backward is cast; torchao casts it again.
             bytes_kept = self.wire if cut.keeps_casts else 1.0
@@ -279,33 +283,24 @@ class Kernels:
         total = Computation._make(map(sum, zip(*each, strict=True)))
         return total._replace(kept=kept, later=later)
 
-    def products(
-        self,
-        rows: float,
-        outputs: Sequence[float],
-        inner: float,
-        number: int = 1,
-        *,
-        kept: float = 0.0,
-        later: float = 0.0,
-        part: str = "",
+    def _apart(
+        self, whole: Computation, rows: float, matrices: Sequence[float], inner: float, number: int
     ) -> Computation:
-        """Products with the same input, as :meth:`product` has them: one product, or one for each
-        matrix. Then the backward adds their gradients of the input: two by two, or all at once
-        where a compiler fuses sums. Casts take as long."""
-        whole = self.product(rows, sum(outputs), inner, number, kept=kept, later=later, part=part)
-        more = len(outputs) - 1
-        if self.cut.merged or not more:
-            return whole
-        merged = self._multiplications(rows, sum(outputs), inner, number)
-        apart = [self._multiplications(rows, each, inner, number) for each in outputs]
+        """A product for each matrix, instead of the `whole` one. The backward adds their gradients
+        of the input: two by two, or all at once where a compiler fuses sums. Casts take as long."""
+        merged = self._multiplications(rows, sum(matrices), inner, number)
+        each = [self._multiplications(rows, columns, inner, number) for columns in matrices]
+        more = len(matrices) - 1
         moved = 3 * more if self.cut.eager else more + 2
         added = self.times.memory(moved * rows * number * inner * self.width)
-        weights = sum(each.weights for each in apart) - merged.weights
+        forward, inputs, weights = (
+            sum(getattr(one, name) for one in each) - getattr(merged, name)
+            for name in ("forward", "inputs", "weights")
+        )
         return whole._replace(
-            forward=whole.forward + sum(each.forward for each in apart) - merged.forward,
-            inputs=whole.inputs + sum(each.inputs for each in apart) - merged.inputs + added,
-            weights=whole.weights + (0.0 if self.cut.lora else weights),
+            forward=whole.forward + forward,
+            inputs=whole.inputs + inputs + added,
+            weights=whole.weights + weights,
             kernels=whole.kernels + more * merged.kernels,
             kernels_back=whole.kernels_back + more * merged.kernels_back + 1,
         )

@@ -141,7 +141,7 @@ class Writer(Kernels):
         inner = shape.heads * shape.value_size / tp
         shared = 1 if shape.latent else tp
         wide = [each.outputs / shared for each in before if each.inputs == shape.width]
-        first = self.products(
+        first = self.product(
             rows,
             wide,
             shape.width,
@@ -283,7 +283,7 @@ class Writer(Kernels):
         if self.cut.eager and self.shape.gated:
             activation = self.separate(GATE, nbytes)
         return [
-            self.products(
+            self.product(
                 share, [inside] * ups, width, number, kept=kept, later=kept + above, part="mlp"
             ),
             activation._replace(working=above + self.cut_nbytes),
