@@ -145,6 +145,10 @@ class GroupTimes:
     _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
     _factors: dict[tuple[Laid, int, float], float] = field(default_factory=dict, repr=False)
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
+    # Times under other degrees, ends or laws have their own.
+    _by_place: dict[tuple[str, str, float], Mapping[int, float]] = field(
+        default_factory=dict, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         if self.topology.ranks < self.degrees.ranks:
@@ -183,9 +187,13 @@ class GroupTimes:
         """The same for each place whose ranks are the first ones of groups."""
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return {0: 0.0}
-        timed = self.timed(kind, collective, nbytes)
-        late, law = self._late(kind, collective), self._law(kind, collective, nbytes)
-        return {place: law(timed.at(self.end, place)) + late for place in timed.laid.parts_of}
+        key = kind, collective, nbytes
+        if key not in self._by_place:
+            timed, law = self.timed(*key), self._law(*key)
+            ends = {place: law(timed.at(self.end, place)) for place in timed.laid.parts_of}
+            late = self._late(kind, collective)
+            self._by_place[key] = {place: seconds + late for place, seconds in ends.items()}
+        return self._by_place[key]
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
         """The same for the group of each rank, if slow links make groups of a place differ: those
