@@ -1,10 +1,11 @@
-"""Norms, rotations and gates as PyTorch runs them without a compiler: kernel by kernel, where
-others run a fused one.
+"""Norms, rotations, gates and the softmax as PyTorch runs them without a compiler: kernel by
+kernel, where others run a fused one.
 
 Bytes are counted in the sources. RMS norms are those of `rms_norm` in PyTorch before 2.9
 (aten/src/ATen/native/layer_norm.cpp): a cast to fp32, a square, its mean, two products and a cast
 back. Rotations are those of torchtitan's `apply_rotary_emb`, in complex numbers of fp32, and
-`repeat_kv`. A gate is a product after its activation. Layer norms and activations without a gate
+`repeat_kv`. A gate is a product after its activation. The softmax is that of Megatron-Core
+(fusions/fused_softmax.py) where it has no fused kernel. Layer norms and activations without a gate
 have a kernel of their own anyway.
 """
 
@@ -33,3 +34,8 @@ REPETITION = Separate(1.0, 1.0, 2, 2)
 """Keys and values, written once for each head."""
 GATE = Separate(5.0, 9.0, 2, 3, kept=3.0)
 """An activation, and its product with the other input: for each byte of one of the inputs."""
+SOFTMAX = Separate(18.5, 20.0, 5, 5, kept=2.0)
+"""A cast to fp32, a product, a mask, the softmax and a cast back; it is kept in fp32."""
+FUSED_LENGTH, FUSED_HEADS = 4096, 4
+"""Megatron-Core fuses the softmax of so many keys at most, for a multiple of so many heads of all
+sequences of a micro-batch."""

@@ -23,7 +23,15 @@ from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
 from experiments.models.mixer_shapes import Experts
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.separate_kernels import GATE, REPETITION, RMS_NORM, ROTATION
+from experiments.models.separate_kernels import (
+    FUSED_HEADS,
+    FUSED_LENGTH,
+    GATE,
+    REPETITION,
+    RMS_NORM,
+    ROTATION,
+    SOFTMAX,
+)
 from simulator.parallel.blocks import Block
 
 WIDE = 4.0
@@ -247,10 +255,18 @@ class Writer(Kernels):
         drop = times.memory(2.5 * scores) if cut.dropout else 0.0
         first = times.product(rows, columns, shape.key_size, number)
         second = times.product(rows, shape.value_size, columns, number)
-        seconds = first + second + times.memory(2 * scores) + drop
+        if number % FUSED_HEADS or columns > FUSED_LENGTH:
+            softmax = self.wide.separate(SOFTMAX, scores)
+        else:
+            softmax = self.wide.memory(2 * scores, 3 * scores)
         back = times.product(rows, columns, shape.value_size, number) + 3 * second
-        back += times.memory(3 * scores)
-        return Computation(seconds, back + drop, kernels=6, kernels_back=8, kept=kept)
+        return softmax._replace(
+            forward=first + second + softmax.forward + drop,
+            inputs=back + softmax.inputs + drop,
+            kernels=5 + softmax.kernels,
+            kernels_back=7 + softmax.kernels_back,
+            kept=kept + softmax.kept,
+        )
 
     @property
     def scores(self) -> float:

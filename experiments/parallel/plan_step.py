@@ -350,10 +350,10 @@ def work_of(training: Training, plan: Plan, times: GroupTimes) -> Work:
     routing = routing_of(training.shape, plan, training.seq, times.topology)
     if routing is not None:
         times = times.with_algorithms(routing.algorithms)
+    if plan.jitter and times.laws and plan.links != "ideal":
+        times = replace(times, jitter=JITTER)
     device, shape = training.times.device, training.shape
     times = with_kernels(times, shape, training.seq, plan, routing, device)
-    if plan.jitter:
-        times = replace(times, jitter=JITTER)
     stages = stages_of(training, plan, routing)
     if plan.offload:
         stages = offload_stages(stages, plan.offload, host_bandwidth(times.topology))

@@ -120,8 +120,9 @@ class Plan(BlockCut):
     links: Literal["nccl", "ideal"] = "nccl"
     """What collectives take on a machine of GPUs: what NCCL was measured to take, or what links
     take alone."""
-    jitter: bool = False
-    """Whether ranks enter collectives at different moments, so that each waits for the last one."""
+    jitter: bool = True
+    """Whether ranks enter collectives at different moments, so that each waits for the last one.
+    On links alone they never do."""
     uneven: bool = False
     """Whether stages may differ by a layer."""
     layers: Annotated[str, _parse_layers] = ""

@@ -70,7 +70,7 @@ class MeasuredStep(NamedTuple):
         return self.order[0]
 
 
-MEGATRON = "recompute=full,attention=unfused,dropout=yes,overlap_tp=no,scatter=yes,jitter=yes"
+MEGATRON = "recompute=full,attention=unfused,dropout=yes,overlap_tp=no,scatter=yes"
 """Megatron-LM of 2021: everything is computed again, and all-reduces stand alone. Stages send each
 other shares, which they gather."""
 
@@ -113,7 +113,7 @@ def sharded(path: Path) -> Iterator[MeasuredStep]:
             host if gpus <= 8 else f"{host}:nodes={gpus // 8}",
             f"mpt_{row['model']}:seq={seq}",
             f"dp={gpus},zero=3,fsdp=1,micro={micro},batch={gpus * micro * repeats},"
-            f"recompute={again},attention=flash,grads={wide},jitter=yes",
+            f"recompute={again},attention=flash,grads={wide}",
             seq * micro * repeats / float(row["tokens_per_s_gpu"]),
             (gpus, 1, number),
         )
@@ -134,7 +134,7 @@ def mlperf(path: Path) -> Iterator[MeasuredStep]:
             "llama3_405b",
             f"dp={row['dp']},tp={row['tp']},pp={row['pp']},cp={row['cp']},v=8,micro=1,"
             f"batch={row['global_batch']},zero=1,sp=yes,attention=flash3,overlap=yes,"
-            "pieces=yes,uneven=yes,jitter=yes",
+            "pieces=yes,uneven=yes",
             float(row["step_s"]),
             (gpus, int(row["tp"]) * int(row["pp"]), number),
         )
@@ -344,7 +344,7 @@ def _plan(row: Row) -> str:
     # Until 2025, torchtitan preferred PyTorch's own kernel, FlashAttention-2, on all but Blackwell.
     torchtitan = "torchtitan" in table
     attention = "flash2" if row["gpu"] == "A100" or (torchtitan and "H" in row["gpu"]) else "flash3"
-    values |= {"zero": 3 if shards else 1, "attention": attention, "jitter": "yes"}
+    values |= {"zero": 3 if shards else 1, "attention": attention}
     if pp > 1 and chunks > 1:
         values |= {"v": chunks, "synchronous": "no"}
     if pp > 1:

@@ -1,6 +1,7 @@
 """Blocks of transformers, held against what is published of their memory, FLOPs and traffic."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_blocks import blocks
+from experiments.models.transformer_blocks import Writer
 from grouped_cases import each_case
 from shipped_shapes import SHAPES, find_shape
 from simulator.parallel.blocks import Block, BlockPart
@@ -263,6 +265,27 @@ def test_flops_of_a_block_take_as_long_as_its_peak_allows() -> None:
     flops = 2048 * 12288 * (24 * 12288 + 4 * 2048)
     for parts, factor in ((block.forward, 1), (block.backward, 2)):
         assert 0.5 < factor * flops / 312e12 / seconds(parts) < 1
+
+
+@each_case(
+    ("micro", "tp", "seq", "kernels"),
+    [(1, 4, 1024, 6), (1, 8, 1024, 10), (2, 8, 1024, 6), (3, 8, 1024, 10), (1, 4, 8192, 10)],
+)
+def test_a_softmax_is_fused_for_whole_fours_of_heads(
+    micro: int, tp: int, seq: int, kernels: int
+) -> None:
+    """Of 4096 keys at most; else five kernels run, and the softmax is kept in fp32."""
+    _, shape, _ = find_shape("gpt3_1_7b:heads=16")
+    cut = BlockCut(micro=micro, tp=tp, attention="unfused")
+    core, flash = (
+        Writer(TIMES, each, shape, seq).core() for each in (cut, replace(cut, attention="flash2"))
+    )
+    scores = 2.0 * micro * 16 / tp * seq**2
+    apart = kernels > 6
+    assert (core.kernels, core.kernels_back) == (kernels, kernels + 2)
+    assert core.kept - flash.kept == scores * (3 if apart else 1)
+    moved = 18.5 if apart else 2
+    assert core.forward > TIMES.memory(moved * scores)
 
 
 @each_case(

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.models.kernel_times.collectives import laws
 from experiments.parallel.factor_fit import spreads
 from experiments.parallel.plan_step import Sureness, work_of
 from experiments.parallel.plan_text import parse_plan
@@ -69,11 +70,15 @@ def test_shares_of_a_step_count_by_their_seconds() -> None:
 
 
 def test_jitter_makes_steps_with_collectives_longer() -> None:
-    def seconds(plan: str) -> float:
-        parsed = parse_plan(plan)
-        times = GroupTimes(find("hgx_h100").build(8), parsed.degrees)
+    """On links alone nobody is late."""
+
+    def seconds(plan: str, device: str = "h100") -> float:
+        parsed, known = parse_plan(plan), laws(device) if device else {}
+        times = GroupTimes(find("hgx_h100").build(8), parsed.degrees, laws=known)
         return measure(write(work_of(training("llama3_8b:layers=2"), parsed, times))).step
 
-    assert seconds("tp=1,jitter=yes") == seconds("tp=1")
-    assert seconds("tp=8,micro=8,jitter=no") == seconds("tp=8,micro=8")
-    assert seconds("tp=8,micro=8,jitter=yes") > seconds("tp=8,micro=8")
+    assert seconds("tp=1,jitter=no") == seconds("tp=1")
+    assert seconds("tp=8,micro=8,jitter=no") < seconds("tp=8,micro=8")
+    ideal = seconds("tp=8,micro=8,links=ideal")
+    assert ideal == seconds("tp=8,micro=8,links=ideal,jitter=no") == seconds("tp=8,micro=8", "")
+    assert ideal < seconds("tp=8,micro=8,jitter=no")
