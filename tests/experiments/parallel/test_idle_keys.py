@@ -45,6 +45,8 @@ def figures(name: str, plan: Plan) -> tuple[float, float]:
             ["zero, overlap change nothing with one rank that holds each parameter"],
         ),
         (DENSE, "zero=3,overlap=yes", ["overlap changes nothing with zero=3"]),
+        (DENSE, "jitter=no,links=ideal", ["jitter changes nothing with links=ideal"]),
+        (DENSE, "jitter=no", []),
         (DENSE, "zero=0,overlap_gather=yes", ["overlap_gather changes nothing with zero=0"]),
         (DENSE, "zero=1,overlap_gather=yes,bucket=1MiB", []),
         (DENSE, "bucket=1MiB", ["bucket changes nothing with overlap=no"]),
