@@ -196,6 +196,10 @@ def parse_course(
     check_recomputation(plan, setting.training.shape)
     for sentence in idle_keys(plan, setting.training.shape):
         output.note(sentence)
+    if setting.ideal or plan.links == "ideal":
+        software = {"links", "jitter"} if setting.ideal else {"jitter"}
+        for key in sorted(software.intersection(plan.stated)):
+            output.note(f"{key} changes nothing: the law of NCCL is left out")
     if detail is DetailName.transfers and any(stated[name] != plain[name] for name in COURSE):
         raise InputError(f"--detail {detail.value}: it is of a step without conditions")
     changed = {name: value for name, value in stated.items() if value != plain[name]}

@@ -35,6 +35,8 @@ class _Token(NamedTuple):
     """A word without its quotes, or a mark between words."""
     line: int
     is_word: bool
+    inside: bool = False
+    """Whether it is in a word that is a text of several."""
 
 
 def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
@@ -47,7 +49,7 @@ def arguments_in(text: str, name: str) -> Iterator[tuple[str, object, int]]:
     key, line, values = "", 0, list[str]()
     for token in [*_tokens(text, name), _Token("\n", 0, is_word=False)]:
         prints = prints if token.is_word or token.text == END else False
-        prints |= begins and token.is_word and token.text in ("echo", "printf")
+        prints |= begins and not token.inside and token.text in ("echo", "printf")
         if prints:
             # What a script says of its own options is no argument.
             continue
@@ -128,7 +130,7 @@ def _of_word(raw: str, line: int) -> Iterator[_Token]:
         plain = plain[assignment.end() :]
     for number, words in enumerate(plain.split("\n")):
         for word in words.replace("\\", " ").split():
-            yield _Token(word.strip("'\""), line + number, is_word=True)
+            yield _Token(word.strip("'\""), line + number, is_word=True, inside=True)
     yield _Token(END, line, is_word=False)
 
 

@@ -290,7 +290,10 @@ def _torchtitan(facts: JobFacts, blocks: int, gpus: int | None) -> dict[str, Any
     }
     if facts["is_float8"] or "float8" in facts["converters"]:
         keys |= {"precision": "fp8", "scaling": facts["float8_recipe"]}
-        keys["fp8_gather"] = keys.get("zero") == 3 and facts["narrow_gather"]
+        rowwise = facts["float8_recipe"] == "rowwise"
+        keys["fp8_gather"] = keys.get("zero") == 3 and facts["narrow_gather"] and not rowwise
+        if rowwise and facts["narrow_gather"]:
+            facts.say("narrow_gather", "with scales of rows parameters are gathered in bf16")
     elif "mx" in facts["converters"]:
         keys["precision"] = "mxfp8"
     return keys

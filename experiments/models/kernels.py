@@ -258,7 +258,7 @@ class Kernels:
         cut, matrices = self.cut, columns if isinstance(columns, Sequence) else [columns]
         outputs = sum(matrices)
         whole = self._whole_product(rows, outputs, inner, number)
-        if not cut.merged and len(matrices) > 1:
+        if len(matrices) > 1 and not (cut.merged or cut.lora):
             whole = self._apart(whole, rows, matrices, inner, number)
         if not cut.lora:
             # What Transformer Engine keeps for the backward is cast; torchao casts it again.

@@ -130,7 +130,8 @@ class TrainingOptions:
     detail: Annotated[
         DetailName,
         typer.Option(
-            help="auto: in large runs, simulate equal collectives only once. Same results."
+            help="auto: in large runs, simulate equal collectives only once, with the same "
+            "results. transfers of a plan are those of links alone."
         ),
     ] = DetailName.auto
     learn: Annotated[

@@ -21,7 +21,7 @@ def idle_keys(plan: Plan, shape: TransformerShape) -> Iterator[str]:
         ("sp=yes", plan.tp > 1 and plan.sp, "scatter"),
         ("pp=1", plan.pp == 1, "schedule blocking synchronous scatter uneven layers"),
         ("cp=1", plan.cp == 1, "context"),
-        ("links=ideal", plan.links == "ideal", "jitter"),
+        ("lora, which counts merged matrices", plan.lora, "merged"),
         ("one rank that holds each parameter", single, "zero overlap overlap_gather bucket"),
         (f"zero={plan.zero}", plan.zero >= 2 and not single, "overlap bucket"),
         (f"zero={plan.zero}", plan.zero != 1 and not single, "overlap_gather"),

@@ -60,11 +60,13 @@ class Space:
                 left_out[reason] += len(choices)
                 continue
             device = self.training.times.device
-            by_stages = {
-                v: like_framework(replace(first, v=v), self.like, device)[0] for v in (1, 2)
+            known = {
+                (v, zero): like_framework(replace(first, v=v, zero=zero), self.like, device)[0]
+                for v in (1, 2)
+                for zero in {zero for _, _, zero, _ in choices}
             }
             for micro, v, zero, recompute in choices:
-                base = by_stages[min(v, 2)]
+                base = known[min(v, 2), zero]
                 # Elsewhere the key changes nothing.
                 overlap = base.overlap and zero < 2 and base.dp * base.cp > 1
                 plan = replace(

@@ -146,7 +146,7 @@ class GroupTimes:
     _factors: dict[tuple[Laid, int, float], float] = field(default_factory=dict, repr=False)
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
     # Times under other degrees, ends or laws have their own.
-    _by_place: dict[tuple[str, str, float], Mapping[int, float]] = field(
+    _known: dict[tuple[str, str, float], Mapping[int, float]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -188,12 +188,12 @@ class GroupTimes:
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return {0: 0.0}
         key = kind, collective, nbytes
-        if key not in self._by_place:
+        if key not in self._known:
             timed, law = self.timed(*key), self._law(*key)
             ends = {place: law(timed.at(self.end, place)) for place in timed.laid.parts_of}
             late = self._late(kind, collective)
-            self._by_place[key] = {place: seconds + late for place, seconds in ends.items()}
-        return self._by_place[key]
+            self._known[key] = {place: seconds + late for place, seconds in ends.items()}
+        return self._known[key]
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
         """The same for the group of each rank, if slow links make groups of a place differ: those

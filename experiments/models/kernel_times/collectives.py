@@ -85,5 +85,7 @@ def collective_seconds(
 
 
 def laws(device: str) -> dict[str, Law]:
-    """What NCCL takes for collectives of ranks on `device`."""
+    """What NCCL takes for collectives of ranks on `device`, if that is a GPU."""
+    if not accelerator(device).multiprocessors:
+        return {}
     return {name: partial(collective_seconds, device, name) for name in (*ENGINES, *SIMILAR)}

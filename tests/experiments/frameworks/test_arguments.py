@@ -27,6 +27,7 @@ def read(text: str) -> dict[str, object]:
         ("torchrun --nnodes 1 run.py ${ARGS[@]}", {"nnodes": "1"}),
         ("--nproc $((2*4))", {"nproc": "8"}),
         ("--tp $UNKNOWN", {"tp": "$UNKNOWN"}),
+        ('A="echo on; run.py --tp 2 --sp x"', {"tp": "2", "sp": "x"}),
         ('echo "Usage: --pp 8"; printf --cp 2; --tp 4\necho --sp', {"tp": "4"}),
         ('ARGS="--echo 1 --tp 2"\nrun.py echo --cp 2', {"echo": "1", "tp": "2", "cp": "2"}),
         ("--lr -1.5", {"lr": "-1.5"}),

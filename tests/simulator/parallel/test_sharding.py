@@ -113,7 +113,8 @@ def test_a_first_forward_hides_gathers_of_stage_1_but_the_first_one(
 
 @pytest.mark.parametrize("name", ["1f1b", "interleaved", "dual_pipe", "zb_h1"])
 def test_each_stage_gathers_once_ahead_of_its_first_forward(name: str) -> None:
-    """In transfers and in their times alike, and no later than behind the optimizer."""
+    """In transfers and in their times alike, and no later than behind the optimizer, where the CPU
+    runs ahead."""
     pipeline, degrees = find(name).build(devices=2, micro_batches=4), Degrees(dp=2, pp=2)
     stages = tuple((block(2.0), block(1.0)) for _ in range(pipeline.stages))
     made, behind = (
