@@ -101,9 +101,9 @@ def parse(
     each = [replace(of_plans, plan=text, p=count) for count in counts for text in texts]
     if len(set(texts)) < len(texts):
         raise InputError(f"{(options.plan or '')[:60]}: name each plan once")
-    # Collectives of strategies are simulated on links alone.
-    ideal = options.strategy is not None
-    requests = [parse_course(case, machine, rules, profile, ideal=ideal) for case in each]
+    requests = [parse_course(case, machine, rules, profile) for case in each]
+    if options.strategy is not None:
+        requests = [request.on_links() for request in requests]
     if len(requests) == 1 and options.strategy is None:
         return requests[0]
     # Strategies are imported where some are compared.
@@ -179,27 +179,18 @@ def _swept(plan: str, sweep: str | None) -> list[str]:
 
 
 def parse_course(
-    options: PlanOptions,
-    machine: MachineOptions,
-    rules: RuleOptions,
-    profile: ProfileOptions,
-    *,
-    ideal: bool = False,
+    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> PlanJob:
-    """The steps to simulate, under conditions, on `ideal` links where a plan does not say so, too.
-    Raises InputError for options that do not go with a plan."""
+    """The steps to simulate, under conditions. Raises InputError for options that do not go with a
+    plan."""
     plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, "epochs")}
     stated = {name: getattr(options, name) for name in plain}
-    setting, gpus = _setting(replace(options, **plain), machine, rules, profile, ideal=ideal)
+    setting, gpus = _setting(replace(options, **plain), machine, rules, profile)
     plan, detail = parse_plan(_with_batch(options), gpus), options.detail
     plan, defaults = like_framework(plan, options.like, setting.training.times.device)
     check_recomputation(plan, setting.training.shape)
-    for sentence in idle_keys(plan, setting.training.shape):
+    for sentence in idle_keys(plan, setting.training.shape, ideal=setting.ideal):
         output.note(sentence)
-    if setting.ideal or plan.links == "ideal":
-        software = {"links", "jitter"} if setting.ideal else {"jitter"}
-        for key in sorted(software.intersection(plan.stated)):
-            output.note(f"{key} changes nothing: the law of NCCL is left out")
     if detail is DetailName.transfers and any(stated[name] != plain[name] for name in COURSE):
         raise InputError(f"--detail {detail.value}: it is of a step without conditions")
     changed = {name: value for name, value in stated.items() if value != plain[name]}
@@ -249,12 +240,7 @@ def _with_batch(options: PlanOptions) -> str:
 
 
 def _setting(
-    options: PlanOptions,
-    machine: MachineOptions,
-    rules: RuleOptions,
-    profile: ProfileOptions,
-    *,
-    ideal: bool = False,
+    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
 ) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
@@ -281,8 +267,7 @@ def _setting(
         machine=blueprint,
         rules=rules.rules,
         profile=calibrated,
-        ideal=ideal
-        or blueprint.kind == "shape"
+        ideal=blueprint.kind == "shape"
         or calibrated is not None
         or options.detail is DetailName.transfers,
         parameters={},

@@ -257,9 +257,9 @@ class Kernels:
         """
         cut, matrices = self.cut, columns if isinstance(columns, Sequence) else [columns]
         outputs = sum(matrices)
+        apart = len(matrices) > 1 and not (cut.merged or cut.lora)
         whole = self._whole_product(rows, outputs, inner, number)
-        if len(matrices) > 1 and not (cut.merged or cut.lora):
-            whole = self._apart(whole, rows, matrices, inner, number)
+        whole = self._apart(rows, matrices, inner, number, whole) if apart else whole
         if not cut.lora:
             # What Transformer Engine keeps for the backward is cast; torchao casts it again.
             bytes_kept = self.wire if cut.keeps_casts else 1.0
@@ -284,26 +284,19 @@ class Kernels:
         return total._replace(kept=kept, later=later)
 
     def _apart(
-        self, whole: Computation, rows: float, matrices: Sequence[float], inner: float, number: int
+        self, rows: float, matrices: Sequence[float], inner: float, number: int, whole: Computation
     ) -> Computation:
         """A product for each matrix, instead of the `whole` one. The backward adds their gradients
         of the input: two by two, or all at once where a compiler fuses sums. Casts take as long."""
-        merged = self._multiplications(rows, sum(matrices), inner, number)
-        each = [self._multiplications(rows, columns, inner, number) for columns in matrices]
         more = len(matrices) - 1
-        moved = 3 * more if self.cut.eager else more + 2
-        added = self.times.memory(moved * rows * number * inner * self.width)
-        forward, inputs, weights = (
-            sum(getattr(one, name) for one in each) - getattr(merged, name)
-            for name in ("forward", "inputs", "weights")
+        merged, *each = (
+            self._multiplications(rows, columns, inner, number)
+            for columns in (sum(matrices), *matrices)
         )
-        return whole._replace(
-            forward=whole.forward + forward,
-            inputs=whole.inputs + inputs + added,
-            weights=whole.weights + weights,
-            kernels=whole.kernels + more * merged.kernels,
-            kernels_back=whole.kernels_back + more * merged.kernels_back + 1,
-        )
+        moved = (3 * more if self.cut.eager else more + 2) * rows * number * inner * self.width
+        sums = Computation(inputs=self.times.memory(moved), kernels=0)
+        added = Computation._make(map(sum, zip(whole, sums, *each, strict=True)))
+        return Computation._make(a - b for a, b in zip(added, merged, strict=True))
 
     def _launches(self, number: int) -> int:
         """Kernels of so many products. torchtitan's grouped ones are one kernel."""

@@ -12,8 +12,13 @@ from experiments.parallel.plan_text import Plan
 from topologies.errors import InputError
 
 
-def idle_keys(plan: Plan, shape: TransformerShape) -> Iterator[str]:
-    """Sentences about keys that the user writes and that change nothing under the others."""
+def idle_keys(plan: Plan, shape: TransformerShape, *, ideal: bool = False) -> Iterator[str]:
+    """Sentences about keys that the user writes and that change nothing under the others, or where
+    collectives have no law of NCCL (`ideal`)."""
+    if ideal or plan.links == "ideal":
+        for key in ("jitter", *["links"] * ideal):
+            if key in plan.stated:
+                yield f"{key} changes nothing: the law of NCCL is left out"
     single, in_buckets = plan.dp * plan.cp == 1, plan.overlap or plan.overlap_gather
     cases = (
         ("tp=1", plan.tp == 1, "sp overlap_tp pieces scatter"),

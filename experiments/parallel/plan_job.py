@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from experiments import output
-from experiments.models.kernel_times.collectives import laws
+from experiments.models.kernel_times.nccl_calls import laws
 from experiments.output import Record, Value
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_step import Training, interval_of, work_of
@@ -157,6 +157,11 @@ class PlanJob(Setting):
             subject = f"{count} places have {tasks:.3g} tasks"
             resources.check(subject, need, "take fewer steps or ranks")
         return places
+
+    def on_links(self) -> PlanJob:
+        """The job where collectives take what links take, as those of strategies do."""
+        stored = {name: value for name, value in self.parameters.items() if name != "software"}
+        return replace(self, ideal=True, parameters=stored)
 
     @property
     def gpus(self) -> int:

@@ -14,7 +14,7 @@ from experiments.models.accelerators import accelerator
 from experiments.models.recomputation import WHOLE
 from experiments.parallel.framework_defaults import like_framework, plan_with
 from experiments.parallel.plan_step import Training, memory_of, stage_sizes, work_of
-from experiments.parallel.plan_text import KEYS, Plan, check_adapters, clash_of, parse_values
+from experiments.parallel.plan_text import KEYS, Plan, check_together, clash_of, parse_values
 from experiments.text_lines import bytes_cell
 from simulator.parallel.group_times import GroupTimes
 from topologies.errors import InputError
@@ -186,7 +186,7 @@ def parse_space(text: str) -> dict[str, Any]:
     for key in usual.split():
         if key in values:
             raise InputError(f"plan: {key} does not go with auto: leave it out, or write a plan")
-    check_adapters(values)
+    check_together(values)
     if clash := clash_of(replace(Plan(), **values), values):
         raise InputError(f"plan: {clash}")
     return values

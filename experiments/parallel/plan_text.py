@@ -262,11 +262,14 @@ def parse_values(text: str) -> dict[str, Any]:
     return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown, "tp=8")
 
 
-def check_adapters(values: Mapping[str, Any]) -> None:
-    """Raise InputError if values of keys say which matrices have adapters, and no rank."""
+def check_together(values: Mapping[str, Any]) -> None:
+    """Raise InputError if values of keys say which matrices have adapters, and no rank, or gather
+    in fp8 what has a scale for each row."""
     if "adapters" in values and not values.get("lora"):
         right = f"lora=16,adapters={values['adapters']}"
         raise InputError(f"plan: adapters goes with lora, like {right}")
+    if values.get("fp8_gather") and values.get("scaling") == "rowwise":
+        raise InputError("plan: fp8_gather goes with a scale for each tensor: take scaling=current")
 
 
 def clash_of(plan: Plan, keys: Collection[str]) -> str:
@@ -309,7 +312,7 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
         if getattr(plan, key) and plan.ddp != "no":
             value = getattr(plan, key)
             raise InputError(f"plan: {key}={value} goes with ddp=no: it is {plan.ddp}")
-    check_adapters(values)
+    check_together(values)
     if clash := clash_of(plan, KEYS):
         raise InputError(f"plan: {clash}")
     if plan.router and "imbalance" in values:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from experiments.models.accelerators import NARROW
-from experiments.models.kernel_times import collectives as calls
+from experiments.models.kernel_times import nccl_calls as calls
 from experiments.models.kernel_times.casts import ENGINE, MOVED
 from experiments.models.kernel_times.exchange import USUAL, Exchange, sizes_of
 from experiments.models.kernel_times.kernel_model import Key, Sizes

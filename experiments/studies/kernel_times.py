@@ -16,7 +16,6 @@ import typer
 
 from experiments.models.kernel_times.attention import ATTENTION
 from experiments.models.kernel_times.casts import CASTS
-from experiments.models.kernel_times.collectives import COLLECTIVES
 from experiments.models.kernel_times.exchange import EXCHANGE
 from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS
 from experiments.models.kernel_times.kernel_model import (
@@ -28,6 +27,7 @@ from experiments.models.kernel_times.kernel_model import (
     write,
 )
 from experiments.models.kernel_times.lookup import ALL, WIDTHS, model_of
+from experiments.models.kernel_times.nccl_calls import COLLECTIVES
 from experiments.models.kernel_times.products import OUTPUT, PRODUCTS
 from experiments.studies import exchange_rows, kernel_rows
 from experiments.studies.kernel_fit import (

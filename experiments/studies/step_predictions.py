@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
-from experiments.models.kernel_times.collectives import laws
+from experiments.models.kernel_times.nccl_calls import laws
 from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
 from experiments.parallel.factor_fit import (

@@ -20,7 +20,6 @@ from simulator.parallel.passes import (
     HOST,
     REDUCTIONS,
     REPLICAS,
-    STREAMS,
     Pass,
     PassTask,
     Rows,
@@ -189,50 +188,6 @@ def gathers(stage: Sequence[Block], sharding: Sharding) -> list[Call]:
         Call(sharding.sharing(group), "all_gather", count * sharding.element)
         for group, count in elements(stage).items()
     ]
-
-
-@dataclass(eq=False, kw_only=True)
-class GatherPass(Pass):
-    """A first forward beside which parameters are gathered, bucket by bucket: a bucket begins with
-    the block that waits for it. Megatron-Core issues all of them when a step begins, or, if CPU and
-    device wait for transfers between stages, when the input is there."""
-
-    sharding: Sharding
-
-    def __post_init__(self) -> None:
-        self.ready = dict[int, Rows]()
-        self.buckets = list[tuple[int, dict[str, float]]]()
-        for layer, block in enumerate(self.stage):
-            last = self.buckets[-1][1] if self.buckets else {}
-            if not last or max(last.values()) * self.sharding.nbytes >= self.sharding.bucket:
-                self.buckets.append((layer, last := {}))
-            for group, count in elements([block]).items():
-                last[group] = last.get(group, 0.0) + count
-
-    @property
-    def calls(self) -> list[Call]:
-        return [call for _, bucket in self.buckets for call in self._gathering(bucket)]
-
-    def written(self) -> Self:
-        # The CPU issues them when it comes to the pass, which may wait for its input.
-        self.launched = self.row(PassTask(HOST, 0.0, LAUNCH))
-        for layer, bucket in self.buckets:
-            self.ready[layer] = tuple(self._gather(layer, call) for call in self._gathering(bucket))
-        return super().written()
-
-    def begin(self, layer: int) -> None:
-        if rows := self.ready.get(layer):
-            input_there = self.tails or (self.row(PassTask(COMPUTE, 0.0, GATHER, layer=layer)),)
-            before = (*input_there, *rows)
-            self.tails = (self.row(PassTask(COMPUTE, 0.0, GATHER, before, layer)),)
-
-    def _gather(self, layer: int, call: Call) -> int:
-        lane, seconds = STREAMS.index(call.group), self.times.seconds(*call[:3])
-        return self.row(PassTask(lane, seconds, GATHER, (self.launched,), layer, call=call))
-
-    def _gathering(self, bucket: dict[str, float]) -> list[Call]:
-        element = self.sharding.element
-        return [Call(group, "all_gather", count * element) for group, count in bucket.items()]
 
 
 @dataclass(eq=False, kw_only=True)

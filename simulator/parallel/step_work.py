@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from simulator.parallel.blocks import Block
+from simulator.parallel.gathers_ahead import GatherPass
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, STREAMS, TIED, Pass, PassTask, Rows
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.sharding import (
     BucketPass,
-    GatherPass,
     Sharding,
     UnitPass,
     buckets,

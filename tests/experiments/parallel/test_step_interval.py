@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.models.kernel_times.collectives import laws
+from experiments.models.kernel_times.nccl_calls import laws
 from experiments.parallel.factor_fit import spreads
 from experiments.parallel.plan_step import Sureness, work_of
 from experiments.parallel.plan_text import parse_plan

@@ -87,7 +87,7 @@ def test_each_rank_has_the_tasks_of_its_device() -> None:
 
 
 def test_a_plan_is_written_and_read_back(simctl: Simctl, tmp_path: Path) -> None:
-    plan = ("--model", MODEL, "dp=2,tp=2,pp=2,batch=8", "--topology", "hgx_h100")
+    plan = ("--model", MODEL, "dp=2,tp=2,pp=2,batch=8,links=ideal", "--topology", "hgx_h100")
     folder = tmp_path / "step.chakra"
     done = simctl("plan", *plan, "--timeline", folder, "--format", "json")
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.accelerators import ACCELERATORS
-from experiments.models.kernel_times.collectives import collective_seconds, laws
+from experiments.models.kernel_times.nccl_calls import collective_seconds, laws
 from grouped_cases import each_case
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes

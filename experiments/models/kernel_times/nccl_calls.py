@@ -76,7 +76,7 @@ def collective_seconds(
     seconds on the links: no less than these.
 
     >>> round(collective_seconds("h100", "all_gather", 2, 2.0**26, 90.5e-6) * 1e6)
-    158
+    160
     """
     precision = PRECISION if PRECISION in accelerator(device).peak else "fp32"
     model = model_of(COLLECTIVES, device, precision, SIMILAR.get(collective, collective))
