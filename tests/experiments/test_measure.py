@@ -258,6 +258,7 @@ def test_a_rank_that_leaves_the_message_to_the_first_waits_for_its_end(
 def test_of_ranks_that_were_started_together_only_the_first_says_what_is_wrong(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    pytest.importorskip("torch")
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setattr(launcher, "GRACE_SECONDS", 0.0)
