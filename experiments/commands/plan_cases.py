@@ -57,7 +57,7 @@ class SearchRequest(Setting):
 
     gpus: int
     """The GPUs of the job."""
-    values: Mapping[str, object]
+    values: Mapping[str, Any]
     """What all plans have."""
     like: str | None = None
     """The framework whose defaults plans have."""
@@ -65,7 +65,8 @@ class SearchRequest(Setting):
     def searched(self) -> SearchResult:
         """The fastest plans."""
         # Only the fastest plans have intervals.
-        times = replace(self.groups(Plan(dp=self.gpus)), end=None)
+        links = self.values.get("links", Plan.links)
+        times = replace(self.groups(Plan(dp=self.gpus, links=links)), end=None)
         size, span = node_size(times.topology, self.gpus), span_of(times.topology, self.gpus)
         space = Space(self.training, self.gpus, size, self.values, span, self.like)
         return find_plans(space, times, output.Progress, level=level_of(self.profile))
@@ -227,8 +228,7 @@ def parse_search(
     check_recomputation(whole, setting.training.shape)
     software = setting.software(values.get("links", Plan.links))
     parameters = {**setting.parameters, "plan": options.plan, "p": str(gpus), **software}
-    if options.batch is not None:
-        parameters["batch"] = options.batch
+    parameters |= {} if options.batch is None else {"batch": options.batch}
     training = setting.training.under(replace(Plan(), **values))
     shared = {**vars(setting), "training": training, "parameters": parameters}
     return SearchRequest(**shared, gpus=gpus, values=values, like=options.like)

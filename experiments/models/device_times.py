@@ -161,12 +161,18 @@ def level_name(device: str, math: str) -> str:
     return f"level_{accelerator(device).alike}_{int(8 * NARROW.get(math, 2.0)) // 4 * 4}"
 
 
+def level_in(levels: Mapping[str, float], device: str, math: str) -> float:
+    """The level of a device among levels by their name: that of other bits, if there is none of
+    these; 0 without any."""
+    name = level_name(device, math)
+    kind = name.rpartition("_")[0]
+    alike = [level for each, level in levels.items() if each.startswith(kind)]
+    return levels.get(name, alike[0] if alike else 0.0)
+
+
 def step_level(device: str, math: str) -> float:
-    """What products and attention in a step take over what they take alone: in other bits, if there
-    was no step in these."""
-    name, levels = level_name(device, math), step_factors()
-    alike = [each for each in levels if each.startswith(name.rpartition("_")[0])]
-    return levels[name if name in alike else alike[0]]
+    """What products and attention in a step take over what they take alone."""
+    return level_in(step_factors(), device, math)
 
 
 def other_levels(device: str, math: str) -> float:

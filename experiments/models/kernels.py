@@ -257,9 +257,9 @@ class Kernels:
         """
         cut, matrices = self.cut, columns if isinstance(columns, Sequence) else [columns]
         outputs = sum(matrices)
-        apart = len(matrices) > 1 and not (cut.merged or cut.lora)
         whole = self._whole_product(rows, outputs, inner, number)
-        whole = self._apart(rows, matrices, inner, number, whole) if apart else whole
+        if len(matrices) > 1 and not cut.merged and not cut.lora:
+            whole = self._apart(rows, matrices, inner, number, whole)
         if not cut.lora:
             # What Transformer Engine keeps for the backward is cast; torchao casts it again.
             bytes_kept = self.wire if cut.keeps_casts else 1.0

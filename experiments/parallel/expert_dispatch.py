@@ -35,14 +35,12 @@ def with_kernels(
     routing: Routing | None,
     device: str,
 ) -> GroupTimes:
-    """The times of collectives of a plan, whose dispatcher sends tokens of sequences of `seq`.
+    """The times of collectives where the plan's dispatcher sends tokens of sequences of `seq`.
 
     A token is on a link once for each rank that needs it, or, across nodes, once for each such
     node. Dispatch and combine take what kernels of the library were measured to take on the device,
     or one like it, and no less than the simulated links.
     """
-    if plan.links == "ideal":
-        times = times.on_links()
     experts = shape.experts
     if plan.dispatcher == "all_to_all" or not experts or plan.ep == 1:
         return times

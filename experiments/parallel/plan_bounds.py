@@ -65,7 +65,7 @@ class PlanBounds:
         """Seconds that the step of a plan does not go below."""
         stages, degrees = self.stages(plan), plan.degrees
         # What kernels that dispatch tokens take depends on the tokens of a micro-batch.
-        name = f"{degrees} {plan.links} {plan.dispatcher != 'all_to_all' and plan.micro}"
+        name = f"{degrees} {plan.dispatcher != 'all_to_all' and plan.micro}"
         if name not in self._known:
             training, times = self.training, replace(self.times.under(degrees), bounds=True)
             sizes = training.shape, training.seq, plan, None, training.times.device

@@ -44,10 +44,10 @@ class Setting:
     ideal: bool = False
     """Whether collectives take what links take, as on shapes, under a profile and with their
     transfers. Else they take what NCCL does."""
-    known: dict[tuple[int, bool], GroupTimes] = field(default_factory=dict, repr=False)
+    known: dict[tuple[int, bool, bool], GroupTimes] = field(default_factory=dict, repr=False)
     """Times of collectives that were simulated, by the ranks of the machine, and whether its slow
-    links are slow. They take most of the time of a simulation, so steps that calibrate the device
-    share them with the plan."""
+    links are slow, and NCCL runs. They take most of the time of a simulation, so steps that
+    calibrate the device share them with the plan."""
 
     def software(self, links: object) -> dict[str, Value]:
         """Whose software collectives run under a plan with such `links`: stored with the result;
@@ -56,8 +56,8 @@ class Setting:
 
     def groups(self, plan: Plan) -> GroupTimes:
         """The times of collectives under a plan."""
-        ranks, usual = plan.degrees.ranks, None
-        if (key := (ranks, bool(self.slow_links))) not in self.known:
+        ranks, usual, software = plan.degrees.ranks, None, self.software(plan.links)
+        if (key := (ranks, bool(self.slow_links), bool(software))) not in self.known:
             # A shape has at least two devices, also for a single GPU.
             blueprint = self.machine.for_training(ranks)
             if blueprint != self.machine:
@@ -75,7 +75,7 @@ class Setting:
                 run=self.rules.run,
                 end=end,
                 usual=usual,
-                laws={} if self.ideal else laws(self.training.times.device),
+                laws=laws(self.training.times.device) if software else {},
             )
         return self.known[key].under(plan.degrees)
 

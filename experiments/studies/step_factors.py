@@ -25,7 +25,7 @@ import numpy as np
 import typer
 
 from experiments import output
-from experiments.models.device_times import STEP_FACTORS, level_name
+from experiments.models.device_times import STEP_FACTORS, level_in, level_name
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.factor_fit import fit, spreads
 from experiments.studies.kernel_times import SOURCES, family_errors
@@ -68,14 +68,14 @@ def main(
         family: levels_of([each for each in needed if _family(each[0]) != family])
         for family in grouped(rows, _family)
     }
-    rows = [row._replace(level=_level_in(away[_family(row)], row)) for row in rows]
+    rows = [_at(away[_family(row)], row) for row in rows]
     logs = [(row, float(np.log(factor_of(row)))) for row in rows]
     learnt = levels | spreads_of(logs) | links
     without = [
         away[family] | spreads_of([each for each in logs if _family(each[0]) != family])
         for family in grouped(logs, lambda each: _family(each[0]))
     ]
-    if launches := launches_of([row._replace(level=_level_in(levels, row)) for row in every]):
+    if launches := launches_of([_at(levels, row) for row in every]):
         learnt["launch"] = _square_mean([*launches.values()])
         parts = ([launches[each] for each in launches if each != device] for device in launches)
         without += [{"launch": _square_mean(part)} for part in parts if part]
@@ -103,15 +103,8 @@ def _family(row: MeasuredStep) -> tuple[str, str]:
     return row.table, row.kind
 
 
-def _level(row: MeasuredStep) -> str:
-    return level_name(row.device, row.math)
-
-
-def _level_in(levels: Mapping[str, float], row: MeasuredStep) -> float:
-    """The level of a row among these: that of other bits, if there is none; 0 without any."""
-    name = _level(row)
-    alike = [value for key, value in levels.items() if key.startswith(name.rpartition("_")[0])]
-    return levels.get(name, alike[0] if alike else 0.0)
+def _at(levels: Mapping[str, float], row: MeasuredStep) -> MeasuredStep:
+    return row._replace(level=level_in(levels, row.device, row.math))
 
 
 def level_of(row: MeasuredStep) -> float:
@@ -125,7 +118,9 @@ def level_of(row: MeasuredStep) -> float:
 
 def levels_of(needed: Sequence[Factor]) -> dict[str, float]:
     """The level of each kind of device and number of bits by those of rows."""
-    families = grouped(needed, lambda each: (_level(each[0]), *_family(each[0])))
+    families = grouped(
+        needed, lambda each: (level_name(each[0].device, each[0].math), *_family(each[0]))
+    )
     medians = {family: np.median([level for _, level in of]) for family, of in families.items()}
     return {
         name: float(np.median([level for _, level in of]))

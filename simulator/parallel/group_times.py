@@ -163,10 +163,6 @@ class GroupTimes:
         """The times with another end of the interval of each call."""
         return replace(self, end=end, _times={} if self.end is None else self._times)
 
-    def on_links(self) -> GroupTimes:
-        """The times on links alone. What both simulate, both remember."""
-        return replace(self, laws={}, usual=self.usual and self.usual.on_links())
-
     def with_algorithms(
         self,
         algorithms: Mapping[str, Sequence[str | Algorithm]],

@@ -49,8 +49,8 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     (collectives,)."""
     messages, power = sizes["messages"], values["power"]
     software = values["launch"] + values["message"] * messages
-    own = values["copies"] * sizes["nbytes"] / sizes["ranks"] / chip.bandwidth
-    links = sizes["links"] / values["share"] + own
+    copying = values["copies"] * sizes["nbytes"] / sizes["ranks"] / chip.bandwidth
+    links = sizes["links"] / values["share"] + copying
     return np.asarray((software**power + links**power) ** (1 / power))
 
 

@@ -43,14 +43,16 @@ def test_a_product_has_three_passes() -> None:
 def test_products_apart_add_the_gradients_of_their_input(eager: bool, moved: int) -> None:
     """A compiler reads three and writes one; else two sums read two and write one each."""
     times = DeviceTimes("h100", "bf16")
-    apart = Kernels(times, BlockCut(merged=False, eager=eager)).product(1000, (300, 200, 100), 400)
+    products = Kernels(times, BlockCut(merged=False, eager=eager)).product(
+        1000, (300, 200, 100), 400
+    )
     maker = Kernels(times, BlockCut())
     each = [maker.product(1000, outputs, 400) for outputs in (300, 200, 100)]
-    assert apart.forward == pytest.approx(sum(one.forward for one in each))
-    assert apart.weights == pytest.approx(sum(one.weights for one in each))
+    assert products.forward == pytest.approx(sum(one.forward for one in each))
+    assert products.weights == pytest.approx(sum(one.weights for one in each))
     added = times.memory(moved * 1000 * 400 * 2)
-    assert apart.inputs == pytest.approx(sum(one.inputs for one in each) + added)
-    assert (apart.kernels, apart.kernels_back) == (3, 7)
+    assert products.inputs == pytest.approx(sum(one.inputs for one in each) + added)
+    assert (products.kernels, products.kernels_back) == (3, 7)
     assert maker.product(1000, (300, 200, 100), 400) == maker.product(1000, 600, 400)
     alone = Kernels(times, BlockCut(merged=False)).product(1000, [600.0], 400, kept=3.0)
     assert alone == maker.product(1000, 600, 400, kept=3.0)

@@ -281,10 +281,10 @@ def test_a_softmax_is_fused_for_whole_fours_of_heads(
         Writer(TIMES, each, shape, seq).core() for each in (cut, replace(cut, attention="flash2"))
     )
     scores = 2.0 * micro * 16 / tp * seq**2
-    apart = kernels > 6
+    in_fp32 = kernels > 6
     assert (core.kernels, core.kernels_back) == (kernels, kernels + 2)
-    assert core.kept - flash.kept == scores * (3 if apart else 1)
-    moved = 18.5 if apart else 2
+    assert core.kept - flash.kept == scores * (3 if in_fp32 else 1)
+    moved = 18.5 if in_fp32 else 2
     assert core.forward > TIMES.memory(moved * scores)
 
 

@@ -156,8 +156,8 @@ def test_a_search_has_the_defaults(simctl: Simctl) -> None:
 def test_a_row_of_a_search_is_the_plan_alone(simctl: Simctl) -> None:
     """Defaults that need a stage of ZeRO are there, too."""
     options = ("--model", "llama3_8b:layers=4", "--topology", "hgx_h100", "--like", "megatron")
-    found = simctl("plan", "auto,tp=2,pp=1,cp=1", *options, "--batch", "32", "--format", "json")
-    rows = [row for row in json.loads(found.stdout)["plans"] if row["step_s"]]
+    search = simctl("plan", "auto,tp=2,pp=1,cp=1", *options, "--batch", "32", "--format", "json")
+    rows = [row for row in json.loads(search.stdout)["plans"] if row["step_s"]]
     (first, *_) = (row for row in rows if "zero=1" in row["plan"])
     assert "overlap_gather=yes" in first["plan"]
     alone = simctl("plan", first["plan"], *options, "--format", "json")

@@ -163,6 +163,19 @@ def test_a_row_is_the_run_alone(simctl: Simctl, tmp_path: Path) -> None:
     assert b"exposed communication" in picture.read_bytes()
 
 
+def test_steps_that_calibrate_leave_plans_beside_strategies_on_links(
+    simctl: Simctl, tmp_path: Path
+) -> None:
+    """They are simulated first, with what NCCL takes."""
+    steps = tmp_path / "steps.csv"
+    steps.write_text(f'model,plan,seconds\n{BERT},"{PLANS[0]}",0.06\n')
+    calibrated = *PLAN, "--calibrate-compute", steps
+    beside = simctl(*calibrated, "--strategy", "ddp", PLANS[0], "--format", "csv")
+    _, row = csv.DictReader(io.StringIO(beside.stdout))
+    on_links = simctl(*calibrated, f"{PLANS[0]},links=ideal", "--format", "json")
+    assert float(row["step_s"]) == json.loads(on_links.stdout)["summary"]["step_s"]
+
+
 def test_counts_sweeps_and_conditions_reach_both(simctl: Simctl) -> None:
     options = "--strategy", "ddp,ssgd", "tp=2", "--straggler", "1:1.5"
     table = simctl(*PLAN, *options, "--p", "4,8", "--sweep", "bucket=8MiB,32MiB")
