@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -48,23 +49,44 @@ def path_of(run: ProfileRun) -> ProfiledPath:
     return ProfiledPath(run.seconds, run.protocol, run.timeline.routed, counts)
 
 
+class LaidRoutes:
+    """The routes of an algorithm on a machine as the protocols of profiles find it, laid once for
+    all sizes."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+        self.known: dict[tuple[int, str, float], Routed] = {}
+
+    def __call__(self, profile: Profile, protocol: str, routed: Routed) -> Routed:
+        """The routes as a protocol of a profile finds them, by its name."""
+        key = id(profile), protocol, float(profile.memory.merge(routed.schedule.nbytes_total))
+        if key not in self.known:
+            chosen = next(each for each in profile.protocols if each.name == protocol)
+            self.known[key] = profile.laid(routed, [chosen], self.algorithm)[0]
+        return replace(self.known[key], schedule=routed.schedule)
+
+
 def prediction(
-    profile: Profile, run: ProfileRun | ProfiledPath, algorithm: Algorithm
+    profile: Profile,
+    run: ProfileRun | ProfiledPath,
+    algorithm: Algorithm,
+    laid: LaidRoutes | None = None,
 ) -> Prediction | None:
     """A run with what is known of its error; None if the profile does not say how sure it is.
-    Other parameters do not change its critical path."""
+    Other parameters do not change its critical path. `laid` are the routes that runs of other sizes
+    know."""
     if profile.uncertainty is None:
         return None
-    path = path_of(run) if isinstance(run, ProfileRun) else run
+    path, laid = path_of(run) if isinstance(run, ProfileRun) else run, laid or LaidRoutes(algorithm)
     variants = profile.uncertainty.variants
-    seconds, *moved = (_seconds(each, path, algorithm) for each in (profile, *variants))
+    seconds, *moved = (_seconds(each, path, laid) for each in (profile, *variants))
     where = place(
         algorithm.collective.name,
         measured_as(algorithm.listed_name),
         path.routed.schedule.ranks,
         used_nodes(path.routed.machine),
         path.routed.schedule.nbytes_total,
-        _messages(profile, path, algorithm, seconds),
+        _messages(profile, path, laid, seconds),
     )
     shifts = np.log(np.array(moved) / seconds)
     return Prediction(path.seconds, where, shifts, profile.uncertainty)
@@ -93,27 +115,21 @@ def ratio(one: Prediction, other: Prediction) -> Interval:
     return interval(other.seconds / one.seconds, mean, variance, one.sure.level)
 
 
-def _seconds(profile: Profile, path: ProfiledPath, algorithm: Algorithm) -> float:
+def _seconds(profile: Profile, path: ProfiledPath, laid: LaidRoutes) -> float:
     """Seconds of the same path under another profile."""
     routed = path.routed
-    overheads = profile.overheads(routed.schedule, routed.machine, algorithm)
-    on_machine = path.counts.seconds(_laid(profile, path, algorithm))
+    overheads = profile.overheads(routed.schedule, routed.machine, laid.algorithm)
+    on_machine = path.counts.seconds(laid(profile, path.protocol, routed))
     return on_machine + sum(overheads.values())
 
 
 def _messages(
-    profile: Profile, path: ProfiledPath, algorithm: Algorithm, seconds: float
+    profile: Profile, path: ProfiledPath, laid: LaidRoutes, seconds: float
 ) -> Floats | None:
     """The shares of the path's `seconds` that messages take by size. None if those of the measured
     runs are not known."""
     if profile.uncertainty is None or not profile.uncertainty.residuals.seen.messages.any():
         return None
-    links = path.counts.on_links(_laid(profile, path, algorithm))
+    links = path.counts.on_links(laid(profile, path.protocol, path.routed))
     latency, crossed = (each / seconds for each in links)
     return shares(*path.routed.schedule.message_sizes, latency, crossed)
-
-
-def _laid(profile: Profile, path: ProfiledPath, algorithm: Algorithm) -> Routed:
-    """The routes of the path on the machine as a profile's protocol finds it."""
-    chosen = next(each for each in profile.protocols if each.name == path.protocol)
-    return profile.laid(path.routed, [chosen], algorithm)[0]

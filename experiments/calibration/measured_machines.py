@@ -14,7 +14,7 @@ _GPU = re.compile(
 )
 _SHARP = re.compile(r"G?[HB]\d{2,3}")
 """GPUs whose NVSwitches reduce and multicast."""
-_CARD = re.compile(r"h\d{3} (pcie|nvl)\b")
+_CARD = re.compile(r"[ah]\d{3}[ -](?:\d{2}gb )?(pcie|nvl)\b")
 """GPUs on cards, without NVSwitches."""
 NVLS_SINCE = 2, 17
 """The first version of NCCL with NVLS."""
@@ -82,9 +82,22 @@ def may_multicast(curve: Curve) -> bool:
 def multicasts(curve: Curve) -> bool:
     """Whether the GPUs of a curve are on NVSwitches that multicast, as far as its file tells: it
     names them, or more GPUs are on a node than have direct NVLinks to one another."""
-    words = f"{curve.device} {curve.machine} {curve.topology}".lower()
-    switched = "nvswitch" in words or (curve.ranks or 0) > MESHED_GPUS
-    return may_multicast(curve) and bool(gpu(curve)) and switched and not _CARD.search(words)
+    switched = "nvswitch" in _words(curve) or (curve.ranks or 0) > MESHED_GPUS
+    return may_multicast(curve) and bool(gpu(curve)) and switched and not on_cards(curve)
+
+
+def on_cards(curve: Curve) -> bool:
+    """Whether the GPUs of a curve are on cards, without NVSwitches, as its file tells.
+
+    >>> from experiments.measurements import Curve
+    >>> on_cards(Curve("all_reduce", 8, 1, (), (), "x.log", device="NVIDIA A100-PCIE-40GB"))
+    True
+    """
+    return _CARD.search(_words(curve)) is not None
+
+
+def _words(curve: Curve) -> str:
+    return f"{curve.device} {curve.machine} {curve.topology}".lower()
 
 
 def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:

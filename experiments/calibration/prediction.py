@@ -16,12 +16,15 @@ from experiments.calibration.paths import LARGE_SCHEDULE, NEAR_FASTEST
 from simulator.analysis.critical_path import Sensitivities, sensitivities
 from simulator.collectives import Algorithm, find
 from simulator.engines import run
-from simulator.predictions import ProfiledPath, interval_of, prediction
+from simulator.predictions import LaidRoutes, ProfiledPath, interval_of, prediction
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import Routed, route
-from simulator.schedules.timeline import ProfileRun
+from simulator.schedules.timeline import ProfileRun, common
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Floats, Topology
+
+FEW_SIZES = 12
+"""Up to so many sizes are each simulated. Of more, the critical paths of some tell the others."""
 
 
 class ProfileTime(NamedTuple):
@@ -31,6 +34,8 @@ class ProfileTime(NamedTuple):
     protocol: str
     interval: Interval | None
     """None if the profile does not say how sure it is."""
+    common: float
+    """Seconds of them that every algorithm of the collective takes, beside any bound."""
 
 
 def times(
@@ -41,15 +46,23 @@ def times(
         return {}
     schedule, topology, _, _ = algorithm.on(topology, ranks, 1.0)
     routed = route(schedule, topology)
-    if len(schedule) > LARGE_SCHEDULE:
+    if len(schedule) > LARGE_SCHEDULE or len(sizes) > FEW_SIZES:
         return _Large(profile, algorithm, routed).times(sorted(sizes))
     runs = {size: profile.simulate(routed.scaled(size), algorithm) for size in sizes}
     return {size: _timed(profile, result, algorithm) for size, result in runs.items()}
 
 
-def _timed(profile: Profile, run: ProfileRun | ProfiledPath, algorithm: Algorithm) -> ProfileTime:
-    predicted = prediction(profile, run, algorithm)
-    return ProfileTime(run.seconds, run.protocol, predicted and interval_of(predicted))
+def _timed(
+    profile: Profile,
+    run: ProfileRun | ProfiledPath,
+    algorithm: Algorithm,
+    laid: LaidRoutes | None = None,
+) -> ProfileTime:
+    predicted = prediction(profile, run, algorithm, laid)
+    routed = run.timeline.routed if isinstance(run, ProfileRun) else run.routed
+    overheads = profile.overheads(routed.schedule, routed.machine, algorithm)
+    sure = predicted and interval_of(predicted)
+    return ProfileTime(run.seconds, run.protocol, sure, common(overheads))
 
 
 class _Large:
@@ -58,6 +71,7 @@ class _Large:
 
     def __init__(self, profile: Profile, algorithm: Algorithm, routed: Routed) -> None:
         self.profile, self.algorithm, self.routed = profile, algorithm, routed
+        self.laid = LaidRoutes(algorithm)
         self.paths: list[Sensitivities] = []
         self.path_of: dict[tuple[str, float], Sensitivities] = {}
         self.known: dict[tuple[str, float], float] = {}
@@ -93,7 +107,7 @@ class _Large:
         """A run whose critical path is known, by the name of its protocol."""
         protocol = next(each for each in self.profile.protocols if each.name == name)
         path = ProfiledPath(seconds, name, self.machine(protocol, size), self.path_of[name, size])
-        return _timed(self.profile, path, self.algorithm)
+        return _timed(self.profile, path, self.algorithm, self.laid)
 
     def between(self, protocol: Protocol, sizes: Sequence[float]) -> dict[float, float]:
         """Seconds of ascending sizes. Simulations of some of them tell the others."""
@@ -143,7 +157,7 @@ class _Large:
         return timeline.makespan
 
     def machine(self, protocol: Protocol, size: float) -> Routed:
-        return self.profile.laid(self.routed.scaled(size), [protocol], self.algorithm)[0]
+        return self.laid(self.profile, protocol.name, self.routed.scaled(size))
 
     def overheads(self, size: float) -> dict[str, float]:
         return self.profile.overheads(
@@ -228,7 +242,8 @@ def _rows(
     for size, measured in zip(curve.sizes.tolist(), curve.seconds.tolist(), strict=True):
         best = min(_running(library, curve, size), key=lambda job: best_times[job][size].seconds)
         timed = best_times[best][size]
-        rows.append(PredictedPoint(size, measured, timed.seconds, best.algorithm, *timed[1:]))
+        about = timed.seconds, best.algorithm, timed.protocol, timed.interval
+        rows.append(PredictedPoint(size, measured, *about))
     return rows
 
 

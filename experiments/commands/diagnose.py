@@ -11,15 +11,17 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
+from experiments.options.completion import collective_names, completer
 from experiments.options.log_options import CurvePlot, Family, InPlace, LogRanks
 from experiments.options.machine_options import MachineOptions
-from experiments.options.options import ProfileLevel, ProfileName, ReportOptions
+from experiments.options.options import Level, PopulationName, ProfileName, ReportOptions
 from experiments.pages.reports.result import Result, check_files
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from experiments.diagnosis import Diagnosis, Difference
     from experiments.diagnosis.expectation import Expectation
+    from experiments.diagnosis.library_expectation import LibraryExpectation
     from experiments.measurements import Curve, Failure, Measurements
     from experiments.profiles.profile_document import Calibrated
     from topologies.catalogue import Blueprint
@@ -28,25 +30,42 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnose(MachineOptions, ReportOptions):
-    """Say whether a measured curve is normal, and what to try.
+    """Say whether a measured curve or number is normal, and what to try.
 
-    The report has regimes, abnormal sizes and what limits the curve. With --job it says which rank
-    of a job was late, what communication was hidden, and the bus bandwidth of each size. The exit
-    code is 1 if anything is abnormal.
+    Each size is compared with what the library should give on the machine. The report has abnormal
+    sizes, regimes, what limits the curve and what may be wrong. With --job it says which rank of a
+    job was late. The exit code is 1 if anything is abnormal or below expectation.
     """
 
     EXAMPLES: ClassVar = (
         "diagnose nccl.log --topology mn5_acc --plot normal.png",
+        "diagnose --topology hgx_h100:nodes=2 --size 8GiB --busbw 231GB/s",
         "diagnose --job traces/",
     )
 
     logs: Annotated[
-        list[Path],
+        list[Path] | None,
         typer.Argument(
-            metavar="LOG",
+            metavar="[LOG]...",
             help="nccl-tests, OSU or CSV files, or folders of them; with --job traces.",
+            show_default=False,
         ),
-    ]
+    ] = None
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            help="That of --busbw, like all_to_all.  [default: all_reduce]",
+            autocompletion=completer(collective_names),
+            show_default=False,
+        ),
+    ] = None
+    size: Annotated[
+        str | None, typer.Option(help="V of --busbw, as nccl-tests counts it, like 8GiB.")
+    ] = None
+    busbw: Annotated[
+        str | None,
+        typer.Option(help="One measured bus bandwidth, like 231GB/s, instead of a LOG."),
+    ] = None
     job: Annotated[
         bool,
         typer.Option(
@@ -56,7 +75,8 @@ class Diagnose(MachineOptions, ReportOptions):
         ),
     ] = False
     profile: ProfileName = None
-    level: ProfileLevel = None
+    library: PopulationName = None
+    level: Level = None
     family: Family = None
     p: LogRanks = None
     in_place: InPlace = False
@@ -121,6 +141,8 @@ class Diagnose(MachineOptions, ReportOptions):
                 option = f"--{each.name.replace('_', '-')} {str(getattr(self, each.name))[:40]}"
                 raise InputError(f"--job and {option}: leave one of them out")
         check_files(report=self.report)
+        if not self.logs:
+            raise InputError("--job: name the traces of its ranks, or their folder")
         job = JobCalls(read_job(self.logs))
         ranks, groups, wrong = (
             [row._asdict() for row in rows]
@@ -143,36 +165,88 @@ class Diagnose(MachineOptions, ReportOptions):
     def _diagnosed(self) -> tuple[Measurements, list[Diagnosis], tuple[Difference, ...]]:
         from experiments.diagnosis import compare, diagnose
         from experiments.diagnosis.comparison import among
-        from experiments.measurements import read_all
-        from experiments.options.values import parse_rank_count
 
-        if self.level is not None and self.profile is None:
-            raise InputError(f"--level {self.level:g} goes with --profile: write both")
-        expected, ranks = self._expectation(), parse_rank_count(self.p) if self.p else None
-        measurements = read_all(self.logs, self.family, failed=True)
-        curves = list(_curves(measurements, ranks, self.in_place))
-        if not curves and not measurements.failures:
-            which = "in-place " if self.in_place else ""
-            raise InputError(f"{self.logs[0]}: no {which}times in it")
+        measurements = self._point() if self.busbw is not None else self._read()
+        curves, expected = measurements.curves, self._expectation()
         progress, results = output.Progress("curves"), []
         for done, curve in enumerate(curves):
             progress(done, len(curves))
             results.append(diagnose(curve, expected))
         progress(len(curves), len(curves))
-        return measurements, among(results), compare(curves)
+        found = among(results)
+        if self._calibrated is None:
+            found = [replace(each, causes=self._library.causes(each)) for each in found]
+        return measurements, found, compare(curves)
 
-    def _expectation(self) -> Expectation | None:
+    def _read(self) -> Measurements:
+        """The curves of the logs that have points."""
+        from experiments.measurements import read_all
+        from experiments.options.values import parse_rank_count
+
+        for name in ("collective", "size"):
+            if (value := getattr(self, name)) is not None:
+                raise InputError(f"--{name} {value[:40]} goes with --busbw: write both")
+        if not self.logs:
+            raise InputError(
+                "nothing to diagnose: name a LOG, or one number like --topology hgx_h100 --size "
+                "8GiB --busbw 231GB/s"
+            )
+        ranks = parse_rank_count(self.p) if self.p else None
+        measurements = read_all(self.logs, self.family, failed=True)
+        curves = tuple(_curves(measurements, ranks, self.in_place))
+        if not curves and not measurements.failures:
+            which = "in-place " if self.in_place else ""
+            raise InputError(f"{self.logs[0]}: no {which}times in it")
+        return replace(measurements, curves=curves)
+
+    def _point(self) -> Measurements:
+        """The one number that the user writes, as a curve of one point."""
+        from experiments.diagnosis.library_expectation import measured_on
+        from experiments.measurements import Measurements, Point
+        from experiments.measurements.collectives import bus_factor
+        from experiments.options.values import parse_rank_count
+        from topologies.units import parse_bandwidth, parse_bytes
+
+        if self.logs:
+            raise InputError(f"--busbw {self.busbw} and {self.logs[0]}: leave one of them out")
+        for name in ("topology", "size"):
+            if getattr(self, name) is None:
+                raise InputError(f"--busbw {self.busbw}: give --{name} as well")
+        machine, size = self.blueprint, parse_bytes(str(self.size))
+        ranks = parse_rank_count(self.p) if self.p else machine.whole().ranks
+        curve = measured_on(machine, self.collective or "all_reduce", ranks)
+        seconds = size * bus_factor(curve.collective, ranks) / parse_bandwidth(str(self.busbw))
+        return Measurements((replace(curve, points=(Point(int(size), seconds),)),))
+
+    def _expectation(self) -> Expectation:
         from experiments.calibration.libraries import library
-        from experiments.diagnosis import simulated
-        from experiments.diagnosis.expectation import profiled
+        from experiments.diagnosis import profiled
+        from experiments.profiles.interval_levels import at_level
         from topologies.catalogue import find
 
         machine, profile = self.optional_blueprint, self._calibrated
         if profile is None:
-            return simulated(partial(_of_curve, machine)) if machine else None
+            if machine is None and self.level is not None:
+                raise InputError(
+                    f"--level {self.level:g} goes with --topology or --profile: write one of them"
+                )
+            return self._library
+        if self.library is not None:
+            raise InputError(f"--library {self.library} and --profile: leave one of them out")
         known = machine or find(profile.machine)
+        simulation, by = at_level(profile.simulated(), self.level), f"the profile {profile.profile}"
+        name = f"{profile.profile}, of {profile.machine}"
         kind = library(profile.library).on(known)
-        return profiled(profile, kind, partial(_of_curve, known), self.level)
+        return profiled(simulation, kind, partial(_of_curve, known), by, name)
+
+    @cached_property
+    def _library(self) -> LibraryExpectation:
+        from experiments.diagnosis.library_expectation import LibraryExpectation
+        from simulator.uncertainty.interval import LEVEL
+
+        level = LEVEL if self.level is None else self.level
+        library = self.library.value if self.library else None
+        return LibraryExpectation(self.optional_blueprint, library, level)
 
     @cached_property
     def _calibrated(self) -> Calibrated | None:
@@ -183,7 +257,11 @@ class Diagnose(MachineOptions, ReportOptions):
     def _parameters(self) -> dict[str, output.Value]:
         machine = self.optional_blueprint
         return {
-            "logs": ",".join(map(str, self.logs)),
+            "logs": ",".join(map(str, self.logs or ())) or None,
+            "collective": self.collective,
+            "size": self.size,
+            "busbw": self.busbw,
+            "library": self.library.value if self.library else None,
             "topology": machine.text if machine else None,
             "profile": self._calibrated.profile if self._calibrated else None,
             "family": self.family,

@@ -2,7 +2,7 @@
 
 from experiments.diagnosis.comparison import Difference, compare
 from experiments.diagnosis.curve_diagnosis import Diagnosis, diagnose
-from experiments.diagnosis.expectation import Expectation, Expected, simulated
+from experiments.diagnosis.expectation import Expectation, Expected, profiled
 from experiments.diagnosis.findings import Finding
 
 __all__ = [
@@ -13,5 +13,5 @@ __all__ = [
     "Finding",
     "compare",
     "diagnose",
-    "simulated",
+    "profiled",
 ]

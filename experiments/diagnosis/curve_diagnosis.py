@@ -11,9 +11,8 @@ import numpy as np
 from experiments.diagnosis.advice import advice
 from experiments.diagnosis.anomalies import anomalies, span
 from experiments.diagnosis.envelope import DECISIVE_SHARE, Envelope, Piece, fit, regimes
-from experiments.diagnosis.expectation import Expectation, Expected
+from experiments.diagnosis.expectation import ALARM, Expectation, Expected
 from experiments.diagnosis.findings import (
-    FALLS,
     FAR_BELOW,
     FEWEST_POINTS,
     MISFIT,
@@ -29,6 +28,7 @@ from experiments.spellings import NCCL_MODEL
 from topologies.topology import Floats
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
+GUESS = " (the machine is a guess by the log: name it with --topology)"
 LARGEST_SIZES = 3
 """How many of the largest sizes a plateau is looked for at."""
 
@@ -36,8 +36,10 @@ LARGEST_SIZES = 3
 class CurveVerdict(StrEnum):
     """What a diagnosis says of a curve as a whole."""
 
+    BELOW = "below expectation"
     ABNORMAL = "abnormal"
     TOO_FEW = "too few points to judge"
+    AS_EXPECTED = "as expected"
     HEALTHY = "healthy"
 
 
@@ -54,6 +56,8 @@ class Diagnosis:
     expected: Expected | None
     """What the machine should give, if a machine is known."""
     plateau: Plateau | None
+    causes: tuple[str, ...] = ()
+    """What may make it slower than expected."""
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -73,10 +77,21 @@ class Diagnosis:
 
     @property
     def verdict(self) -> CurveVerdict:
-        """An alarm counts even if the curve has too few points for more."""
+        """An alarm counts even if the curve has too few points for more. Few points are judged by
+        what is expected."""
+        if self.below is not None:
+            return CurveVerdict.BELOW
         if self.abnormal:
             return CurveVerdict.ABNORMAL
-        return CurveVerdict.TOO_FEW if self.too_short else CurveVerdict.HEALTHY
+        if not self.too_short:
+            return CurveVerdict.HEALTHY
+        return CurveVerdict.TOO_FEW if self.expected is None else CurveVerdict.AS_EXPECTED
+
+    @property
+    def below(self) -> Finding | None:
+        """The alarm that times are below expectation, if there is one."""
+        kind = FindingKind.BELOW_EXPECTATION
+        return next((each for each in self.findings if each.alarm and each.kind is kind), None)
 
     @property
     def busbw(self) -> Floats:
@@ -109,8 +124,10 @@ def diagnose(curve: Curve, expectation: Expectation | None = None) -> Diagnosis:
     envelope = fit(points.size[healthy], points.seconds[healthy])
     expected = expectation(curve, points.size) if expectation else None
     if len(points.size) < FEWEST_POINTS:
-        blank = ("",) * len(points.size)
-        return Diagnosis(curve, points, envelope, blank, _as_notes(findings), expected, None)
+        blank, findings = ("",) * len(points.size), _as_notes(findings)
+        if expected:
+            findings = (*_against_machine(curve, points, expected, False), *findings)
+        return Diagnosis(curve, points, envelope, blank, findings, expected, None)
     flat = _is_flat(points, envelope)
     limit = _plateau(curve, points, expected) if flat else None
     if expected and (misfit := _misfit(points, expected)):
@@ -209,26 +226,18 @@ def _is_flat(points: CurveColumns, envelope: Envelope) -> bool:
 def _against_machine(
     curve: Curve, points: CurveColumns, expected: Expected, flat: bool
 ) -> Iterator[Finding]:
-    """Findings about times far above what is expected, or below the bound."""
-    fraction = expected.seconds / points.seconds
-    top = int(np.argmax(fraction[-LARGEST_SIZES:])) + max(len(fraction) - LARGEST_SIZES, 0)
-    share = float(fraction[top])
-    if flat and _is_far_below(points, expected, top):
-        nodes = nodes_of(curve, expected.topology)
-        kind = FindingKind.FAR_BELOW if nodes > 1 else FindingKind.FAR_BELOW_IN_A_NODE
-        guess = _guesses_nodes(curve, expected)
-        text = (
-            f"{format_bytes(points.size[top])}: {share:.0%} of what {expected.algorithm[top]} "
-            f"should give here"
-        )
-        text += ": merging and copies on the host are not in that" if points.host else ""
-        text += (
-            f", if the ranks fill {nodes} nodes one after the other (else: --placement)"
-            if guess
-            else ""
-        )
-        places = tuple(range(max(len(fraction) - LARGEST_SIZES, 0), len(fraction)))
-        yield Finding(kind, places, 1 / share, text, not points.host and not guess)
+    """Findings about times far above what is expected, or below the bound. `flat`: whether
+    bandwidth counts most at the largest size."""
+    guess = _guesses_nodes(curve, expected) or (expected.guess and curve.nodes != 1)
+    below = _below(points, expected)
+    if below:
+        worst = max(below, key=lambda k: points.seconds[k] / expected.seconds[k])
+        factor = float(points.seconds[worst] / expected.seconds[worst])
+        text = f"{span(points, below)}: {_compared(curve, points, expected, worst)}"
+        text += _if_filled(curve, expected)
+        yield Finding(FindingKind.BELOW_EXPECTATION, below, factor, text, not guess)
+    elif flat and not expected.intervals:
+        yield from _far_below(curve, points, expected, guess)
     faster = np.flatnonzero(expected.bound > points.seconds * 1.02)
     if len(faster):
         verb = "is" if len(faster) == 1 else "are"
@@ -237,34 +246,81 @@ def _against_machine(
             f"another machine?"
         )
         yield Finding(FindingKind.BEATS_THE_BOUND, tuple(faster.tolist()), 1.0, text, alarm=False)
-    yield from _outside(points, expected)
+    yield from _outside(points, expected, below)
 
 
-def _is_far_below(points: CurveColumns, expected: Expected, place: int) -> bool:
-    """Whether a size of the plateau takes too long: longer than its interval, or far below what is
-    expected without one."""
-    ratio = points.seconds[place] / expected.seconds[place]
-    if not expected.intervals:
-        return bool(ratio > 1 / FAR_BELOW)
-    return bool(points.seconds[place] > expected.high[place] and ratio > FALLS)
+def _below(points: CurveColumns, expected: Expected) -> tuple[int, ...]:
+    """The sizes below expectation: two neighbours at least, or the only one."""
+    slow = points.seconds > expected.alarm
+    if not expected.intervals or len(slow) == 1:
+        return tuple(np.flatnonzero(slow & bool(expected.intervals)).tolist())
+    beside = np.zeros_like(slow)
+    beside[1:] |= slow[:-1]
+    beside[:-1] |= slow[1:]
+    return tuple(np.flatnonzero(slow & beside).tolist())
 
 
-def _outside(points: CurveColumns, expected: Expected) -> Iterator[Finding]:
-    slow, fast = points.seconds > expected.high, points.seconds < expected.low
-    places = np.flatnonzero(slow | fast)
+def _compared(curve: Curve, points: CurveColumns, expected: Expected, place: int) -> str:
+    """A measured time beside what is expected, as bus bandwidths where the ranks are known."""
+    sure, nbytes = expected.intervals[place], float(points.size[place])
+    factor = nbytes * (bus_factor(curve.collective, curve.ranks) if curve.ranks else 1.0)
+    name = "busbw" if curve.ranks else "algbw"
+    least = format_bandwidth(factor / sure.upper(ALARM))
+    share = sure.expected / points.seconds[place]
+    return (
+        f"{format_bytes(nbytes)} has {name} {format_bandwidth(factor / points.seconds[place])}, "
+        f"{share:.0%} of the {format_bandwidth(factor / sure.expected)} that {expected.by} should "
+        f"give{GUESS * expected.guess}; {(1 + ALARM) / 2:.1%} of runs have more than {least}"
+    )
+
+
+def _if_filled(curve: Curve, expected: Expected) -> str:
+    if not _guesses_nodes(curve, expected):
+        return ""
+    nodes = nodes_of(curve, expected.topology)
+    return f", if the ranks fill {nodes} nodes one after the other (else: --placement)"
+
+
+def _far_below(
+    curve: Curve, points: CurveColumns, expected: Expected, guess: bool
+) -> Iterator[Finding]:
+    """The finding of a plateau far below what a profile without intervals expects."""
+    fraction = expected.seconds / points.seconds
+    top = int(np.argmax(fraction[-LARGEST_SIZES:])) + max(len(fraction) - LARGEST_SIZES, 0)
+    if fraction[top] >= FAR_BELOW:
+        return
+    nodes = nodes_of(curve, expected.topology)
+    kind = FindingKind.FAR_BELOW if nodes > 1 else FindingKind.FAR_BELOW_IN_A_NODE
+    text = (
+        f"{format_bytes(points.size[top])}: {fraction[top]:.0%} of what {expected.algorithm[top]} "
+        f"should give here"
+    )
+    text += ": merging and copies on the host are not in that" if points.host else ""
+    text += _if_filled(curve, expected)
+    places = tuple(range(max(len(fraction) - LARGEST_SIZES, 0), len(fraction)))
+    yield Finding(kind, places, float(1 / fraction[top]), text, not points.host and not guess)
+
+
+def _outside(points: CurveColumns, expected: Expected, below: tuple[int, ...]) -> Iterator[Finding]:
+    """The finding of times outside their intervals that are not below expectation."""
+    outside = (points.seconds > expected.high) | (points.seconds < expected.low)
+    places = np.array([k for k in np.flatnonzero(outside).tolist() if k not in below], dtype=int)
     if expected.intervals and len(places):
         level, ratio = expected.intervals[0].level, points.seconds / expected.seconds
         worst = int(places[np.argmax(np.abs(np.log(ratio[places])))])
         text = (
-            f"{len(places)} of {counted(len(ratio), 'size')}, by the profile's interval of "
-            f"{level:.0%} of runs; {format_bytes(points.size[worst])} takes {ratio[worst]:.3g} "
-            f"times the expected time"
+            f"{len(places)} of {counted(len(ratio), 'size')}, by the interval of {level:.0%} of "
+            f"runs; {format_bytes(points.size[worst])} takes {ratio[worst]:.3g} times the "
+            f"expected time"
         )
         factor = float(max(ratio[worst], 1 / ratio[worst]))
         yield Finding(FindingKind.OUTSIDE, tuple(places.tolist()), factor, text, alarm=False)
 
 
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:
+    expected = diagnosis.expected
+    if expected and expected.intervals and not diagnosis.below:
+        yield _compared(diagnosis.curve, diagnosis.columns, expected, len(expected.seconds) - 1)
     if diagnosis.too_short:
         return
     columns, pieces = diagnosis.columns, diagnosis.envelope.pieces

@@ -6,9 +6,14 @@ from collections.abc import Iterator, Sequence
 
 from experiments.diagnosis.comparison import Difference
 from experiments.diagnosis.curve_diagnosis import Diagnosis
-from experiments.measurements import Failure
+from experiments.diagnosis.expectation import Expected
+from experiments.measurements import Curve, Failure
+from experiments.measurements.collectives import bus_factor
 from experiments.output import Value
 from experiments.profiles.interval_levels import RUNS
+from simulator.analysis.bounds import best_bound
+from simulator.collectives import find
+from topologies.catalogue import Blueprint
 
 _FIGURES = (
     "size_B",
@@ -70,6 +75,37 @@ def point_records(diagnosis: Diagnosis) -> Iterator[dict[str, Value]]:
         }
 
 
+def expected_records(
+    curve: Curve, machine: Blueprint, library: str, expected: Expected
+) -> Iterator[dict[str, Value]]:
+    """A record a size of what a library should give for a curve. Intervals end at the bound of the
+    specified links, as everywhere."""
+    ranks = curve.ranks or 2
+    factor, topology = bus_factor(curve.collective, ranks), machine.build(ranks)
+    collective = find(expected.algorithm[0].partition(",")[0]).collective
+    for interval, nbytes, algorithm in zip(
+        expected.intervals, expected.sizes.tolist(), expected.algorithm, strict=True
+    ):
+        bound = best_bound(collective, topology, ranks, nbytes).seconds
+        sure = interval.above(bound) if not machine.has_default_links else interval
+        yield {
+            "machine": machine.text,
+            "library": library,
+            "collective": curve.collective,
+            "ranks": ranks,
+            "nodes": curve.nodes,
+            "size_B": round(nbytes),
+            "expected_s": sure.expected,
+            "low_s": sure.low,
+            "high_s": sure.high,
+            "level": sure.level,
+            "busbw_Bps": factor * nbytes / sure.expected,
+            "low_Bps": factor * nbytes / sure.high,
+            "high_Bps": factor * nbytes / sure.low,
+            "algorithm": algorithm,
+        }
+
+
 def point_columns(ranks: int | None) -> dict[str, str]:
     """The columns of a table of the points of a curve. Without ranks, there is no busbw."""
     return {
@@ -111,6 +147,7 @@ def _record(diagnosis: Diagnosis) -> dict[str, object]:
         ],
         "protocols": [piece._asdict() for piece in diagnosis.envelope.pieces],
         "facts": list(diagnosis.facts),
+        "causes": list(diagnosis.causes),
         "advice": list(diagnosis.advice),
         "points": list(point_records(diagnosis)),
     }

@@ -51,6 +51,7 @@ class FindingKind(StrEnum):
     PLATEAU_DROPS = "plateau drops"
     COSTLY_SWITCH = "costly switch"
     IN_PLACE_DIFFERS = "in place differs"
+    BELOW_EXPECTATION = "below expectation"
     FAR_BELOW = "far below"
     FAR_BELOW_IN_A_NODE = "far below in a node"
     SLOWER_SETUP = "slower set-up"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -166,12 +166,12 @@ class MachineOptions:
         if library is not None:
             if name is not None:
                 raise InputError(f"--library {library} and --profile {name}: leave one of them out")
-            profile = self._described(library).at_level(level)
-            return self, self._choosing(profile, library_of(None, library), library.value)
+            return self, self._described(library).at_level(level)
         if name is None:
             if level is not None:
                 raise InputError(f"--level {level:g} goes with --profile or --library: write both")
             return self, None
+        from experiments.calibration.population.library_choices import choosing
         from experiments.profiles import find as find_profile
         from experiments.profiles.interval_levels import at_level
 
@@ -183,35 +183,22 @@ class MachineOptions:
                 )
         profile = at_level(find_profile(name).simulated(), level)
         machine = replace(self, topology=profile.machine) if self.topology is None else self
-        return machine, machine._choosing(profile, library_of(name, None))
-
-    def _choosing(self, profile: Profile, library: Library | None, version: str = "") -> Profile:
-        """The profile with the choices of its library on this machine."""
-        from experiments.calibration.libraries import choices, runs
-
-        assert library is not None
-        known = library.on(self.blueprint)
-        specified = bool(version) or not self.blueprint.has_default_links
-        chosen = partial(choices, known, version)
-        return replace(profile, choices=chosen, runs=partial(runs, known), specified=specified)
+        known, blueprint = library_of(name, None), machine.blueprint
+        assert known is not None
+        specified = not blueprint.has_default_links
+        return machine, choosing(profile, known, blueprint, specified=specified)
 
     def _described(self, library: LibraryName) -> Profile:
         """The profile of a library on this machine. Notes say where its figures are from."""
         from experiments import output
-        from experiments.calibration.population.library_profile import profile_for
+        from experiments.calibration.population.library_choices import library_on
 
         for option in ("latency", "gap", "reduction"):
             if (value := getattr(self, option)) is not None:
                 raise InputError(
                     f"--{option} {value}: --library {library} has its own, leave one of the two out"
                 )
-        blueprint = self.blueprint
-        several = blueprint.whole()
-        if blueprint.size is None:
-            per_node = blueprint.options.get("per_node")
-            node = max(several.ranks, per_node if isinstance(per_node, int) else 1)
-            several = blueprint.build(2 * node)
-        described = profile_for(library.value, several)
+        described = library_on(self.blueprint, library.value)
         for note in described.notes:
             output.note(note)
         return described.profile

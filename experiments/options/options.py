@@ -57,6 +57,15 @@ class SweepFormat(StrEnum):
     json = "json"
 
 
+class ExpectedFormat(StrEnum):
+    """How expected times are printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    prometheus = "prometheus"
+
+
 class EngineName(StrEnum):
     """Which engine simulates."""
 
@@ -185,14 +194,6 @@ Level = Annotated[
         "--level",
         help="The share of runs that an interval holds. It goes with --profile or "
         "--library.  [default: 0.8]",
-        show_default=False,
-    ),
-]
-ProfileLevel = Annotated[
-    float | None,
-    typer.Option(
-        "--level",
-        help="The share of runs that an interval of the profile holds.  [default: 0.8]",
         show_default=False,
     ),
 ]

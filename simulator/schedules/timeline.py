@@ -129,6 +129,12 @@ class Timeline:
         return busy / (self.makespan or 1.0)
 
 
+def common(overheads: Mapping[str, float]) -> float:
+    """Seconds of `overheads` that every algorithm of a collective takes. They are below any
+    bound."""
+    return sum(overheads.get(part, 0.0) for part in ("launch", "copy to merge"))
+
+
 class ProfileRun(NamedTuple):
     """A collective under a profile."""
 
@@ -146,9 +152,8 @@ class ProfileRun(NamedTuple):
 
     @property
     def common(self) -> float:
-        """Seconds of them that every algorithm of the collective takes. They are below any
-        bound."""
-        return sum(self.overheads.get(part, 0.0) for part in ("launch", "copy to merge"))
+        """Seconds of them that every algorithm of the collective takes."""
+        return common(self.overheads)
 
     @property
     def seconds(self) -> float:

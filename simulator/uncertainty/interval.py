@@ -42,6 +42,16 @@ class Interval(NamedTuple):
         why = f"measured runs beat the bound of the specified links, {format_seconds(bound)}"
         return self._replace(unsure=(*self.unsure, why))
 
+    def upper(self, level: float) -> float:
+        """The upper end of the interval of another level, in seconds.
+
+        >>> sure = interval(2.0, 0.0, 0.04)
+        >>> sure.upper(0.8) == sure.high, round(sure.upper(0.95), 3)
+        (True, 3.485)
+        """
+        wider = quantile(level) / quantile(self.level)
+        return float(self.expected * (self.high / self.expected) ** wider)
+
     def at_least(self, seconds: float) -> Interval:
         """The interval of a run that also waits until `seconds` have passed.
 

@@ -11,7 +11,7 @@ from experiments.diagnosis.diagnosis_records import point_columns
 from experiments.output import counted
 from experiments.pages.reports.result import Result
 from experiments.traces.job_tables import GROUPS, RANKS, WORDS, shown_ranks
-from topologies.units import format_seconds
+from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 TERMINAL, PAGE = 4, 12
 """Curves of which each has a table in a terminal, and on a page; of more, only the abnormal ones
@@ -120,6 +120,7 @@ def _curve(curve: Mapping[str, Any], number: int, died: set[str]) -> Iterator[Bl
         lines.append(
             "note: the benchmark itself lowered its largest size for lack of memory: no fault"
         )
+    lines += [f"may be: {line}" for line in curve.get("causes", ())]
     lines += [*curve["facts"], *(f"try: {line}" for line in curve["advice"])]
     is_long = number > TERMINAL
     yield Remarks(f"{name}: {curve['verdict']}", lines, page_only=is_long and not curve["abnormal"])
@@ -134,6 +135,34 @@ def _curve(curve: Mapping[str, Any], number: int, died: set[str]) -> Iterator[Bl
     yield table(
         f"All sizes: {name}", curve["points"], columns, terms, note, rare=rare, page_only=is_long
     )
+
+
+EXPECTED = {
+    "size": "size_B",
+    "time": "expected_s",
+    "{level:.0%} of runs": "{low_s} - {high_s}",
+    "busbw": "busbw_Bps",
+    "{level:.0%} of runs ": "{low_Bps} - {high_Bps}",
+    "algorithm": "algorithm",
+}
+
+
+def expected(result: Result) -> Story:
+    """What a library should give on a machine."""
+    rows: Sequence[Record] = result.report
+    first, last = rows[0], rows[-1]
+    case = (
+        f"{first['collective']} of {first['library']}, {counted(first['ranks'], 'rank')} on "
+        f"{first['machine']}"
+    )
+    summary = [
+        f"What should {case} give?",
+        f"{format_bandwidth(last['busbw_Bps'])} at {format_bytes(last['size_B'], binary=True)}: "
+        f"{last['level']:.0%} of runs have {format_bandwidth(last['low_Bps'])} to "
+        f"{format_bandwidth(last['high_Bps'])}.",
+    ]
+    block = table("What each size should give", rows, EXPECTED, ["V", "busbw"])
+    return Story(f"Expected: {case}", summary, [block])
 
 
 def job(result: Result) -> Story:

@@ -40,6 +40,7 @@ STORIES = {
     "calibrate": "profile_story:calibrated",
     "diagnose": "diagnosis_story:curves",
     "job": "diagnosis_story:job",
+    "expect": "diagnosis_story:expected",
     "recommend": "recommendation_story:story",
     "winners": "recommendation_story:winners",
     "explain": "recommendation_story:explained",

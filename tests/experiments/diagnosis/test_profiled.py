@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from experiments.calibration.libraries import library
-from experiments.diagnosis.expectation import Expected, profiled, simulated
+from experiments.diagnosis.expectation import Expected, profiled
 from experiments.measurements import Curve, Point
 from experiments.profiles import find, names
 from experiments.simulations.grid import MachineBuilder
 from law_cases import a_third
 from topologies.catalogue import find as find_machine
-from topologies.shapes import nodes
 from topologies.topology import Topology
 
 SIZES = np.geomspace(4.0, 2.0**28, 8)
@@ -24,7 +23,7 @@ def expected(name: str, collective: str, algorithm: str, ranks: int, nodes: int)
 
     points = tuple(Point(int(size), 1.0) for size in SIZES)
     kind = library(profile.library).on(find_machine(profile.machine))
-    return profiled(profile, kind, machine)(
+    return profiled(profile.simulated(), kind, machine, name)(
         Curve(collective, ranks, nodes, points, (), "x", algorithm=algorithm), SIZES
     )
 
@@ -94,14 +93,7 @@ def test_pairs_that_ping_pong_share_the_port_of_their_node() -> None:
     def calibrated(curve: Curve) -> MachineBuilder:
         return find_machine(profile.machine).for_job(curve.ranks or 0, curve.nodes or 0).build
 
-    def plain(curve: Curve) -> MachineBuilder:
-        return lambda ranks, servers: nodes(ranks, per_node=(curve.ranks or 0) // 2, bandwidth=1e9)
-
-    answer = simulated(plain)(curve, SIZES)
-    known = profiled(profile, library(profile.library), calibrated)(curve, SIZES)
-    assert answer is not None
+    kind = library(profile.library)
+    known = profiled(profile.simulated(), kind, calibrated, "mn5_acc")(curve, SIZES)
     assert known is not None
-    assert answer.seconds == pytest.approx(2 * SIZES / 1e9)
-    assert answer.bound == pytest.approx(2 * SIZES / 1e9)
-    assert {*answer.algorithm} == {"ping_pong"}
     assert all(name.startswith("ping_pong, ") for name in known.algorithm)

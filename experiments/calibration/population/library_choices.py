@@ -1,0 +1,39 @@
+"""A library on a machine as a profile that knows what the library chooses there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from experiments.calibration.libraries import choices, runs
+from experiments.calibration.library import Library
+from experiments.calibration.population.library_profile import LIBRARIES, Described, profile_for
+from simulator.profile import Profile
+from topologies.catalogue import Blueprint
+
+
+def library_on(machine: Blueprint, name: str) -> Described:
+    """The library `name` of LIBRARIES on a machine that nobody has measured."""
+    several = machine.whole()
+    if machine.size is None:
+        per_node = machine.options.get("per_node")
+        node = max(several.ranks, per_node if isinstance(per_node, int) else 1)
+        several = machine.build(2 * node)
+    described = profile_for(name, several)
+    profile = choosing(described.profile, LIBRARIES[name], machine, specified=True, version=name)
+    return described._replace(profile=profile)
+
+
+def choosing(
+    profile: Profile,
+    library: Library,
+    machine: Blueprint,
+    *,
+    specified: bool,
+    version: str = "",
+) -> Profile:
+    """The profile with the choices of its library on a machine. `specified`: whether the links of
+    the machine are."""
+    known = library.on(machine)
+    chosen = partial(choices, known, version)
+    return replace(profile, choices=chosen, runs=partial(runs, known), specified=specified)

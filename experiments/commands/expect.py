@@ -1,0 +1,118 @@
+"""`simctl expect`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import typer
+
+from experiments import output
+from experiments.options.completion import collective_names, completer
+from experiments.options.machine_options import MachineOptions
+from experiments.options.options import ExpectedFormat, Level, PopulationName, word_or_option
+from experiments.pages.reports.result import Result
+from topologies.errors import InputError
+
+SIZES = "1KiB..8GiB:x2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expect(MachineOptions):
+    """Print what a library should give on a machine: time and bus bandwidth of each size.
+
+    An interval holds 80% of healthy runs on such machines, or as many as --level says. To judge a
+    measured number by the same table, see `simctl diagnose`.
+    """
+
+    EXAMPLES: ClassVar = ("expect --topology hgx_h100:nodes=2 --collective all_reduce",)
+
+    word: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[COLLECTIVE]",
+            help="The same as --collective.",
+            autocompletion=completer(collective_names),
+            show_default=False,
+        ),
+    ] = None
+    collective: Annotated[
+        str | None,
+        typer.Option(
+            help="A collective, like all_to_all.  [default: all_reduce]",
+            autocompletion=completer(collective_names),
+        ),
+    ] = None
+    p: Annotated[
+        str | None,
+        typer.Option(
+            "--p",
+            "--gpus",
+            help="The number of ranks.  [default: all of the machine; 8 of a shape]",
+        ),
+    ] = None
+    size: Annotated[
+        str | None,
+        typer.Option(
+            help=f"V, as nccl-tests counts it: 64MiB,1GiB or a range.  [default: {SIZES}]"
+        ),
+    ] = None
+    library: PopulationName = None
+    level: Level = None
+    format: Annotated[
+        ExpectedFormat,
+        typer.Option(
+            "--format", help="Format of the output; prometheus writes lines of a textfile."
+        ),
+    ] = ExpectedFormat.table
+
+    def run(self) -> int:
+        """Print the table."""
+        rows = self.records()
+        if self.format == ExpectedFormat.prometheus:
+            from experiments.diagnosis.prometheus_text import exposition
+
+            output.say(exposition(rows).removesuffix("\n"))
+            return 0
+        Result("expect", rows, rows, self._parameters).show(self.format)
+        return 0
+
+    def records(self) -> list[output.Record]:
+        """The rows, without printing them."""
+        import numpy as np
+
+        from experiments.diagnosis.diagnosis_records import expected_records
+        from experiments.diagnosis.library_expectation import (
+            LibraryExpectation,
+            library_name,
+            measured_on,
+        )
+        from experiments.options.values import parse_rank_count
+        from simulator.uncertainty.interval import LEVEL
+        from topologies.units import parse_sizes
+
+        collective = word_or_option(self.word, self.collective) or "all_reduce"
+        machine = self.blueprint
+        ranks = machine.whole().ranks if self.p is None else parse_rank_count(self.p)
+        sizes = np.array(parse_sizes(self.size or SIZES))
+        curve = measured_on(machine, collective, ranks)
+        level = LEVEL if self.level is None else self.level
+        library = self.library.value if self.library else library_name(curve, machine)
+        expected = LibraryExpectation(machine, library, level)(curve, sizes)
+        if expected is None:
+            raise InputError(
+                f"--collective {collective}: the library has none, or not for "
+                f"{output.counted(ranks, 'rank')} on {machine.text}"
+            )
+        return list(expected_records(curve, machine, library, expected))
+
+    @property
+    def _parameters(self) -> dict[str, output.Value]:
+        return {
+            **self.machine_parameters,
+            "collective": word_or_option(self.word, self.collective) or "all_reduce",
+            "p": self.p,
+            "size": self.size or SIZES,
+            "library": self.library.value if self.library else None,
+            "level": self.level,
+        }

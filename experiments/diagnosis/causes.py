@@ -1,0 +1,185 @@
+"""What may make a job slower than expected: faults of a machine, each simulated on the machine that
+has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.diagnosis.curve_diagnosis import LARGEST_SIZES, Diagnosis
+from experiments.diagnosis.expectation import Expectation
+from experiments.measurements.collectives import bus_factor
+from simulator.profile import Profile
+from topologies.catalogue import Blueprint
+from topologies.clusters import MACHINES
+from topologies.errors import InputError
+from topologies.link import LINKS
+from topologies.topology import Floats
+from topologies.units import format_bandwidth
+
+MOST = 3
+"""So many causes are named."""
+NEAR = 0.2
+"""A cause explains times that are off by so much at most, |ln(measured / simulated)|."""
+BETTER = 0.5
+"""It explains them if that is at most so much of what they are off without it."""
+NEVER = 1e6
+"""An algorithm whose bytes take so many times as long is never the fastest."""
+TCP_PORTS = ("ethernet100", "ethernet25", "ethernet10")
+"""Ports over which a job may send where its fast network is not found."""
+
+Expect = Callable[[Blueprint, Callable[[Profile], Profile]], Expectation]
+"""From a machine, and a change of the library's profile on it, to what that should give."""
+
+
+class Cause(NamedTuple):
+    """A fault of a machine."""
+
+    text: str
+    machine: Blueprint
+    changed: Callable[[Profile], Profile]
+    """What the fault changes in the library's profile."""
+    check: str
+    """What tells this cause from others."""
+
+
+def causes(diagnosis: Diagnosis, machine: Blueprint, expect: Expect) -> tuple[str, ...]:
+    """A line for each of the likeliest causes of times below expectation, the nearest first; a line
+    that says so if none explains them."""
+    below, known = diagnosis.below, diagnosis.expected
+    if below is None or known is None:
+        return ()
+    places = list(below.places[-LARGEST_SIZES:])
+    measured, sizes = diagnosis.columns.seconds[places], diagnosis.columns.size[places]
+    off = _off(measured, known.seconds[places])
+    found: list[tuple[float, Cause, Floats]] = []
+    tried = 0
+    for cause in _causes(diagnosis, machine):
+        with suppress(InputError):
+            given = expect(cause.machine, cause.changed)(diagnosis.curve, sizes)
+            if given is not None:
+                tried += 1
+                found.append((_off(measured, given.seconds), cause, given.seconds))
+    near = [each for each in found if each[0] <= min(NEAR, BETTER * off)]
+    if not near:
+        return (f"cannot tell the cause: none of {tried} faults that were simulated gives this",)
+    factor = bus_factor(diagnosis.curve.collective, diagnosis.curve.ranks or 2)
+    return tuple(
+        f"{cause.text} would give {format_bandwidth(factor * sizes[-1] / seconds[-1])}: "
+        f"{cause.check}"
+        for _, cause, seconds in sorted(near, key=lambda each: each[0])[:MOST]
+    )
+
+
+def _off(measured: Floats, seconds: Floats) -> float:
+    return float(np.abs(np.log(measured / seconds)).mean())
+
+
+def _causes(diagnosis: Diagnosis, machine: Blueprint) -> Iterator[Cause]:
+    """The faults that a job of the curve may have on a machine."""
+    if diagnosis.curve.nodes == 1 or diagnosis.curve.single_node:
+        yield from _in_a_node(machine)
+    elif machine.kind == "machine":
+        yield from _between_nodes(machine)
+
+
+def _in_a_node(machine: Blueprint) -> Iterator[Cause]:
+    yield Cause(
+        "all-reduces without NVLS",
+        machine,
+        _without_nvls,
+        "repeat with NCCL_DEBUG=INFO, and look for NVLS; NCCL_NVLS_ENABLE=1 and a running "
+        "nvidia-fabricmanager",
+    )
+    known = MACHINES.get(machine.name)
+    if known is None or not known.links:
+        return
+    half, lone = "half of the NVLinks of a GPU", LINKS[known.pcie].link.bandwidth
+    yield Cause(half, machine, _slowed(0.5), "nvidia-smi nvlink -s lists the links of each GPU")
+    sharing = known.gpus / max(known.switches, 1)
+    bandwidth = LINKS[known.nvlink].link.bandwidth * known.links
+    yield Cause(
+        "GPUs that do not reach each other, through the host's memory,",
+        machine,
+        _slowed(lone / sharing / bandwidth),
+        "nvidia-smi topo -p2p r must say OK; unset NCCL_P2P_DISABLE",
+    )
+
+
+def _between_nodes(machine: Blueprint) -> Iterator[Cause]:
+    known = MACHINES[machine.name]
+    option = machine.options.get("nics")
+    nics = option if isinstance(option, int) else known.nics
+    port = str(machine.options.get("port", known.port))
+    rate = LINKS[port].link.bandwidth
+    lines = "NCCL_DEBUG=INFO lists the NICs in use behind NET/IB : Using; see NCCL_IB_HCA"
+    for number in dict.fromkeys(max(1, nics // share) for share in (2, 4, nics)):
+        if number < nics:
+            text = f"{number} of {nics} NICs of a node"
+            yield Cause(text, machine.with_options(nics=number), same, lines)
+    shares = {
+        "ports at half of their speed, or NICs with half of their PCIe lanes,": (
+            0.5,
+            "ibstat must say Rate, and lspci -vv LnkSta, in full",
+        )
+    }
+    if known.socket:
+        shares["a NIC behind the other socket"] = (
+            LINKS[known.socket].link.bandwidth / rate,
+            "nvidia-smi topo -m must say PIX or PXB for a GPU and its NIC, not SYS",
+        )
+    if known.switches:
+        flows = 2 * nics / known.switches
+        shares["sends through the host's memory, without GPUDirect,"] = (
+            LINKS[known.host].link.bandwidth / flows / rate,
+            "NCCL_DEBUG=INFO must say GDRDMA; load nvidia_peermem, and turn PCIe ACS off",
+        )
+    for text, (share, check) in shares.items():
+        if share < 1:
+            yield Cause(text, machine, _slowed(share, LINKS[port].kind), check)
+    for name in TCP_PORTS:
+        if LINKS[name].link.bandwidth <= rate:
+            speed = format_bandwidth(LINKS[name].link.bandwidth)
+            yield Cause(
+                f"TCP over one port of {speed}",
+                machine.with_options(nics=1, port=name),
+                same,
+                "NCCL_DEBUG=INFO must not say NET/Socket; see NCCL_IB_DISABLE, NCCL_NET_PLUGIN",
+            )
+
+
+def same(profile: Profile) -> Profile:
+    """The profile without a fault."""
+    return profile
+
+
+def _without_nvls(profile: Profile) -> Profile:
+    never = dict.fromkeys(profile.protocols[-1].links, NEVER)
+    return replace(profile, slower={**profile.slower, "nvls": never})
+
+
+def _slowed(share: float, kind: str = "nvlink") -> Callable[[Profile], Profile]:
+    """The profile whose links of a kind have a share of their β for long messages, and no more for
+    any."""
+
+    def changed(profile: Profile) -> Profile:
+        most = share * profile.protocols[-1].links[kind].bandwidth
+        protocols = (
+            replace(
+                each,
+                links={
+                    **each.links,
+                    kind: replace(
+                        each.links[kind], bandwidth=min(most, each.links[kind].bandwidth)
+                    ),
+                },
+            )
+            for each in profile.protocols
+        )
+        return replace(profile, protocols=tuple(protocols))
+
+    return changed
