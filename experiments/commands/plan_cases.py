@@ -67,7 +67,8 @@ class SearchRequest(Setting):
         # Only the fastest plans have intervals.
         links = self.values.get("links", Plan.links)
         times = replace(self.groups(Plan(dp=self.gpus, links=links)), end=None)
-        size, span = node_size(times.topology, self.gpus), span_of(times.topology, self.gpus)
+        size = node_size(times.topology, self.gpus)
+        span = span_of(times.topology, self.gpus, links_alone=not times.laws)
         space = Space(self.training, self.gpus, size, self.values, span, self.like)
         return find_plans(space, times, output.Progress, level=level_of(self.profile))
 

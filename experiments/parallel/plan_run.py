@@ -159,7 +159,8 @@ class PlanRun:
         training, plan, seconds = self.training, self.plan, self.seconds
         gpus, times, sequences = plan.degrees.ranks, training.times, plan.sequences
         tokens_per_s = sequences * training.seq / (seconds or 1.0)
-        span = span_of(self.step.work.times.topology, gpus)
+        groups = self.step.work.times
+        span = span_of(groups.topology, gpus, links_alone=not groups.laws)
         error, measured = mean_error(kind_of(times, plan.zero, span))
         means = (
             *("computing", "optimizer", "exposed", "hidden"),

@@ -79,12 +79,14 @@ def kind_of(times: DeviceTimes, zero: int, span: str) -> PlanKind:
     return PlanKind(times.device, times.math, "zero=3" if zero == 3 else "zero<3", span, compute)
 
 
-def span_of(topology: Topology, gpus: int) -> str:
-    """Whether the first GPUs are on one node."""
+def span_of(topology: Topology, gpus: int, *, links_alone: bool = False) -> str:
+    """Whether the first GPUs are on one node. Measured steps are compared with plans whose
+    collectives take what NCCL does, so a plan on `links_alone` has a span of its own."""
     nodes = np.unique(topology.node[topology.placement[:gpus]])
     if nodes[0] < 0:
         return "no nodes"
-    return "one node" if len(nodes) == 1 else "several nodes"
+    span = "one node" if len(nodes) == 1 else "several nodes"
+    return f"{span} by links alone" if links_alone else span
 
 
 @cache

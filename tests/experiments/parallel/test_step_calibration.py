@@ -143,6 +143,10 @@ def test_a_kind_is_a_device_a_precision_sharding_and_nodes() -> None:
         "several nodes",
     ]
     assert span_of(star(4, bandwidth=1e9), 4) == "no nodes"
+    span = span_of(machine, 8, links_alone=True)
+    error, words = mean_error(kind_of(DeviceTimes("h100"), 0, span))
+    assert error is None
+    assert words.startswith("unknown: no measured step of h100 in bf16, zero<3, one node by links")
 
 
 def test_steps_that_nobody_measured_have_no_error() -> None:
