@@ -18,6 +18,7 @@ import pytest
 import chakra_files
 import config_texts
 import job_traces
+import ras_files
 import smi_matrices
 from grouped_cases import each_case
 from page_blocks import Block, blocks, uncompared, untested
@@ -83,6 +84,12 @@ def late_job(folder: Path) -> None:
     job_traces.kineto(folder / "traces", [calls, late])
 
 
+def silent_rank(folder: Path) -> None:
+    """The status of a job in which a rank does not answer."""
+    status = ras_files.communicator([ras_files.answering(0)], [ras_files.silent(1)])
+    ras_files.written(folder, ras_files.document(status))
+
+
 def chakra_job(folder: Path) -> None:
     """The workload of 16 ranks: an all-reduce and an all-gather."""
     nodes = [chakra_files.compute(0, 100), chakra_files.collective(1, 0, 2**20, 0)]
@@ -125,6 +132,7 @@ FILES: dict[str, list[Callable[[Path], object]]] = {
         runs("after.csv", "all_reduce,ring,16"),
         runs("results/all.csv"),
         late_job,
+        silent_rank,
     ],
     "docs/how-to/exchange-traces.md": [chakra_job],
     "docs/reference/models.md": [transformer],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -47,7 +47,8 @@ class Diagnose(MachineOptions, ReportOptions):
         list[Path] | None,
         typer.Argument(
             metavar="[LOG]...",
-            help="nccl-tests, OSU or CSV files, or folders of them; with --job traces.",
+            help="nccl-tests, OSU, CSV or NCCL Inspector files, or folders of them; with --job "
+            "traces.",
             show_default=False,
         ),
     ] = None
@@ -71,7 +72,7 @@ class Diagnose(MachineOptions, ReportOptions):
         typer.Option(
             "--job",
             help="LOG are traces of all ranks of a job: Kineto's, or dumps of torch's flight "
-            "recorder.",
+            "recorder; or the JSON of NCCL's RAS.",
         ),
     ] = False
     profile: ProfileName = None
@@ -134,6 +135,7 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.traces.job_calls import JobCalls
         from experiments.traces.job_folder import read_job
         from experiments.traces.job_tables import group_rows, normal, problems, rank_rows
+        from experiments.traces.ras_status import read_status
 
         taken = {"logs", "job", "report", "format"}
         for each in fields(self):
@@ -143,16 +145,21 @@ class Diagnose(MachineOptions, ReportOptions):
         check_files(report=self.report)
         if not self.logs:
             raise InputError("--job: name the traces of its ranks, or their folder")
-        job = JobCalls(read_job(self.logs))
-        ranks, groups, wrong = (
-            [row._asdict() for row in rows]
-            for rows in (rank_rows(job), group_rows(job), problems(job))
-        )
-        report = {"ranks": ranks, "collectives": groups, "problems": wrong}
-        words: dict[str, object] = {"calls": len(job.calls), "seconds": job.seconds}
-        words |= {} if wrong else {"normal": normal(job)}
+        words: dict[str, object] = {}
+        if (status := read_status(self.logs)) is not None:
+            tables: dict[str, Sequence[Any]] = dict(
+                zip(("communicators", "problems"), status, strict=True)
+            )
+        else:
+            job = JobCalls(read_job(self.logs))
+            found = problems(job)
+            tables = {"ranks": rank_rows(job), "collectives": group_rows(job), "problems": found}
+            words = {"calls": len(job.calls), "seconds": job.seconds}
+            words |= {} if found else {"normal": normal(job)}
+        report = {name: [row._asdict() for row in rows] for name, rows in tables.items()}
+        wrong = report["problems"]
         answer = Result(
-            "job",
+            "job" if status is None else "status",
             report,
             _job_records(report),
             {"logs": ",".join(map(str, self.logs))},
@@ -301,9 +308,13 @@ def _advice(
 
 def _job_records(report: Mapping[str, Sequence[output.Record]]) -> list[output.Record]:
     from experiments.traces.job_tables import GroupRow, RankRow
+    from experiments.traces.ras_status import CommunicatorRow
 
-    columns = dict.fromkeys(("row", *RankRow._fields, *GroupRow._fields, "problem", "text"))
-    parts = {"rank": report["ranks"], "collective": report["collectives"]}
+    status = "communicators" in report
+    of_rows = CommunicatorRow._fields if status else (*RankRow._fields, *GroupRow._fields)
+    columns = dict.fromkeys(("row", *of_rows, "problem", "text"))
+    names = ("communicator",) if status else ("rank", "collective")
+    parts = {name: report[f"{name}s"] for name in names}
     rows = [{**columns, "row": name, **row} for name, part in parts.items() for row in part]
     return rows + [
         {**columns, "row": "problem", "problem": each["kind"], "text": each["text"]}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.measurements.curve import TRAYS, Curve, Point
+from experiments.measurements.curve import GUESSED, TRAYS, WAITING, Curve, Point
 from experiments.output import counted
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
@@ -43,13 +43,17 @@ FASTEST_RATE = 10e12
 
 def doubts(curves: Iterable[Curve]) -> Iterator[str]:
     """A line for each curve with impossible times: its file, the first size, and how many more. A
-    line says which nodes are made of several hosts.
+    line says which nodes are made of several hosts, which times may contain waiting, and which
+    sizes are guessed.
 
     Times in place of a single rank do not count: it has nothing to do.
     """
     for curve in curves:
         name = Path(curve.source).name
-        yield from (f"{name}: {note}" for note in curve.notes if TRAYS in note)
+        marks = TRAYS, WAITING, GUESSED
+        yield from (
+            f"{name}: {note}" for note in curve.notes if any(mark in note for mark in marks)
+        )
         if (nodes := domains(curve)) and not (curve.hosts or curve.family):
             yield (
                 f"{name}: {curve.nodes} nodes with {curve.device}: if they are trays of NVLink "

@@ -18,22 +18,54 @@ from experiments.measurements.curve import (
 from experiments.measurements.doubts import in_domains
 from experiments.measurements.formats import json_reader, log_reader, osu_reader, runs_csv
 from experiments.measurements.formats.csv_index import INDEX, entries
+from experiments.measurements.formats.inspector_log import (
+    InspectorCalls,
+    log_lines,
+    looks_like_inspector,
+    read_inspector,
+)
+from experiments.measurements.formats.inspector_metrics import (
+    InspectorGauges,
+    looks_like_metrics,
+    read_metrics,
+)
 from experiments.measurements.formats.text import load
 from experiments.output import META, counted
 from topologies.errors import InputError
 
 
 def read(path: Path) -> Measurements:
-    """The measurements in the file at `path`: our CSV, nccl-tests' JSON, OSU micro-benchmarks or an
-    nccl-tests log. Trays of one NVLink domain are one node, unless a CSV says otherwise.
+    """The measurements in the file at `path`: our CSV, nccl-tests' JSON, OSU micro-benchmarks, NCCL
+    Inspector's log or metrics, or an nccl-tests log. Trays of one NVLink domain are one node,
+    unless a CSV says otherwise.
 
     Raises InputError when the file cannot be read, or is none of them.
     """
+    if inspected := _inspected(path):
+        return inspected.measurements()
     text = load(path)
+    if looks_like_inspector(text):
+        return read_inspector(text.encode().splitlines(keepends=True), str(path)).measurements()
+    if looks_like_metrics(text):
+        return read_metrics(text, str(path)).measurements()
     if runs_csv.looks_like_csv(text, path):
         return runs_csv.parse_csv(text, path)
     logged = _logged(text, path)
     return replace(logged, curves=tuple(in_domains(curve, text) for curve in logged.curves))
+
+
+def _inspected(path: Path) -> InspectorCalls | InspectorGauges | None:
+    """What NCCL Inspector wrote of a process or a GPU; None for any other file, and a pipe."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            begin = file.read(2**16).decode(errors="replace")
+    except (OSError, ValueError):
+        return None
+    if looks_like_inspector(begin):
+        return read_inspector(log_lines(path), str(path))
+    return read_metrics(load(path), str(path)) if looks_like_metrics(begin) else None
 
 
 def _logged(text: str, path: Path) -> Measurements:
@@ -66,6 +98,7 @@ def _both(text: str, source: str) -> Measurements:
 
 
 _LONGEST_CASE = 200
+_Inspected = dict[type, InspectorCalls | InspectorGauges]
 
 
 def read_all(
@@ -74,7 +107,7 @@ def read_all(
     """The curves in files and folders, in their order. A line of `skipped` begins with its file.
 
     - A folder stands for every curve that its index.csv lists (`curves/CASE.csv` or `CASE.csv`).
-      Without an index it stands for every .csv, .json, .log, .out and .txt in it.
+      Without an index it stands for every .csv, .json, .jsonl, .log, .out, .prom and .txt in it.
     - A file in a folder that cannot be read is skipped and named.
     - A file that is given twice counts once.
     - `family` chooses the curves of one series of an index: its whole name or its first word.
@@ -89,13 +122,14 @@ def read_all(
     failures: list[Failure] = []
     real_paths: set[str] = set()
     duplicates: list[Path] = []
+    inspected: _Inspected = {}
     for file, in_folder in _files(paths, family):
-        measurements = _read(file, in_folder, failed)
         real_path = os.path.realpath(file)
         if real_path in real_paths:
             duplicates.append(file)
             continue
         real_paths.add(real_path)
+        measurements = _read(file, in_folder, failed, inspected)
         curves += measurements.curves
         failures += measurements.failures
         skipped += [
@@ -103,6 +137,13 @@ def read_all(
             for line in measurements.skipped
             if not (failed and WITHOUT_ROWS in line)
         ]
+    for whole in inspected.values():
+        try:
+            measurements = whole.measurements()
+            curves += measurements.curves
+            skipped += measurements.skipped
+        except InputError as error:
+            skipped.append(str(error))
     if duplicates:
         others = len(duplicates) - 1
         more = f" and {counted(others, 'other file')}" if others else ""
@@ -163,15 +204,20 @@ def _is_folder(path: Path) -> bool:
 
 def _may_be_measurements(file: Path) -> bool:
     return (
-        file.suffix.lower() in (".csv", ".json", ".log", ".out", ".txt")
+        file.suffix.lower() in (".csv", ".json", ".jsonl", ".log", ".out", ".prom", ".txt")
         and not file.name.endswith(META)
         and file.is_file()
     )
 
 
-def _read(file: Path, forgiving: bool, failed: bool) -> Measurements:
+def _read(file: Path, forgiving: bool, failed: bool, inspected: _Inspected) -> Measurements:
+    """The measurements in a file. What NCCL Inspector wrote is added to `inspected`: the ranks of a
+    call are in several files."""
     try:
-        return read(file)
+        if (part := _inspected(file)) is None:
+            return read(file)
+        inspected.setdefault(type(part), type(part)()).add(part)  # type: ignore[arg-type]
+        return Measurements(())
     except Unmeasured as error:
         if not forgiving and not failed:
             raise

@@ -16,7 +16,7 @@ from experiments.traces.job_calls import (
     size_of,
     tensor_bytes,
 )
-from topologies.errors import InputError, shown
+from topologies.errors import InputError, as_text, shown
 
 PICKLE = (b"\x80", b"(", b"}")
 """How a pickle of a dict begins: protocols 2 to 5, 0 and 1."""
@@ -105,48 +105,83 @@ def unpickled(data: bytes, name: str) -> object:
 
 
 def read_dump(content: object, rank: int, name: str) -> RankTrace:
-    """The calls in a dump of a rank, from the value that its file `name` holds.
+    """The calls in a dump of a rank, from the value that its file `name` holds: versions 2.0 and
+    later, as FlightRecorderDetail.hpp writes them.
 
     A rank gets to a call when its CPU makes the call. The duration is there if the job measured it.
+    Calls that torch coalesces have one number and, from 2.7 on, entries that never end. Then the
+    entry "coalesced" says when they end, and they count as one call.
+
     Raises InputError for a value that is no dump.
     """
     entries = content.get("entries") if isinstance(content, dict) else None
+    # JSON has no entries if there are none
+    if isinstance(content, dict) and "version" in content and "entries" not in content:
+        entries = []
     if not isinstance(content, dict) or not isinstance(entries, list):
         raise InputError(f"{name} is no dump of the flight recorder: it has no list of entries")
+    version = content.get("version", "2")
+    if not isinstance(version, str) or version.partition(".")[0] != "2":
+        raise InputError(f"{name} has the version {shown(version)}: versions 2 are known")
     if len(entries) > MOST_ENTRIES:
         raise InputError(f"{name} has {len(entries)} entries: at most {MOST_ENTRIES}")
-    sizes = _group_sizes(content.get("pg_config"))
-    calls = [
-        call
-        for number, entry in enumerate(entries)
-        if (call := _call(entry, sizes, f"{name}: entry {number}")) is not None
-    ]
-    return RankTrace(rank, name, calls, records_all=True)
+    groups, frames = _groups(content.get("pg_config")), dict[tuple[str, str, int], MeasuredCall]()
+    calls = dict[tuple[str, str, int], MeasuredCall]()
+    for number, entry in enumerate(entries):
+        call = _call(entry, groups, f"{name}: entry {number}")
+        if call is None:
+            continue
+        key = call.group, call.members, call.number
+        if call.collective == "coalesced":
+            frames[key] = call
+        else:
+            calls[key] = _together(calls[key], call) if key in calls else call
+    for key in frames.keys() & calls.keys():
+        calls[key] = calls[key]._replace(nanoseconds=frames[key].nanoseconds, done=frames[key].done)
+    return RankTrace(rank, name, [*calls.values()], records_all=True)
 
 
-def _call(entry: object, sizes: Mapping[str, int], where: str) -> MeasuredCall | None:
-    """A collective; None for a message, and for the frame of several calls."""
+def _together(first: MeasuredCall, second: MeasuredCall) -> MeasuredCall:
+    """Two calls that torch coalesces, as one."""
+    known = first.nbytes is not None and second.nbytes is not None
+    alike = first.collective == second.collective
+    return first._replace(
+        collective=first.collective if alike else "several",
+        nbytes=(first.nbytes or 0.0) + (second.nbytes or 0.0) if known else None,
+        done=first.done and second.done,
+    )
+
+
+def _call(entry: object, groups: Mapping[tuple[str, str], str], where: str) -> MeasuredCall | None:
+    """A collective, or the frame of several; None for a message."""
     if not isinstance(entry, dict):
         raise InputError(f"{where} is {shown(entry)}: expected an object")
     collective = collective_of(_text(entry, "profiling_name", where))
-    if entry.get("is_p2p") or collective == "coalesced":
+    if entry.get("is_p2p"):
         return None
     group = entry.get("process_group")
-    if not isinstance(group, list | tuple) or not group or not isinstance(group[0], str):
+    if (
+        not isinstance(group, list | tuple)
+        or not 0 < len(group) <= 2
+        or not all(isinstance(text, str) for text in group)
+    ):
         raise InputError(f"{where} has the process_group {shown(group)}: expected name and text")
+    label = (group[0], group[1] if len(group) > 1 else "")
+    members = groups.get(label, "")
     taken = tensor_bytes(entry.get("input_sizes"), entry.get("input_dtypes"))
     given = tensor_bytes(entry.get("output_sizes"), entry.get("output_dtypes"))
     milliseconds = entry.get("duration_ms")
     timed = isinstance(milliseconds, int | float) and 0 <= milliseconds < 1e12
     return MeasuredCall(
-        group[0][:80],
+        ":".join(text for text in label if text and text != "undefined")[:80],
         _whole(entry, "collective_seq_id", where),
         collective,
         size_of(collective, taken, given),
-        sizes.get(group[0], 0),
+        members.count(",") + 1 if members else 0,
         _whole(entry, "time_created_ns", where),
         round(float(milliseconds or 0) * 1e6) if timed else None,
-        entry.get("state") == "completed" or bool(entry.get("retired")),
+        entry.get("state") == "completed",
+        members=members,
     )
 
 
@@ -164,15 +199,16 @@ def _whole(entry: Mapping[str, Any], key: str, where: str) -> int:
     return value
 
 
-def _group_sizes(config: object) -> dict[str, int]:
-    """The number of ranks of each group, where the dump has them as text like "[0, 1]"."""
-    listed = [
-        (name, about["ranks"])
-        for name, about in (config.items() if isinstance(config, dict) else ())
-        if isinstance(about, dict) and isinstance(about.get("ranks"), str)
-    ]
-    sizes = {
-        ranks: sum(part.strip().isdecimal() for part in ranks.strip("[]").split(","))
-        for ranks in {ranks for _, ranks in listed}
-    }
-    return {name: sizes[ranks] for name, ranks in listed}
+def _groups(config: object) -> dict[tuple[str, str], str]:
+    """The ranks of each group by its name and its description, like "0, 1", where the dump has them
+    as text like "[0, 1]"."""
+    ranks, groups = dict[str, str](), dict[tuple[str, str], str]()
+    for name, about in config.items() if isinstance(config, dict) else ():
+        text = about.get("ranks") if isinstance(about, dict) else None
+        if isinstance(name, str) and isinstance(text, str):
+            if text not in ranks:
+                parts = [part.strip() for part in text.strip("[]").split(",")]
+                whole = all(part.isdecimal() and len(part) < 8 for part in parts)
+                ranks[text] = ", ".join(map(str, sorted({*map(int, parts)}))) if whole else ""
+            groups[name, as_text(about.get("desc", ""))] = ranks[text]
+    return groups

@@ -34,16 +34,26 @@ NAMES = {
     "allreduce": "all_reduce",
     "allreducecoalesced": "all_reduce",
     "allgather": "all_gather",
+    "allgathersingle": "all_gather",
+    "allgatherv": "all_gather",
+    "allgathercoalesced": "all_gather",
     "allgatherbase": "all_gather",
     "allgatherintotensorcoalesced": "all_gather",
     "reducescatter": "reduce_scatter",
+    "reducescattersingle": "reduce_scatter",
+    "reducescatterv": "reduce_scatter",
+    "reducescattercoalesced": "reduce_scatter",
     "reducescatterbase": "reduce_scatter",
     "reducescattertensorcoalesced": "reduce_scatter",
     "alltoall": "all_to_all",
+    "alltoallsingle": "all_to_all",
+    "alltoallvsingle": "all_to_all",
     "alltoallbase": "all_to_all",
     "alltoallv": "all_to_all",
     "broadcast": "broadcast",
+    "broadcastoop": "broadcast",
     "reduce": "reduce",
+    "reduceoop": "reduce",
     "gather": "gather",
     "scatter": "scatter",
     "barrier": "barrier",
@@ -76,6 +86,8 @@ class MeasuredCall(NamedTuple):
     done: bool = True
     computed: int | None = None
     """For how many nanoseconds the rank did not communicate before, if the trace has that."""
+    members: str = ""
+    """The ranks of the group, like "0, 1", if the trace has them."""
 
 
 class RankTrace(NamedTuple):
@@ -190,20 +202,43 @@ class JobCalls:
     def matched(self) -> dict[tuple[str, int], dict[int, MeasuredCall]]:
         """The calls by group and number, each by rank."""
         calls: dict[tuple[str, int], dict[int, MeasuredCall]] = defaultdict(dict)
+        every = (call for trace in self.traces for call in trace.calls if call.members)
+        kinds: dict[str, list[str]] = defaultdict(list)
+        for group, members in sorted({(call.group, call.members) for call in every}):
+            kinds[group].append(members)
+        names = {
+            (group, members): f"{group} of ranks {members[:40]} ({number})"
+            for group, alike in kinds.items()
+            for number, members in enumerate(alike, 1)
+            if len(alike) > 1
+        }
         for trace in self.traces:
             for call in trace.calls:
-                calls[call.group, call.number][trace.rank] = call
+                name = names.get((call.group, call.members), call.group)
+                calls[name, call.number][trace.rank] = call
         return dict(calls)
 
     @cached_property
+    def listed(self) -> dict[str, set[int]]:
+        """The ranks of the groups whose traces say so."""
+        texts = {
+            group: call.members
+            for (group, _), calls in self.matched.items()
+            for call in calls.values()
+            if call.members
+        }
+        return {group: {*map(int, text.split(", "))} for group, text in texts.items()}
+
+    @cached_property
     def members(self) -> dict[str, set[int]]:
-        """The ranks of each group: all if it has as many, else those that have calls of it."""
+        """The ranks of each group that have a trace: those listed, else all if the group has as
+        many, else those that have calls of it."""
         members: dict[str, set[int]] = defaultdict(set)
         everyone = {trace.rank for trace in self.traces}
         for (group, _), calls in self.matched.items():
             all_call = any(call.size == len(everyone) for call in calls.values())
             members[group] |= everyone if all_call else calls.keys()
-        return dict(members)
+        return {group: self.listed.get(group, ranks) & everyone for group, ranks in members.items()}
 
     @cached_property
     def clocks(self) -> dict[int, float]:

@@ -123,7 +123,7 @@ def read_job(paths: Sequence[Path]) -> list[RankTrace]:
     The rank is what a Kineto trace says, else the number at the end of the file's name. Raises
     InputError for a file that is no trace, two traces of a rank, and traces of different kinds.
     """
-    files = [file for path in paths for file in _files(path)]
+    files = [file for path in paths for file in job_files(path)]
     if len(files) > MOST_FILES:
         raise InputError(f"{len(files)} traces: at most {MOST_FILES}")
     traces = sorted((_read(file) for file in files), key=lambda trace: trace.rank)
@@ -140,7 +140,8 @@ def read_job(paths: Sequence[Path]) -> list[RankTrace]:
     return traces
 
 
-def _files(path: Path) -> list[Path]:
+def job_files(path: Path) -> list[Path]:
+    """The file at `path`, or those in the folder. Raises InputError if there are none."""
     shown = repr(str(path)[:200])
     if not path.exists():
         raise InputError(f"no such file or folder: {shown}: name the traces of a job")
@@ -165,6 +166,8 @@ def _read(path: Path) -> RankTrace:
         content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{name} is no trace of a rank: {str(error)[:80]}") from None
+    if isinstance(content, dict) and "communicators" in content:
+        raise InputError(f"{name} is a status of NCCL's RAS: give it alone, without other files")
     if isinstance(content, dict) and "traceEvents" in content:
         return read_kineto(content, _rank(content, name), name)
     return read_dump(content, _rank(None, name), name)

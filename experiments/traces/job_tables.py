@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -39,14 +40,19 @@ class Problem(NamedTuple):
     """Something abnormal."""
 
     kind: str
-    """"straggler", "missing", "unfinished" or "mismatch"."""
+    """"straggler", "missing", "unfinished", "error" or "mismatch"."""
     text: str
 
 
 def problems(job: JobCalls) -> list[Problem]:
     """What is abnormal, at most 10 of a kind."""
+    return first_problems((_stragglers(job), _missing(job), _unfinished(job), _mismatches(job)))
+
+
+def first_problems(kinds: Iterable[Iterable[Problem]]) -> list[Problem]:
+    """The first problems of each kind, and how many more there are."""
     listed = []
-    for kind in (_stragglers(job), _missing(job), _unfinished(job), _mismatches(job)):
+    for kind in kinds:
         every = list(kind)
         listed += every[:LISTED_PROBLEMS]
         if len(every) > LISTED_PROBLEMS:
@@ -91,7 +97,7 @@ def _stragglers(job: JobCalls) -> Iterator[Problem]:
     if cost > WAIT_SHARE * job.seconds and number > STRAGGLER_ROUNDS * len(rounds):
         yield Problem(
             "straggler",
-            f"{_listed(sorted(slow))} {'are' if len(slow) > 1 else 'is'} last in {number} of "
+            f"{listed_ranks(sorted(slow))} {'are' if len(slow) > 1 else 'is'} last in {number} of "
             f"{len(rounds)} calls after computing: all others wait {format_seconds(cost)} "
             f"for {'them' if len(slow) > 1 else 'it'}, {cost / job.seconds:.0%} of the time",
         )
@@ -110,6 +116,11 @@ def _missing(job: JobCalls) -> Iterator[Problem]:
     """The first call of each group that a rank did not make, although others did."""
     if not all(trace.records_all for trace in job.traces):
         return
+    given = {trace.rank for trace in job.traces}
+    if absent := sorted({*chain(*job.listed.values())} - given):
+        yield Problem(
+            "missing", f"no dump of {listed_ranks(absent)}: groups of other ranks have them"
+        )
     latest, begin = dict[tuple[str, int], int](), dict[str, int]()
     for (group, number), rows in sorted(job.matched.items()):
         begin.setdefault(group, number)
@@ -135,7 +146,7 @@ def _unfinished(job: JobCalls) -> Iterator[Problem]:
             yield Problem(
                 "unfinished",
                 f"{_described(call)}, call {number} of group {group!r}, has not ended at "
-                f"{_listed(waiting)}",
+                f"{listed_ranks(waiting)}",
             )
 
 
@@ -151,7 +162,8 @@ def _described(call: MeasuredCall) -> str:
     return call.collective + (f" of {format_bytes(call.nbytes)}" if call.nbytes is not None else "")
 
 
-def _listed(ranks: Sequence[int]) -> str:
+def listed_ranks(ranks: Sequence[int]) -> str:
+    """Some ranks in words, at most five by number."""
     more = f" and {len(ranks) - 5} more" if len(ranks) > 5 else ""
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:5]))}{more}"
 

@@ -155,7 +155,10 @@ def _job(path: Path) -> None:
     from experiments.traces.job_calls import JobCalls
     from experiments.traces.job_folder import read_job
     from experiments.traces.job_tables import group_rows, problems, rank_rows
+    from experiments.traces.ras_status import read_status
 
+    if read_status([path]) is not None:
+        return
     twins = [path.with_name(f"twin_{rank}{''.join(path.suffixes[-2:])}") for rank in range(2)]
     for rank, twin in enumerate(twins):
         twin.write_bytes(path.read_bytes().replace(b'"rank": 0', b'"rank": %d' % rank, 1))

@@ -15,10 +15,12 @@ import job_traces
 import msccl_texts
 import mscclpp_plans
 import nccl_logs
+import ras_files
 from config_texts import CONFIGS
 from experiments import output
 from experiments.execution.journal import Journal, journal_of
 from experiments.traces import chakra_nodes
+from inspector_files import gauges, line, record
 from job_texts import JOBS
 from simulator.parallel.pipelines import find
 from simulator.parallel.pipelines.pipeline import pipeline_csv
@@ -139,6 +141,10 @@ def _measurements() -> Iterator[Seed]:
     yield Seed("rates.txt", _OSU_RATES.encode())
     yield Seed("both.log", (_OSU + nccl_logs.log()).encode())
     yield Seed("runs.csv", _RUNS.encode())
+    records = [record(rank, 1, 8192 << k, 30) for k in range(9) for rank in range(4)]
+    yield Seed("node1-pid4200.log", "".join(map(line, records)).encode())
+    metrics = (gauges(gpu, 103.0, 2**23, "8-9MB") for gpu in range(4))
+    yield Seed("metrics.prom", "".join(metrics).encode())
 
 
 def _document() -> dict[str, Any]:
@@ -310,6 +316,8 @@ def _jobs() -> Iterator[Seed]:
             *job_traces.kineto(Path(folder) / "kineto", [kernels]).iterdir(),
         ):
             yield Seed(path.name, path.read_bytes())
+    status = ras_files.communicator([ras_files.answering(0)], [ras_files.silent(1)])
+    yield Seed("ras.json", json.dumps(ras_files.document(status), indent=2).encode())
 
 
 def _results() -> Iterator[Seed]:

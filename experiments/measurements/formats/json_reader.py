@@ -1,9 +1,10 @@
-"""The JSON that nccl-tests writes with `-J FILE` (its versions 1 and 2), whole or cut short.
+"""The JSON that nccl-tests and rccl-tests write with `-J FILE` (versions 1 and 2), whole or cut
+short.
 
-One object a test: version, args, env, nccl_version, config (with the list of devices), results, and
-a summary. A result has size, count, type, redop, root, out_of_place and in_place (each time or
-cpu_time in microseconds, alg_bw, bus_bw, nwrong), actual_iterations; version 2 adds
-out_of_place_per_iter and in_place_per_iter.
+One object a test: version, args, env, nccl_version or rccl_version, config (with the list of
+devices), results, and a summary. A result has size, count, type, redop, root, out_of_place and
+in_place (each time or cpu_time in microseconds, alg_bw, bus_bw, nwrong), actual_iterations; version
+2 adds out_of_place_per_iter and in_place_per_iter.
 """
 
 import json
@@ -148,8 +149,9 @@ def _run(value: _Document, cut: str) -> LoggedTest:
                 for name, setting, _ in settings(variable)
                 if variable.startswith(name)
             }
-    if code := _whole(value.get("nccl_version")):
-        run.settings[LIBRARY] = {f"NCCL {version_of(code)}"}
+    for library in ("NCCL", "RCCL"):
+        if code := _whole(value.get(f"{library.lower()}_version")):
+            run.settings[LIBRARY] = {f"{library} {version_of(code)}"}
     if "version" in value and value["version"] not in VERSIONS:
         run.notes.append(
             f"version {as_text(value['version'])[:20]} of the JSON: known here are "

@@ -3,7 +3,7 @@ time and bandwidth of a row agree."""
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from experiments.measurements.formats.text import Span, TableHeader, prefix_pattern, spans
@@ -32,6 +32,7 @@ _COLUMNS: dict[str, Callable[[str], bool]] = {
     "redop": _like(r"[A-Za-z]\w*"),
     "root": _like(r"-?[0-9]{1,9}"),
     "time": _number,
+    "hipevt": _number,
     "algbw": _number,
     "busbw": _number,
     "wrong": _number,
@@ -104,25 +105,26 @@ class PrintedHeader(TableHeader):
                 r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})", r"\1T\2", text
             )
         token_spans = spans(text)
-        columns = (
-            self.without_redop() if len(token_spans) == len(self.columns) - 1 else self.columns
-        )
         tokens = [text[start:end] for start, end in token_spans]
-        if len(tokens) != len(columns) or not all(map(fits, columns, tokens)):
-            return None
-        return _row(line, columns, tokens, token_spans)
+        for columns in self.layouts():
+            if len(tokens) == len(columns) and all(map(fits, columns, tokens)):
+                return _row(line, columns, tokens, token_spans)
+        return None
 
-    def without_redop(self) -> tuple[str, ...]:
-        """The columns of a row whose redop is blank, as some versions print it where nothing is
-        reduced."""
-        return tuple(name for name in self.columns if name != "redop")
+    def layouts(self) -> Iterator[tuple[str, ...]]:
+        """The columns that a row may have.
+
+        Some versions leave the redop blank where nothing is reduced. rccl-tests prints no time
+        stamp in rows that are out of place alone.
+        """
+        for blank in ((), ("redop",), ("timestamp",), ("redop", "timestamp")):
+            if {*blank} <= {*self.columns}:
+                yield tuple(name for name in self.columns if name not in blank)
 
     def ends_of(self, columns: Sequence[str]) -> tuple[int, ...]:
-        """Where `columns` (all of them, or all but redop) end."""
-        if len(columns) == len(self.columns):
-            return self.ends
+        """Where `columns` (one of the layouts) end."""
         return tuple(
-            end for name, end in zip(self.columns, self.ends, strict=True) if name != "redop"
+            end for name, end in zip(self.columns, self.ends, strict=True) if name in columns
         )
 
 
@@ -171,9 +173,9 @@ def _is_table(columns: tuple[str, ...]) -> bool:
         columns.count(name) <= 1 for name in ("size", "count", "type", "redop", "root")
     )
     alike = len(times) == 1 or (len(times) == 2 and len(columns) >= 2 * times[1] - times[0])
-    return (
-        alike and once and all(columns[at : at + 3] == ("time", "algbw", "busbw") for at in times)
-    )
+    # rccl-tests can put the time between two events of HIP behind the time
+    bandwidths = [at + 1 + (columns[at + 1 : at + 2] == ("hipevt",)) for at in times]
+    return alike and once and all(columns[at : at + 2] == ("algbw", "busbw") for at in bandwidths)
 
 
 def _row(

@@ -225,7 +225,7 @@ class _RowReader:
             len(tokens) < len(columns)
             and all(map(fits, columns, tokens))
             and aligned(token_spans, self._header.ends_of(columns)[: len(tokens)])
-            for columns in (self._header.columns, self._header.without_redop())
+            for columns in self._header.layouts()
         )
 
     def _is_head(self, text: str) -> bool:

@@ -11,6 +11,7 @@ from experiments.diagnosis.diagnosis_records import point_columns
 from experiments.output import counted
 from experiments.pages.reports.result import Result
 from experiments.traces.job_tables import GROUPS, RANKS, WORDS, shown_ranks
+from experiments.traces.ras_status import CommunicatorRow
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 TERMINAL, PAGE = 4, 12
@@ -189,6 +190,24 @@ def job(result: Result) -> Story:
     calls = counted(result.words["calls"], "collective") if "calls" in result.words else "A job"
     took = f" in {format_seconds(result.words['seconds'])}" if "seconds" in result.words else ""
     return Story(f"{calls} of {len(ranks)} ranks{took}", summary, blocks)
+
+
+def status(result: Result) -> Story:
+    """Which ranks of a job answer NCCL's RAS, and whether all made the same calls."""
+    communicators = result.report["communicators"]
+    problems = [f"{problem['kind']}: {problem['text']}" for problem in result.report["problems"]]
+    verdict = problems or ["all ranks answer, without an error, and made the same calls"]
+    title = f"{counted(len(communicators), 'communicator')} of a job"
+    heads = {name: name for name in CommunicatorRow._fields}
+    blocks: list[Block] = [
+        Remarks("Verdict", verdict),
+        table("Communicators", communicators, heads),
+    ]
+    summary = [
+        f"Does this job hang, and where? This page shows {title}.",
+        f"Abnormal: {problems[0]}." if problems else "Nothing abnormal was found.",
+    ]
+    return Story(title, summary, blocks)
 
 
 def pictures(results: Sequence[Any]) -> list[Any]:

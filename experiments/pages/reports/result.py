@@ -41,6 +41,7 @@ STORIES = {
     "diagnose": "diagnosis_story:curves",
     "job": "diagnosis_story:job",
     "expect": "diagnosis_story:expected",
+    "status": "diagnosis_story:status",
     "recommend": "recommendation_story:story",
     "winners": "recommendation_story:winners",
     "explain": "recommendation_story:explained",

@@ -12,6 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.traces.flight_recorder import read_dump, unpickled
+from experiments.traces.job_calls import JobCalls
+from experiments.traces.job_folder import read_job
+from experiments.traces.job_tables import problems
 from grouped_cases import each_case
 from job_traces import dump, entry
 from refusals import attempt, refusal
@@ -150,3 +153,120 @@ def test_sizes_that_are_no_sizes_are_unknown() -> None:
         trace = read_dump(dump([entry(1, 5, input_dtypes=dtypes)]), 0, "dump")
         assert trace.calls[0].nbytes is None
     assert read_dump(dump([entry(1, 5, "nccl:send 0->1", is_p2p=True)]), 0, "dump").calls == []
+
+
+@each_case(
+    "version", ["2.0", "2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7", "2.8", "2.9", "2.10"]
+)
+def test_every_version_is_read(version: str) -> None:
+    content = dump([entry(1, 5, op_id=1, pg_id=0, timeout_ms=600000)]) | {"version": version}
+    (call,) = read_dump(content, 0, "dump").calls
+    assert (call.group, call.size, call.members) == ("0:default_pg", 2, "0, 1")
+
+
+@each_case("version", ["1.5", "3.0", "", 2.1, None, ["2"]])
+def test_other_versions_are_refused(version: object) -> None:
+    assert "versions 2 are known" in refusal(read_dump, dump([]) | {"version": version}, 0, "dump")
+
+
+def test_a_json_dump_without_entries_is_of_a_rank_without_calls() -> None:
+    content = dump([])
+    del content["entries"]
+    assert read_dump(content, 0, "dump").calls == []
+
+
+@each_case(
+    ("ranks", "members"),
+    [
+        ("[0, 1]", "0, 1"),
+        ("[1,0]", "0, 1"),
+        ("[]", ""),
+        ("[0, x]", ""),
+        ("[0, -1]", ""),
+        ("[0, 99999999]", ""),
+        (7, ""),
+        (["0"], ""),
+    ],
+)
+def test_ranks_of_a_group_are_read_from_text(ranks: object, members: str) -> None:
+    content = dump([entry(1, 5)], ranks)  # type: ignore[arg-type]
+    (call,) = read_dump(content, 0, "dump").calls
+    assert (call.members, call.size) == (members, 2 if members else 0)
+
+
+def test_a_group_of_another_description_is_another_group() -> None:
+    groups = [("7", "tensor"), ("7", "data"), ("7", "undefined"), ("7",)]
+    calls = [entry(1, k, process_group=group) for k, group in enumerate(groups)]
+    content = dump(calls)
+    content["pg_config"] = {"7": {"name": "7", "desc": "data", "ranks": "[0, 2]"}}
+    read = read_dump(content, 0, "dump").calls
+    assert [(call.group, call.members) for call in read] == [
+        ("7:tensor", ""),
+        ("7:data", "0, 2"),
+        ("7", ""),
+    ]
+
+
+def test_coalesced_calls_end_with_their_frame() -> None:
+    """From 2.7 on, what torch coalesces has entries that stay scheduled."""
+    parts = [entry(3, k, "nccl:_all_gather_base", state="scheduled", op_id=k) for k in (1, 2)]
+    frame = entry(3, 3, "nccl:coalesced", input_sizes=[], output_sizes=[], duration_ms=2.0)
+    (call,) = read_dump(dump([*parts, frame]), 0, "dump").calls
+    assert (call.collective, call.nbytes, call.done) == ("all_gather", 8000.0, True)
+    assert (call.start, call.nanoseconds) == (1, 2_000_000)
+    (hung,) = read_dump(dump([*parts, frame | {"state": "started"}]), 0, "dump").calls
+    assert not hung.done
+    mixed = [parts[0], entry(3, 2, input_sizes=None, state="scheduled")]
+    (call,) = read_dump(dump(mixed), 0, "dump").calls
+    assert (call.collective, call.nbytes, call.done) == ("several", None, False)
+    assert read_dump(dump([frame]), 0, "dump").calls == []
+
+
+def test_a_call_that_was_given_up_has_not_ended() -> None:
+    """A retired call that is not completed has timed out."""
+    (call,) = read_dump(dump([entry(1, 5, state="started", retired=True)]), 0, "dump").calls
+    assert not call.done
+
+
+@each_case(
+    ("name", "collective"),
+    [
+        ("nccl:all_gather_single", "all_gather"),
+        ("nccl:reduce_scatter_v", "reduce_scatter"),
+        ("nccl:all_to_all_v_single", "all_to_all"),
+        ("nccl:_broadcast_oop", "broadcast"),
+        ("nccl:_reduce_oop", "reduce"),
+        ("nccl:ALLGATHER_coalesced", "all_gather"),
+        ("nccl:REDUCE_SCATTER_coalesced", "reduce_scatter"),
+        ("nccl:allreduce_coalesced", "all_reduce"),
+        ("xccl:all_reduce_barrier", "barrier"),
+    ],
+)
+def test_names_of_torch_are_ours(name: str, collective: str) -> None:
+    (call,) = read_dump(dump([entry(1, 5, name)]), 0, "dump").calls
+    assert call.collective == collective
+
+
+def test_groups_of_one_name_and_other_ranks_are_kept_apart(tmp_path: Path) -> None:
+    """split_group gives several groups one name."""
+    for rank in range(4):
+        content = dump([entry(1, rank)], "[0, 1]" if rank < 2 else "[2, 3]")
+        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(content))
+    job = JobCalls(read_job([tmp_path]))
+    assert job.members == {
+        "0:default_pg of ranks 0, 1 (1)": {0, 1},
+        "0:default_pg of ranks 2, 3 (2)": {2, 3},
+    }
+    assert len(job.calls) == 2
+    assert problems(job) == []
+
+
+def test_a_rank_without_a_dump_is_named(tmp_path: Path) -> None:
+    for rank in range(2):
+        content = dump([entry(1, rank)], "[0, 1, 2, 3]")
+        (tmp_path / f"rank_{rank}").write_bytes(pickle.dumps(content))
+    job = JobCalls(read_job([tmp_path]))
+    assert [problem.text for problem in problems(job)] == [
+        "no dump of ranks 2, 3: groups of other ranks have them"
+    ]
+    assert len(job.calls) == 1
