@@ -122,6 +122,14 @@ def diagnose(*logs: str | Path, on: Any = None, **options: Any) -> Rows:
     return _rows(Diagnose, on, logs=_files(*logs), **options)
 
 
+def expect(on: Any, collective: str = "all_reduce", **options: Any) -> Rows:
+    """What a library should give on a machine, by size: the rows of `simctl expect`. `level` is the
+    share of runs that an interval holds."""
+    from experiments.commands.expect import Expect
+
+    return _rows(Expect, on, collective=collective, **options)
+
+
 def _rows(command: Any, on: Any, **options: Any) -> Rows:
     """The rows of a command on a machine, without other answers, files and processes."""
     others = "groups", "chakra", "job", "learn", "jobs", "resume"

@@ -39,6 +39,8 @@ class Prediction(NamedTuple):
     """Where it is, one point."""
     shifts: Floats
     """How log(seconds) moves with the parameters, shape (variants,)."""
+    software: float
+    """The share of the time that is no bytes on links."""
     sure: Uncertainty
     """What the profile knows of its errors."""
 
@@ -89,15 +91,17 @@ def prediction(
         _messages(profile, path, laid, seconds),
     )
     shifts = np.log(np.array(moved) / seconds)
-    return Prediction(path.seconds, where, shifts, profile.uncertainty)
+    _, crossing = path.counts.on_links(laid(profile, path.protocol, path.routed))
+    return Prediction(path.seconds, where, shifts, 1 - crossing / seconds, profile.uncertainty)
 
 
 def interval_of(predicted: Prediction) -> Interval:
     """The time of a run, with what the measured runs say of its error."""
-    seconds, where, shifts, sure = predicted
+    seconds, where, shifts, software, sure = predicted
     residuals = sure.residuals
     mean, variance = (float(column[0]) for column in residuals.at(where))
     variance += residuals.rules.parameters**2 * float((shifts**2).sum())
+    variance += (sure.software * software) ** 2
     unsure = reasons(where, residuals.seen)
     return interval(seconds, mean, variance, sure.level)._replace(unsure=unsure)
 
@@ -112,6 +116,7 @@ def ratio(one: Prediction, other: Prediction) -> Interval:
     mean, variance = residuals.difference(one.place, other.place)
     shifts = other.shifts - one.shifts
     variance += residuals.rules.parameters**2 * float((shifts**2).sum())
+    variance += (one.sure.software * (other.software - one.software)) ** 2
     return interval(other.seconds / one.seconds, mean, variance, one.sure.level)
 
 

@@ -79,6 +79,8 @@ class Uncertainty:
     independent directions."""
     level: float = LEVEL
     """The share of runs that an interval holds."""
+    software: float = 0.0
+    """The standard deviation of log(measured / predicted) of what is no bytes on links."""
 
 
 @dataclass(frozen=True)

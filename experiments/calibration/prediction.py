@@ -23,7 +23,7 @@ from simulator.schedules.timeline import ProfileRun, common
 from simulator.uncertainty.interval import Interval
 from topologies.topology import Floats, Topology
 
-FEW_SIZES = 12
+FEW_SIZES = 64
 """Up to so many sizes are each simulated. Of more, the critical paths of some tell the others."""
 
 
@@ -48,8 +48,9 @@ def times(
     routed = route(schedule, topology)
     if len(schedule) > LARGE_SCHEDULE or len(sizes) > FEW_SIZES:
         return _Large(profile, algorithm, routed).times(sorted(sizes))
+    laid = LaidRoutes(algorithm)
     runs = {size: profile.simulate(routed.scaled(size), algorithm) for size in sizes}
-    return {size: _timed(profile, result, algorithm) for size, result in runs.items()}
+    return {size: _timed(profile, result, algorithm, laid) for size, result in runs.items()}
 
 
 def _timed(
@@ -117,22 +118,25 @@ class _Large:
     def inside(
         self, protocol: Protocol, sizes: Sequence[float], seconds_by_size: dict[float, float]
     ) -> dict[float, float]:
-        """Seconds of all sizes; the first and the last are known."""
+        """Seconds of all sizes; the first and the last are known. A path that explains both, and
+        a size in the middle, explains those between."""
         if len(sizes) <= 2:
             return seconds_by_size
-        ends = {size: self.machine(protocol, size) for size in (sizes[0], sizes[-1])}
+        middle = len(sizes) // 2
+        seconds_by_size |= {sizes[middle]: self.simulate(protocol, sizes[middle])}
+        known = {
+            size: self.machine(protocol, size) for size in (sizes[0], sizes[middle], sizes[-1])
+        }
         for path in self.paths:
             # a path is the critical path of a simulation that takes as long
             if all(
-                abs(path.seconds(ends[size]) / seconds_by_size[size] - 1) < 1e-6 for size in ends
+                abs(path.seconds(known[size]) / seconds_by_size[size] - 1) < 1e-6 for size in known
             ):
-                inside = sizes[1:-1]
+                inside = [size for size in sizes if size not in known]
                 self.path_of |= {(protocol.name, size): path for size in inside}
                 return seconds_by_size | {
                     size: path.seconds(self.machine(protocol, size)) for size in inside
                 }
-        middle = len(sizes) // 2
-        seconds_by_size |= {sizes[middle]: self.simulate(protocol, sizes[middle])}
         halves = (
             self.inside(protocol, part, seconds_by_size)
             for part in (sizes[: middle + 1], sizes[middle:])

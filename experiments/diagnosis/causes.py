@@ -3,7 +3,7 @@ has it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -29,8 +29,9 @@ BETTER = 0.5
 """It explains them if that is at most so much of what they are off without it."""
 NEVER = 1e6
 """An algorithm whose bytes take so many times as long is never the fastest."""
-TCP_PORTS = ("ethernet100", "ethernet25", "ethernet10")
-"""Ports over which a job may send where its fast network is not found."""
+TCP_PORTS = ("ethernet10", "ethernet100")
+"""The slowest and the fastest port over which a job may send where its fast network is not
+found."""
 
 Expect = Callable[[Blueprint, Callable[[Profile], Profile]], Expectation]
 """From a machine, and a change of the library's profile on it, to what that should give."""
@@ -40,7 +41,8 @@ class Cause(NamedTuple):
     """A fault of a machine."""
 
     text: str
-    machine: Blueprint
+    machines: tuple[Blueprint, ...]
+    """The machine with the fault; two if the fault may be anything between the two."""
     changed: Callable[[Profile], Profile]
     """What the fault changes in the library's profile."""
     check: str
@@ -55,28 +57,31 @@ def causes(diagnosis: Diagnosis, machine: Blueprint, expect: Expect) -> tuple[st
         return ()
     places = list(below.places[-LARGEST_SIZES:])
     measured, sizes = diagnosis.columns.seconds[places], diagnosis.columns.size[places]
-    off = _off(measured, known.seconds[places])
-    found: list[tuple[float, Cause, Floats]] = []
-    tried = 0
+    off = _off(measured, [known.seconds[places]])
+    found: list[tuple[float, Cause, list[Floats]]] = []
     for cause in _causes(diagnosis, machine):
         with suppress(InputError):
-            given = expect(cause.machine, cause.changed)(diagnosis.curve, sizes)
-            if given is not None:
-                tried += 1
-                found.append((_off(measured, given.seconds), cause, given.seconds))
+            given = [expect(each, cause.changed)(diagnosis.curve, sizes) for each in cause.machines]
+            seconds = [each.seconds for each in given if each is not None]
+            if seconds:
+                found.append((_off(measured, seconds), cause, seconds))
     near = [each for each in found if each[0] <= min(NEAR, BETTER * off)]
     if not near:
+        tried = len(found)
         return (f"cannot tell the cause: none of {tried} faults that were simulated gives this",)
     factor = bus_factor(diagnosis.curve.collective, diagnosis.curve.ranks or 2)
-    return tuple(
-        f"{cause.text} would give {format_bandwidth(factor * sizes[-1] / seconds[-1])}: "
-        f"{cause.check}"
-        for _, cause, seconds in sorted(near, key=lambda each: each[0])[:MOST]
-    )
+    lines = []
+    # what may be anything between two machines explains less
+    for _, cause, seconds in sorted(near, key=lambda each: (len(each[2]), each[0]))[:MOST]:
+        rates = [format_bandwidth(factor * sizes[-1] / each[-1]) for each in seconds]
+        lines.append(f"{cause.text} would give {' to '.join(rates)}: {cause.check}")
+    return tuple(lines)
 
 
-def _off(measured: Floats, seconds: Floats) -> float:
-    return float(np.abs(np.log(measured / seconds)).mean())
+def _off(measured: Floats, seconds: Sequence[Floats]) -> float:
+    """How far measured times are from simulated ones, or from what is between them, in log."""
+    off = np.log(measured / np.stack(seconds))
+    return float((np.maximum(off.min(axis=0), 0) + np.maximum(-off.max(axis=0), 0)).mean())
 
 
 def _causes(diagnosis: Diagnosis, machine: Blueprint) -> Iterator[Cause]:
@@ -90,7 +95,7 @@ def _causes(diagnosis: Diagnosis, machine: Blueprint) -> Iterator[Cause]:
 def _in_a_node(machine: Blueprint) -> Iterator[Cause]:
     yield Cause(
         "all-reduces without NVLS",
-        machine,
+        (machine,),
         _without_nvls,
         "repeat with NCCL_DEBUG=INFO, and look for NVLS; NCCL_NVLS_ENABLE=1 and a running "
         "nvidia-fabricmanager",
@@ -99,12 +104,12 @@ def _in_a_node(machine: Blueprint) -> Iterator[Cause]:
     if known is None or not known.links:
         return
     half, lone = "half of the NVLinks of a GPU", LINKS[known.pcie].link.bandwidth
-    yield Cause(half, machine, _slowed(0.5), "nvidia-smi nvlink -s lists the links of each GPU")
+    yield Cause(half, (machine,), _slowed(0.5), "nvidia-smi nvlink -s lists the links of each GPU")
     sharing = known.gpus / max(known.switches, 1)
     bandwidth = LINKS[known.nvlink].link.bandwidth * known.links
     yield Cause(
         "GPUs that do not reach each other, through the host's memory,",
-        machine,
+        (machine,),
         _slowed(lone / sharing / bandwidth),
         "nvidia-smi topo -p2p r must say OK; unset NCCL_P2P_DISABLE",
     )
@@ -120,7 +125,7 @@ def _between_nodes(machine: Blueprint) -> Iterator[Cause]:
     for number in dict.fromkeys(max(1, nics // share) for share in (2, 4, nics)):
         if number < nics:
             text = f"{number} of {nics} NICs of a node"
-            yield Cause(text, machine.with_options(nics=number), same, lines)
+            yield Cause(text, (machine.with_options(nics=number),), same, lines)
     shares = {
         "ports at half of their speed, or NICs with half of their PCIe lanes,": (
             0.5,
@@ -140,16 +145,17 @@ def _between_nodes(machine: Blueprint) -> Iterator[Cause]:
         )
     for text, (share, check) in shares.items():
         if share < 1:
-            yield Cause(text, machine, _slowed(share, LINKS[port].kind), check)
-    for name in TCP_PORTS:
-        if LINKS[name].link.bandwidth <= rate:
-            speed = format_bandwidth(LINKS[name].link.bandwidth)
-            yield Cause(
-                f"TCP over one port of {speed}",
-                machine.with_options(nics=1, port=name),
-                same,
-                "NCCL_DEBUG=INFO must not say NET/Socket; see NCCL_IB_DISABLE, NCCL_NET_PLUGIN",
-            )
+            yield Cause(text, (machine,), _slowed(share, LINKS[port].kind), check)
+    yield Cause(
+        "TCP over one port",
+        tuple(
+            machine.with_options(nics=1, port=name)
+            for name in TCP_PORTS
+            if LINKS[name].link.bandwidth <= rate
+        ),
+        same,
+        "NCCL_DEBUG=INFO must not say NET/Socket; see NCCL_IB_DISABLE and NCCL_NET_PLUGIN",
+    )
 
 
 def same(profile: Profile) -> Profile:

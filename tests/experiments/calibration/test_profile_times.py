@@ -69,7 +69,7 @@ def test_few_simulations_say_what_all_say(
     assert len(runs) < len(SIZES) * len(profile.protocols)
 
 
-def test_a_ring_needs_two_simulations_a_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ring_needs_three_simulations_a_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     """All its ranks do the same, so that one path is critical at every size."""
     runs: list[Routed] = []
 
@@ -81,7 +81,7 @@ def test_a_ring_needs_two_simulations_a_protocol(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("experiments.calibration.prediction.LARGE_SCHEDULE", 0)
     time_of = times(machine(), find("ring"), as_nodes(16, 1), 16, SIZES)
     assert list(time_of) == SIZES
-    assert len(runs) <= 2 + 2 * len(machine().protocols)
+    assert len(runs) <= 2 + 3 * len(machine().protocols)
 
 
 def test_large_schedules_have_the_intervals_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:

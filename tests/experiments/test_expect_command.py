@@ -1,0 +1,80 @@
+"""`simctl expect`, and one measured number in `simctl diagnose`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from grouped_cases import each_case
+from simctl_process import Simctl
+
+MACHINE = ("--topology", "hgx_h100:nodes=2")
+SIZES = "1KiB,1MiB,1GiB"
+
+
+def test_the_numbers_are_those_of_run(simctl: Simctl) -> None:
+    text = simctl("expect", *MACHINE, "--size", SIZES, "--format", "csv").stdout
+    for row in csv.DictReader(io.StringIO(text)):
+        options = ("--library", "nccl", "--size", f"{row['size_B']}B", "--format", "json")
+        (run,) = [json.loads(simctl("run", *MACHINE, *options).stdout)["summary"]]
+        for name in ("expected_s", "low_s", "high_s"):
+            assert float(row[name]) == pytest.approx(run[name], rel=1e-9)
+
+
+def test_a_table_has_bandwidths_and_their_intervals(simctl: Simctl) -> None:
+    done = simctl("expect", "all_gather", "--topology", "b200", "--size", SIZES, "--level", "0.9")
+    assert done.returncode == 0
+    assert "Expected: all_gather of nccl, 8 ranks on b200" in done.stdout
+    assert "90% of runs" in done.stdout
+
+
+def test_prometheus_reads_the_lines(simctl: Simctl) -> None:
+    done = simctl("expect", *MACHINE, "--size", SIZES, "--format", "prometheus")
+    lines = done.stdout.splitlines()
+    pattern = re.compile(r'[a-z_]+\{([a-z_A-Z]+="[^"]*",?)+\} [0-9.e+-]+')
+    assert len([line for line in lines if pattern.fullmatch(line)]) == 6 * 3
+    assert len([line for line in lines if line.startswith("# TYPE ")]) == 6
+    assert all(line.startswith("# ") or pattern.fullmatch(line) for line in lines)
+
+
+@each_case(
+    ("busbw", "code", "words"),
+    [
+        ("360GB/s", 0, "as expected"),
+        ("40GB/s", 1, "below expectation"),
+    ],
+)
+def test_one_number_is_enough(simctl: Simctl, busbw: str, code: int, words: str) -> None:
+    done = simctl("diagnose", *MACHINE, "--size", "8GiB", "--busbw", busbw)
+    assert done.returncode == code
+    assert words in done.stdout
+
+
+@each_case(
+    ("words", "message"),
+    [
+        (("diagnose",), "nothing to diagnose: name a LOG"),
+        (("diagnose", "--busbw", "1GB/s", "--size", "1GiB"), "give --topology as well"),
+        (("diagnose", *MACHINE, "--busbw", "1GB/s"), "give --size as well"),
+        (("diagnose", *MACHINE, "--size", "1GiB"), "--size 1GiB goes with --busbw"),
+        (("diagnose", "x.log", *MACHINE, "--busbw", "1GB/s"), "leave one of them out"),
+        (("diagnose", *MACHINE, "--size", "1GiB", "--busbw", "fast"), "fast"),
+        (("expect", "barrier"), "--collective 'barrier': expected all_reduce"),
+        (("expect", "--collective", "ring"), "--collective 'ring': expected all_reduce"),
+        (("expect", "all_reduce", "--collective", "reduce"), "leave one of them out"),
+        (("expect", "--p", "1"), "1"),
+        (("expect", *MACHINE, "--p", "17"), "17"),
+        (("expect", "--level", "2"), "--level 2"),
+        (("expect", "--size", "0"), "0"),
+    ],
+)
+def test_mistakes_are_one_line(simctl: Simctl, words: tuple[str, ...], message: str) -> None:
+    done = simctl(*words)
+    assert (done.returncode, done.stdout) == (2, "")
+    *_, line = done.stderr.strip().splitlines()
+    assert message in line
+    assert "Traceback" not in done.stderr
