@@ -100,7 +100,7 @@ def points(
     labels without effect."""
     fitted: list[FitCurve] = []
     skipped: list[str] = []
-    for curve in curves:
+    for curve in (part for measured in curves for part in measured.by_label):
         try:
             fitted.append(_fitted(curve, library, machine, in_place, profile))
         except InputError as error:

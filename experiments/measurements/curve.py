@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.measurements.networks import Ports
@@ -88,6 +88,8 @@ class Point:
     p90_s: float | None = None
     """Seconds of the 90th percentile."""
     mean_s: float | None = None
+    ran: str = field(default="", kw_only=True)
+    """The algorithm and the protocol that the library says it ran, like "ring LL128"."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,25 @@ class Curve:
         return "ping_pong" if ping_pong else self.collective
 
     @property
+    def by_label(self) -> tuple[Curve, ...]:
+        """The curve in parts, each of one algorithm and protocol that the library says it ran."""
+        labels = dict.fromkeys(point.ran for point in (*self.points, *self.in_place))
+        if labels.keys() <= {""}:
+            return (self,)
+        return tuple(self._labelled(label) for label in labels)
+
+    def _labelled(self, label: str) -> Curve:
+        algorithm, _, protocol = label.partition(" ")
+        points, in_place = (
+            tuple(point for point in column if point.ran == label)
+            for column in (self.points, self.in_place)
+        )
+        algorithm, protocol = algorithm or self.algorithm, protocol or self.protocol
+        return replace(
+            self, points=points, in_place=in_place, algorithm=algorithm, protocol=protocol
+        )
+
+    @property
     def streams(self) -> bool:
         """Whether times are size over the bandwidth of many messages in flight (osu_bw and
         similar)."""
@@ -216,9 +237,9 @@ class Curve:
 def _columns(record: type[Curve | Point]) -> dict[str, str]:
     """The fields of a record that are one value, and the pandas type of each."""
     return {
-        field.name: _COLUMN_TYPES[str(field.type)]
-        for field in fields(record)
-        if str(field.type) in _COLUMN_TYPES
+        each.name: _COLUMN_TYPES[str(each.type)]
+        for each in fields(record)
+        if str(each.type) in _COLUMN_TYPES
     }
 
 

@@ -9,6 +9,7 @@ from experiments.measurements.formats.participants import Device, device, progra
 from experiments.measurements.formats.printed_table import PrintedHeader, find_header
 from experiments.measurements.formats.text import numbered, too_long
 from experiments.measurements.formats.torn_rows import Line, SizeStep, may_matter
+from experiments.measurements.formats.tuning_lines import Choices, add_choice
 
 _MARK = re.compile(
     r"algbw|_perf|\bRank\b|\bPid\b|nranks|nThread|Using devices|tests version|Out of bounds|Avg "
@@ -16,6 +17,7 @@ _MARK = re.compile(
     r"|[NR]CCL_|\bFI_|UCX_|OMPI_MCA|MPICH_|MPIR_CVAR|I_MPI|CCL "
     r"version|rccl-tests|[Ff]ailure|CANCELLED"
     r"|Exited with|signal|MPI_ABORT|Segmentation fault|Killed|job killed|BAD TERMINATION"
+    r"|Bytes -> Algo"
 )
 _DIED = re.compile(
     r"CANCELLED AT|Exited with exit code [1-9]|exited on signal|Caught signal"
@@ -68,6 +70,8 @@ class LoggedTest:
     """Values of variables, for the next test."""
     exported: Settings = field(default_factory=dict)
     """Values of variables, for all tests."""
+    choices: Choices = field(default_factory=dict)
+    """What NCCL says that it runs."""
 
     @property
     def over(self) -> bool:
@@ -137,7 +141,12 @@ def _read_line(sections: LogTests, line: int, content: str) -> None:
 
 
 def _read_mark(sections: LogTests, line: int, content: str) -> bool:
-    """Read a line about a test; True for a header, which is no row."""
+    """Read a line about a test; True for what is no row: a header, or a choice of NCCL."""
+    if "Bytes -> Algo" in content:
+        # the first size may be announced before the table
+        run = _preamble(sections) if sections.runs[-1].closed else sections.runs[-1]
+        add_choice(run.choices, content)
+        return True
     header = find_header(line, content)
     if header is None:
         _read_settings(sections, content)

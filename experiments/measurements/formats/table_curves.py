@@ -26,6 +26,7 @@ from experiments.measurements.formats.printed_table import (
     row_agrees,
 )
 from experiments.measurements.formats.torn_rows import TableRows
+from experiments.measurements.formats.tuning_lines import labels_of
 from experiments.output import counted
 
 Skipped = dict[str, list[int]]
@@ -146,11 +147,16 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
         gpu_model(run.devices),
     )
     series: dict[str, tuple[Point, ...]] = {"out-of-place": (), "in-place": ()}
+    sizes = [row.size for row in table.rows]
+    labels = labels_of(run.choices, collective, ranks.ranks, sizes)
     for at, place in enumerate(run.places):
         timed = [row for row in table.rows if at < len(row.cells)]
         skipped["untimed"] += [row.line for row in timed if not measured(row.cells[at])]
         usable = [row for row in timed if measured(row.cells[at])]
-        series[place], remarks = _points(table, usable, at, place)
+        points, remarks = _points(table, usable, at, place)
+        series[place] = tuple(
+            replace(point, ran=" ".join(labels.get(point.size, ()))) for point in points
+        )
         notes += remarks
     return Curve(
         collective,

@@ -38,7 +38,8 @@ LIMIT = 64 * 2**20
 _DEBUGGING = re.compile(
     rb"^(?:\S{1,64} )?\S{1,300}:\d+:\d+ \[\d+\] NCCL (?:INFO|TRACE) "
     rb"(?![^\n]*(?:CCL_|FI_|UCX_|OMPI_|MPI|nranks \d|ersion|Using|rovider|cxi|Slingshot|_perf|busbw"
-    rb"|-place|Rank|Pid|Out of|Avg|OSU|ailure|signal|fault|Killed|killed|CANCEL|Exited|TERMINATION"
+    rb"|-> Algo|-place|Rank|Pid|Out of|Avg|OSU|ailure|signal|fault|Killed|killed|CANCEL|Exited"
+    rb"|TERMINATION"
     rb"|\d +\d+ +[a-z]|#|[ \t][\d.]+[ \t\r]*$))[^\n]*",
     re.MULTILINE,
 )
