@@ -32,6 +32,7 @@ COMMANDS = (
     "validate",
     "calibrate",
     "diagnose",
+    "expect",
     "report",
     "list",
     "pipelines",

@@ -46,7 +46,7 @@ class Diagnose(MachineOptions, ReportOptions):
     logs: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[LOG]...",
+            metavar="[LOG...]",
             help="nccl-tests, OSU, CSV or NCCL Inspector files, or folders of them; with --job "
             "traces.",
             show_default=False,
