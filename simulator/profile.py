@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from math import inf
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from simulator.effects.channels import PeerChannels
 from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import Jobs, job, nodes_of, reduces
+from simulator.effects.kernel_costs import KernelCosts
 from simulator.effects.labels import Ineffective
 from simulator.effects.memory_costs import HostMemory
 from simulator.effects.pieces import PieceCounts
@@ -81,6 +83,8 @@ class Uncertainty:
     """The share of runs that an interval holds."""
     software: float = 0.0
     """The standard deviation of log(measured / predicted) of what is no bytes on links."""
+    between: float = 0.0
+    """That of jobs over several nodes, besides what all jobs have."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,8 @@ class Profile:
     """Into how many pieces the library divides V in single algorithms, by the algorithm's name."""
     channels: Mapping[str, PeerChannels] = field(default_factory=dict)
     """The channels of a message to one peer, by the algorithm's name."""
+    kernels: KernelCosts = field(default_factory=KernelCosts)
+    """What kernels on GPUs cost."""
     ineffective: tuple[Ineffective, ...] = ()
     """Labels without effect on the runs of the profile."""
     uncertainty: Uncertainty | None = field(default=None, compare=False)
@@ -310,8 +316,8 @@ class Profile:
         self, jobs: Jobs, nbytes: Floats | float, excess: Floats | float, kinds: Sequence[str]
     ) -> dict[str, Floats]:
         """Seconds that no link takes, by name, each in the jobs' shape: the call, the copy of V to
-        where it is reduced, fresh memory, and what long exchanges between nodes and messages to
-        one peer in a node take more.
+        where it is reduced, fresh memory, what long exchanges between nodes and messages to one
+        peer in a node take more, and what kernels on GPUs add.
 
         `excess` is what they have beyond `exchanges.beyond`, in bytes. It slows down with the
         number of nodes as links between nodes do: as the first of `kinds` that does.
@@ -331,7 +337,16 @@ class Profile:
                 (self._few_channels(name, jobs, nbytes) for name in self.channels),
                 start=np.zeros(jobs.nodes.shape),
             ),
+            **self._kernel_shares(jobs, nbytes),
         }
+
+    def _kernel_shares(self, jobs: Jobs, nbytes: Floats | float) -> dict[str, Floats]:
+        """What kernels on GPUs add. The fastest kind of link is that inside nodes."""
+        if not any(np.any(cost) for cost in self.kernels):
+            return {}
+        links = self.protocols[-1].links.values()
+        slowness = reduce(np.minimum, (1 / link.bandwidth for link in links))
+        return self.kernels.shares(jobs, nbytes, slowness)
 
     def _few_channels(self, algorithm: str, jobs: Jobs, nbytes: Floats | float) -> Floats:
         """Seconds that messages of an algorithm to one peer take more than with all channels."""

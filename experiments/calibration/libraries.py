@@ -19,6 +19,7 @@ from experiments.calibration.effects.algorithm_effects import (
     sends,
 )
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Prior
+from experiments.calibration.effects.kernel_effects import own_copies, peer_messages, pieces
 from experiments.calibration.effects.link_effects import (
     copied_messages,
     growth,
@@ -122,7 +123,7 @@ NCCL = Library(
             _step(3.4, 14.0),
             _rates(240, 80),
             _tree(4.0 / 3.4, 1.0),
-            reached=_reached(0.95, 0.89),
+            reached=_reached(1.0, 0.89),
         ),
     ),
     (
@@ -138,9 +139,13 @@ NCCL = Library(
         ),
         growth,
         ports,
+        own_copies,
+        pieces,
+        partial(peer_messages, node=0.3 * US, network=1.5 * US),
     ),
     _CHOSEN | {"all_reduce": ("ring", "double_tree")},
     {"all_reduce": ("nvls",)},
+    {"all_reduce": ("nvls_tree",)},
     spelled=NCCL_RUNS,
     unsure=NCCL_NEEDS_HARDWARE,
     pieces=dict.fromkeys(_BEHIND, PieceCounts(512, 512))

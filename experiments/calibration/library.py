@@ -23,6 +23,11 @@ from topologies.topology import Topology
 
 ELEMENT = 4
 """Bytes."""
+MOST_ACROSS = 16
+"""Nodes up to which trees across switches that multicast may be the fastest. On more, rings send
+large sizes faster, and such trees take long to simulate."""
+PAIR = 2
+"""So many ranks of a node do without switches that multicast."""
 VERBS, TCP, PLUGIN = "verbs", "TCP", "plugin"
 """Transports. With verbs, the NICs of InfiniBand and RoCE read and write GPUs or hosts."""
 
@@ -40,6 +45,8 @@ class Library:
     """The algorithms of each collective if none is forced, and no published rule says which."""
     multicasts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The algorithms that it may choose besides if the switches of a node multicast."""
+    across: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The same in jobs over several nodes, with more than two ranks on each."""
     spelled: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The algorithms that may run under a name that is not one of ours."""
     few: Mapping[str, str] = field(default_factory=dict)
@@ -122,10 +129,14 @@ class Library:
     ) -> tuple[str, ...]:
         """As :meth:`algorithms`, in a job on all ranks of a machine. A label that is unknown counts
         as none."""
-        single = topology.ranks > 2 and used_nodes(topology) == 1
-        multicast = single and multicasts(topology)
         labelled = self.algorithms(collective, forced) if forced else ()
-        return labelled or self.algorithms(collective, multicast=multicast)
+        if labelled:
+            return labelled
+        nodes = used_nodes(topology)
+        multicast = topology.ranks > PAIR * nodes and multicasts(topology)
+        usual = self.algorithms(collective, multicast=multicast and nodes == 1)
+        more = self.across.get(collective, ()) if multicast and 1 < nodes <= MOST_ACROSS else ()
+        return (*usual, *named(more, collective))
 
 
 def fit_curve(

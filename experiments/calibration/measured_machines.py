@@ -18,6 +18,8 @@ _CARD = re.compile(r"[ah]\d{3}[ -](?:\d{2}gb )?(pcie|nvl)\b")
 """GPUs on cards, without NVSwitches."""
 NVLS_SINCE = 2, 17
 """The first version of NCCL with NVLS."""
+NVLS_TREE_SINCE = 2, 18
+"""The first one with NVLSTree."""
 PAIRED_GPUS, MESHED_GPUS = 2, 4
 """NCCL takes no NVLS for two GPUs, and at most four have direct NVLinks to one another."""
 SHOWN_MACHINES = 4
@@ -69,14 +71,21 @@ def may_multicast(curve: Curve) -> bool:
     >>> may_multicast(Curve("all_reduce", 8, 1, (), (), "x.log", device="NVIDIA H100 80GB HBM3"))
     True
     """
-    model = gpu(curve)
-    version = re.search(r"(\d+)\.(\d+)", curve.library)
-    return (
-        curve.nodes == 1
-        and (curve.ranks or 0) > PAIRED_GPUS
-        and (not model or _SHARP.fullmatch(model) is not None)
-        and (version is None or (int(version[1]), int(version[2])) >= NVLS_SINCE)
-    )
+    return curve.nodes == 1 and (curve.ranks or 0) > PAIRED_GPUS and _knows(curve, NVLS_SINCE)
+
+
+def may_cross(curve: Curve) -> bool:
+    """Whether NCCL takes NVLSTree if the switches of nodes multicast: from 2.18 on, with GPUs of
+    Hopper or later on several nodes (src/graph/tuning.cc)."""
+    return curve.nodes != 1 and _knows(curve, NVLS_TREE_SINCE)
+
+
+def _knows(curve: Curve, since: tuple[int, int]) -> bool:
+    """Whether the version and the GPUs that the file names, if it does, have algorithms in
+    switches."""
+    model, version = gpu(curve), re.search(r"(\d+)\.(\d+)", curve.library)
+    sharp = not model or _SHARP.fullmatch(model) is not None
+    return sharp and (version is None or (int(version[1]), int(version[2])) >= since)
 
 
 def multicasts(curve: Curve) -> bool:

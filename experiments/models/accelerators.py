@@ -176,3 +176,9 @@ def power_factor(device: str, power: float = 0.0) -> float:
 def bandwidth(device: str) -> float:
     """Bytes/s that memory-bound work on `device` reaches."""
     return accelerator(device).bandwidth * MEMORY
+
+
+def memory_of(machine: str) -> float | None:
+    """β of the memory of a GPU in bytes/s, on a machine of the catalogue; None on others."""
+    device = DEVICES.get(machine)
+    return None if device is None else ACCELERATORS[device].bandwidth

@@ -26,6 +26,7 @@ from simulator.collectives import algorithms
 from simulator.effects.channels import PeerChannels
 from simulator.effects.crowded_links import Crowding, NodeCorrection
 from simulator.effects.exchanges import Exchanges
+from simulator.effects.kernel_costs import KernelCosts
 from simulator.effects.labels import Ineffective
 from simulator.effects.memory_costs import HostMemory
 from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
@@ -117,6 +118,7 @@ class Calibrated(DocumentPart):
     exchanges: Annotated[Exchanges, Keys, Whole] = Exchanges()
     pieces: dict[Word, Annotated[PieceCounts, Keys, Whole]] = Field({})
     channels: dict[Word, Annotated[PeerChannels, Keys, Whole]] = Field({})
+    kernels: Annotated[KernelCosts, Keys, Whole] = KernelCosts()
     paced: bool = False
     pace_on_two: Times = 1.0
     ineffective: Labels = Field([])

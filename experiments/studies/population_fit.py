@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from math import log
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.fit import SCALE
 from experiments.calibration.known_paths import ALL
 from experiments.calibration.library import PLUGIN
-from experiments.calibration.library_model import Model, along, slopes
+from experiments.calibration.library_model import Model, active, along, slopes
 from experiments.calibration.observations import Ints
 from experiments.calibration.population.population import (
     ENOUGH,
@@ -28,7 +27,7 @@ from experiments.calibration.population.population import (
 )
 from experiments.calibration.population.specification import Specification, kernels, transport
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.interval_rules import IntervalRules
+from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
 from simulator.uncertainty.residuals import shared
 from topologies.topology import Floats
 
@@ -36,6 +35,13 @@ INDEPENDENT = 0.2
 """The share of points that count as independent: neighbouring sizes share their errors."""
 NEAR = 0.02
 """The spread of a mean about the start of the library's own model."""
+LEARNT = (
+    *("1/β of own copies", "a piece", "LL node α", "message to a peer"),
+    *("launch of sends", "α of sends", "1/β of sends", "1/β of all-to-all"),
+)
+LOOSER = 0.25
+"""How the names of parameters end that many machines show inside a node, and the spread of their
+means."""
 SHARED, APART = "network α", 0.5
 """How the names of all α between nodes end. Their means share an offset from the library's own
 model, and this is its spread."""
@@ -69,6 +75,7 @@ class MachineRuns:
         self.model, self.specification = model, specification
         self.machine = specification.machine
         self.transport = transport(model.library, specification.interconnect)
+        self.kin = specification.kin
         self.names = shared_names(model)
         self.offset = offsets(model, specification)
 
@@ -110,8 +117,10 @@ def offsets(model: Model, specification: Specification) -> Floats:
 
 def fit_transports(runs: Sequence[MachineRuns]) -> Population:
     """The population of all machines, with that of each transport that ENOUGH machines have.
-    Machines without a network are in each of them. Plugins have only α between nodes in common, so
-    their population has all else of all machines."""
+    Machines without a network are in each of them. Runs that are no example of their machine are in
+    none. Plugins have only α between nodes in common, so their population has all else of all
+    machines."""
+    runs = [each for each in runs if not each.specification.why_not] or runs
     machines = {(each.transport, each.machine) for each in runs}
     counts = Counter(name for name, _ in machines if name)
     whole, levels = fit_population(runs), dict[str, Population]()
@@ -133,27 +142,37 @@ def _with_latencies(whole: Population, level: Population) -> Population:
 
 
 def fit_population(
-    runs: Sequence[MachineRuns], near: float = NEAR, apart: float = APART
+    runs: Sequence[MachineRuns],
+    near: float = NEAR,
+    apart: float = APART,
+    looser: float = LOOSER,
 ) -> Population:
     """The population of the machines of some runs, each of which counts alike.
 
     A machine's rests are normal about the mean, and its data linear in them about the mean (the
     first-order method of nonlinear mixed effects: Sheiner and Beal, J. Pharmacokinet. Biopharm.
     8(6), 1980). Expectation and maximisation alternate (Dempster, Laird and Rubin, JRSS B 39(1),
-    1977), with the library's own model as a prior of the mean, of spread `near`. The prior of an
-    offset that all α between nodes share has the spread `apart`.
+    1977), with the library's own model as a prior of the mean, of spread `near`, or `looser` for
+    LEARNT parameters. The prior of an offset that all α between nodes share has the spread `apart`.
+    Parameters between nodes do not go together with others.
     """
-    return _Fit(runs, near, apart).population()
+    return _Fit(runs, near, apart, looser).population()
 
 
 class _Fit:
     """The fit of a population. Arrays have the shape (members,) or (members, members)."""
 
-    def __init__(self, runs: Sequence[MachineRuns], near: float, apart: float) -> None:
+    def __init__(
+        self, runs: Sequence[MachineRuns], near: float, apart: float, looser: float
+    ) -> None:
         starts = _starts(runs)
         self.runs, self.names = runs, tuple(starts)
         together = np.array([float(name.endswith(SHARED)) for name in self.names])
-        prior = near**2 * np.eye(len(together)) + apart**2 * np.outer(together, together)
+        held = [max(near, looser) if name.endswith(LEARNT) else near for name in self.names]
+        prior = np.diag(np.square(held)) + apart**2 * np.outer(together, together)
+        network = np.array(["network" in name for name in self.names])
+        self.apart = network[:, None] != network
+        """Pairs of parameters that are independent: what is inside nodes and what is between."""
         self.loose = np.linalg.inv(prior)
         """The information of the prior of the mean."""
         self.units = [unit for unit, _ in starts.values()]
@@ -218,7 +237,8 @@ class _Fit:
             share * (np.outer(centre - mean, centre - mean) + covariance)
             for share, centre, covariance in zip(self.share, centres, covariances, strict=True)
         )
-        self.covariance = (STRENGTH * self.usual + apart) / (STRENGTH + machines)
+        covariance = (STRENGTH * self.usual + apart) / (STRENGTH + machines)
+        self.covariance = np.where(self.apart, 0.0, covariance)
         return mean
 
     def _counted(self) -> Floats:
@@ -242,15 +262,13 @@ def _unit(parameter: Parameter) -> str:
     return SPECIFIED if parameter.specified and parameter.unit == "s/B" else parameter.unit
 
 
-START = Spread(machine=0.3, parameters=0.3)
+START = Spread(machine=0.1, between=0.1, software=0.4, parameters=0.4)
 """Where learning starts."""
 GROUPS = 4
 """Machines are left out in so many groups."""
 PULL = 0.001
-"""The cost of a rule that is a factor of e from its start, in units of the interval score."""
-WIDEST_INTERVAL, OVER = 2.0, 10.0
-"""Half of a usual interval is at most so many times the usual error, and what it costs in units of
-the score if it is a factor of e wider."""
+"""The cost of a rule that is a factor of e from its start, in units of the likelihood of a
+point."""
 
 
 class Unseen(NamedTuple):
@@ -261,11 +279,16 @@ class Unseen(NamedTuple):
     """log(measured / predicted)."""
     parameters: Floats
     """The variance that differences between machines give."""
+    software: Floats
+    """The share of the time that is no bytes on links."""
+    several: Floats
+    """1 for a job over several nodes, else 0."""
 
     def variance(self, spread: Spread, base: IntervalRules) -> Floats:
         """The variance of `off` by the rules of intervals."""
         rules = base._replace(machine=spread.machine)
-        alone = shared(rules) + rules.noise**2
+        alone = shared(rules) + rules.noise**2 + spread.between**2 * self.several
+        alone += (spread.software * self.software) ** 2
         return np.asarray(alone + spread.parameters**2 * self.parameters)
 
     def half(self, spread: Spread, base: IntervalRules) -> Floats:
@@ -279,40 +302,39 @@ def unseen(runs: MachineRuns, population: Population) -> Unseen:
     model, inner = runs.model, runs.inner(population)
     shifts = along(model, inner, population.moves(runs.names), ALL)
     off = np.log(model.points.seconds / model.predict(inner))
-    return Unseen(runs.machine, off, np.asarray((shifts**2).sum(axis=1)))
+    ran, profile = active(model, inner, ALL), model.profiles(inner[None])
+    _, crossing = ran.on_links(model, profile)
+    software = 1 - (crossing / ran.seconds(model, profile))[:, 0]
+    several = (model.points.nodes > 1).astype(np.float64)
+    variance = np.asarray((shifts**2).sum(axis=1))
+    return Unseen(runs.machine, off, variance, software[model.sizes.nearest], several)
 
 
 def learn_from(runs: Sequence[MachineRuns], base: IntervalRules) -> Spread:
-    """The rules by these runs alone: their machines are left out in GROUPS groups."""
-    machines = sorted({each.machine for each in runs})
+    """The rules by these runs alone: their machines are left out in GROUPS groups, with their
+    kin. Runs that are no example of their machine teach nothing."""
+    runs = [each for each in runs if not each.specification.why_not]
+    kins = sorted({each.kin for each in runs})
     points = []
-    for group in np.array_split(machines, min(GROUPS, len(machines))):
-        others = [each for each in runs if each.machine not in group]
+    for group in np.array_split(kins, min(GROUPS, len(kins))):
+        others = [each for each in runs if each.kin not in group]
         if others:
             population = fit_transports(others)
-            points += [unseen(each, population) for each in runs if each.machine in group]
+            points += [unseen(each, population) for each in runs if each.kin in group]
     return learn(points, base) if points else START
 
 
 def learn(machines: Sequence[Unseen], base: IntervalRules) -> Spread:
-    """The rules with the best mean interval score (Gneiting and Raftery, JASA 102, 2007) whose
-    intervals are usually not wider than WIDEST_INTERVAL. A point costs the width of its interval,
-    and 2 / (1 - level) times how far it is outside. Each machine counts alike, and each of its
-    set-ups.
-
-    The errors of a few machines are several times as large as those of the others. Without a limit
-    these few make the intervals of all machines wide.
-    """
+    """The rules under which the errors are most likely, as Student's t with the degrees of freedom
+    of intervals has them: a few machines that are far off count little. Each machine counts alike,
+    and each of its set-ups."""
     prior, runs = np.log(START), _together(machines)
-    off = np.abs(runs.points.off)
-    widest = WIDEST_INTERVAL * runs.usual(off)
 
     def cost(inner: Floats) -> float:
-        spread = Spread(*np.exp(inner).tolist())
-        half = runs.points.half(spread, base)
-        score = runs.mean(2 * half + 2 / (1 - LEVEL) * np.maximum(off - half, 0.0))
-        over = max(0.0, log(runs.usual(half) / widest))
-        return float(score + OVER * over + PULL * ((inner - prior) ** 2).sum())
+        variance = runs.points.variance(Spread(*np.exp(inner).tolist()), base)
+        tails = (FREEDOM + 1) * np.log1p(runs.points.off**2 / variance / FREEDOM)
+        likely = runs.mean((np.log(variance) + tails) / 2)
+        return float(likely + PULL * ((inner - prior) ** 2).sum())
 
     return Spread(*np.exp(minimize(cost, prior, method="Nelder-Mead").x).tolist())
 
@@ -331,24 +353,12 @@ class _Together(NamedTuple):
         set_up = np.repeat(np.arange(len(self.sizes)), self.sizes)
         return float(self._by_machine(np.bincount(set_up, values) / self.sizes).mean())
 
-    def usual(self, values: Floats) -> float:
-        """The median over machines of the mean over set-ups of the median over points."""
-        set_up = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        ascending = values[np.lexsort((values, set_up))]
-        first = np.cumsum(self.sizes) - self.sizes
-        middles = first + (self.sizes - 1) // 2, first + self.sizes // 2
-        medians = (ascending[middles[0]] + ascending[middles[1]]) / 2
-        return float(np.median(self._by_machine(medians)))
-
     def _by_machine(self, values: Floats) -> Floats:
         return np.asarray(np.bincount(self.machine, values) / np.bincount(self.machine))
 
 
 def _together(machines: Sequence[Unseen]) -> _Together:
-    off, parameters = (
-        np.concatenate(columns)
-        for columns in zip(*((each.off, each.parameters) for each in machines), strict=True)
-    )
+    _, *columns = zip(*machines, strict=True)
     sizes = np.array([len(each.off) for each in machines])
     _, machine = np.unique([each.machine for each in machines], return_inverse=True)
-    return _Together(Unseen("", off, parameters), sizes, machine)
+    return _Together(Unseen("", *map(np.concatenate, columns)), sizes, machine)

@@ -28,6 +28,7 @@ from experiments.calibration.prediction import predict
 from experiments.calibration.uncertainty import shipped_rules
 from experiments.studies import generated_pages
 from experiments.studies.calibration import CurveGroup, groups
+from experiments.studies.collective_rows import collectives
 from experiments.studies.measured_rows import grouped
 from experiments.studies.population_fit import MachineRuns, fit_transports, learn_from, unseen
 from simulator.cost_models.nccl import GENERATIONS
@@ -57,13 +58,17 @@ def main(
     library: Annotated[Literal["nccl", "mpi", "all"], typer.Option()] = "all",
     families: Annotated[str, typer.Option(help="Only machines of these, like F01,F02.")] = "",
     out: Annotated[Path | None, typer.Option(exists=True, file_okay=False)] = None,
+    kernels: Annotated[Path | None, typer.Option(help="Measured kernels, with nccl.csv.")] = None,
 ) -> str:
     """Fit the population of each library, and of each library without each machine, and predict
-    that machine. --out writes the files of the populations and of the errors."""
+    that machine. With --kernels, the collectives of nccl.csv count too. --out
+    writes the files of the populations and of the errors."""
     parts = []
     for name, members in LIBRARIES.items():
         if library in ("all", name):
             chosen = [group for group in groups(folder) if group.library in members]
+            if kernels is not None and name == "nccl":
+                chosen += [CurveGroup(key, NCCL, curves) for key, curves in collectives(kernels)]
             measured = list(_measured(chosen))
             if not measured:
                 raise InputError(f"{folder}: no runs of {name}")
@@ -84,9 +89,9 @@ def _population(runs: Sequence[MachineRuns]) -> Population:
     return replace(fit_transports(runs), intervals=learn_from(runs, shipped_rules()))
 
 
-def without(machine: str, runs: Sequence[MachineRuns]) -> Population:
-    """The population of all other machines."""
-    return _population([each for each in runs if each.machine != machine])
+def without(kin: str, runs: Sequence[MachineRuns]) -> Population:
+    """The population of all machines but some kin: see `Specification.kin`."""
+    return _population([each for each in runs if each.kin != kin])
 
 
 def _measured(chosen: Sequence[CurveGroup]) -> Iterator[FamilyRuns]:
@@ -95,7 +100,8 @@ def _measured(chosen: Sequence[CurveGroup]) -> Iterator[FamilyRuns]:
         progress(done, len(chosen))
         for specification, curves in grouped(group.curves, specification_of).items():
             try:
-                measured, _ = points(curves, group.library)
+                placed = [specification.placed(curve) for curve in curves]
+                measured, _ = points(placed, group.library)
             except InputError as refused:
                 output.note(f"{group.name}: {refused}")
                 continue
@@ -115,10 +121,9 @@ def _left_out(measured: Sequence[FamilyRuns], families: Sequence[str]) -> Iterat
     progress = output.Progress("machines left out")
     for done, (family, name, runs) in enumerate(judged):
         progress(done, len(judged))
-        if runs.machine not in populations:
-            others = [other.runs for other in measured]
-            populations[runs.machine] = without(runs.machine, others)
-        population = populations[runs.machine].over(runs.transport)
+        if runs.kin not in populations:
+            populations[runs.kin] = without(runs.kin, [other.runs for other in measured])
+        population = populations[runs.kin].over(runs.transport)
         assert population.intervals is not None
         left = unseen(runs, population)
         half = left.half(population.intervals, shipped_rules())

@@ -141,7 +141,10 @@ def multicast(data: Data, *, algorithm: str, latency: float, efficiency: float) 
     rates = {f"{kind} 1/β of {word}": kind for kind in data.kinds if reach(kind) == "node"}
     parameters = (
         Parameter(f"latency of {word}", latency, "s", LIKELY),
-        *(Parameter(name, -log(efficiency), "power", LIKELY, kind) for name, kind in rates.items()),
+        *(
+            Parameter(name, -log(efficiency), "power", LIKELY, kind, specified=True)
+            for name, kind in rates.items()
+        ),
     )
 
     def write(profile: Profile, values: Values) -> Profile:

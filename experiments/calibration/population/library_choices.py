@@ -12,14 +12,15 @@ from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 
 
-def library_on(machine: Blueprint, name: str) -> Described:
-    """The library `name` of LIBRARIES on a machine that nobody has measured."""
+def library_on(machine: Blueprint, name: str, memory: float | None) -> Described:
+    """The library `name` of LIBRARIES on a machine that nobody has measured. `memory` is β of a
+    GPU's memory in bytes/s, if it is known."""
     several = machine.whole()
     if machine.size is None:
         per_node = machine.options.get("per_node")
         node = max(several.ranks, per_node if isinstance(per_node, int) else 1)
         several = machine.build(2 * node)
-    described = profile_for(name, several)
+    described = profile_for(name, several, memory)
     profile = choosing(described.profile, LIBRARIES[name], machine, specified=True, version=name)
     return described._replace(profile=profile)
 
@@ -35,5 +36,8 @@ def choosing(
     """The profile with the choices of its library on a machine. `specified`: whether the links of
     the machine are."""
     known = library.on(machine)
+    if any(name not in profile.launches for names in known.across.values() for name in names):
+        # without figures of switches, nobody knows where the library takes them
+        known = replace(known, across={})
     chosen = partial(choices, known, version)
     return replace(profile, choices=chosen, runs=partial(runs, known), specified=specified)

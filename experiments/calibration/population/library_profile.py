@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from math import log, sqrt
+from math import e, hypot, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
 
 from experiments.calibration.effects.algorithm_effects import multicasting
 from experiments.calibration.effects.effect import Parameter
+from experiments.calibration.effects.kernel_effects import OWN, USUAL_MEMORY
 from experiments.calibration.effects.link_effects import BETWEEN, FED, reach
-from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL, NVLS_LATENCY
+from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints, Flags
@@ -37,7 +38,6 @@ from simulator.effects.channels import PeerChannels
 from simulator.effects.jobs import nodes_of
 from simulator.profile import Profile, Protocol, Uncertainty
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.measured_places import place
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
@@ -58,14 +58,18 @@ FOREIGN = {"nccl": ("xgmi", "rccl"), "rccl": ("nvlink", "nccl")}
 """A kind of link between GPUs of another vendor, and the library of that vendor."""
 AMD = "cdna"
 """How the names of the generations of AMD's GPUs begin."""
-GUESSED = Spread(machine=log(2) / quantile(LEVEL), parameters=0.0)
+GUESSED = Spread(log(2) / quantile(LEVEL), between=0.0, software=0.0, parameters=0.0)
 """If nobody learnt rules of intervals: from half to twice the time."""
 NOWHERE = place("", "", 1, 1, 1.0).take(np.zeros(0, np.int64))
 """No measured point."""
-PER_NODE, NODES = 2, (4, 16)
-"""The jobs that show all parameters of a library. Their usual number of nodes is 8."""
+PER_NODE, NODES, USUAL_NODES = 2, (1, 4, 16), 8.0
+"""The jobs that show all parameters of a library, and the usual number of nodes of larger ones."""
 HOPPER = 500e9
 """The NVLinks of a GPU of Hopper are below this β in bytes/s, and those of Blackwell above."""
+MULTICAST = ("nvls", "nvls_tree")
+"""Algorithms of NCCL in switches that reduce and multicast."""
+MEMORY = {"volta": 0.9e12, "ampere": 2.0e12, "hopper": 3.35e12, "blackwell": 8e12}
+"""β in bytes/s of the memory of a usual GPU with NVLinks, by its generation."""
 
 
 class Described(NamedTuple):
@@ -88,30 +92,32 @@ class Kind(NamedTuple):
     """The usual α in seconds: what links of the machine have in proportion."""
 
 
-def profile_for(name: str, topology: Topology) -> Described:
+def profile_for(name: str, topology: Topology, memory: float | None = None) -> Described:
     """The library `name` of LIBRARIES on a machine with the specified β of `topology`.
 
     A step takes as long as on the measured machines. Its α is divided among its links in proportion
-    to their α. Raises InputError for an unknown name.
+    to their α. `memory` is β of a GPU's memory in bytes/s, by default as usual for its links.
+    Raises InputError for an unknown name.
     """
     if name not in LIBRARIES:
         raise InputError(f"--library {name[:40]!r}: expected {', '.join(LIBRARIES)}")
-    library, steps = LIBRARIES[name], _Steps(topology)
+    library, steps = LIBRARIES[name], _Steps(topology, memory)
     whole, model = population_of(library.name), _named(name)
     population = _over(library, steps)
     rest, called = _rest(model, population), f"{name} on {topology.name}"
     notes, far = _notes(name, whole, steps), list(_unreached(name, steps, whole))
-    residuals = Residuals(_rules(population, len(far)), NOWHERE, np.zeros(0))
+    sure = _sure(population, len(far))
     profile = _written(model, rest, steps, called)
     variants = [_written(model, rest + move, steps, called) for move in _moves(model, population)]
     if name == "nccl" and multicasts(topology):
-        slowness, launch = _reducing_slowness(profile, steps), profile.launch
+        places = (rest, *(rest + move for move in _moves(model, population)))
         profile, *variants = (
-            _in_switches(one, steps, slowness, NVLS_LATENCY * one.launch / launch)
-            for one in (profile, *variants)
+            _in_switches(one, steps, model.values(place))
+            for one, place in zip((profile, *variants), places, strict=True)
         )
-    sure = replace(profile, uncertainty=Uncertainty(residuals, tuple(variants)))
-    return Described(replace(sure, machine=topology.name), (*notes, *far))
+    uncertainty = replace(sure, variants=tuple(variants))
+    described = replace(profile, machine=topology.name, uncertainty=uncertainty)
+    return Described(described, (*notes, *far))
 
 
 def links_on(library: Library, topology: Topology) -> list[Mapping[str, Link]]:
@@ -133,37 +139,37 @@ def _over(library: Library, steps: _Steps) -> Population | None:
 
 
 def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:
-    profile = model.profile(rest, name)
+    profile = model.profile(rest + _given(model, steps.fastest, steps), name)
     by_kind = {kind.name: model.profile(rest + _given(model, kind, steps)) for kind in steps.kinds}
     return replace(
         profile,
         protocols=tuple(
             steps.protocol(number, by_kind) for number in range(len(profile.protocols))
         ),
-        slower={key: steps.of_kinds(row) for key, row in profile.slower.items()},
+        slower={
+            key: steps.of_kinds(row) for key, row in profile.slower.items() if key not in MULTICAST
+        },
+        launches={key: launch for key, launch in profile.launches.items() if key not in MULTICAST},
         crowding={
-            kind.name: profile.crowding["network"]._replace(shared=0.0, corrections=())
+            kind.name: profile.crowding["network"]._replace(
+                nodes=USUAL_NODES, shared=0.0, corrections=()
+            )
             for kind in steps.kinds
             if kind.where == "network" and "network" in profile.crowding
         },
+        channels={},
     )
 
 
-def _reducing_slowness(profile: Profile, steps: _Steps) -> float:
-    """The factor on 1/β of NVLinks in NVLS. By NCCL's own model it has a share of what is
-    specified."""
-    generation = "hopper" if steps.fastest.bandwidth < HOPPER else "blackwell"
-    reached = nccl.NVLS_EFFICIENCY[generation] * steps.fastest.bandwidth
-    return profile.protocols[-1].links[steps.fastest.name].bandwidth / reached
-
-
-def _in_switches(profile: Profile, steps: _Steps, slowness: float, latency: float) -> Profile:
-    """The profile with NVLS, and with the channels of a message to one peer. Only those of Hopper
-    were measured. The `latency` of NVLS in seconds is as unsure as the launch, because no run shows
-    it."""
+def _in_switches(profile: Profile, steps: _Steps, values: Mapping[str, float]) -> Profile:
+    """The profile with NVLS by the `values` of parameters, and with the channels of a message to
+    one peer. Only those of Hopper were measured. By NCCL's own model, NVLS reaches another share of
+    the NVLinks' rate in each generation."""
     kind = steps.fastest
-    # algorithms of NCCL in switches that reduce and multicast
-    for algorithm in ("nvls", "nvls_tree"):
+    generation = "hopper" if kind.bandwidth < HOPPER else "blackwell"
+    slowness = e ** values["node 1/β of NVLS"] / nccl.NVLS_EFFICIENCY[generation]
+    for algorithm in MULTICAST:
+        latency = values["latency of NVLS"]
         profile = multicasting(profile, algorithm, latency, {kind.name: slowness})
     if kind.bandwidth > HOPPER:
         return profile
@@ -182,10 +188,10 @@ def _model(library: Library) -> Model:
     curves = [
         FitCurve(f"{collective} {nodes}", collective, names, nodes * PER_NODE, nodes, size, size)
         for collective in library.chooses
-        for chosen in [library.algorithms(collective)]
+        for nodes in NODES
+        for chosen in [library.algorithms(collective, multicast=nodes == 1)]
         for names in (chosen, *((name,) for name in chosen if library.deviates))
         if names
-        for nodes in NODES
     ]
     return Model(FitPoints(curves), library)
 
@@ -206,7 +212,9 @@ def _given(model: Model, kind: Kind, steps: _Steps) -> Floats:
     """What a machine's specification gives, as if all links had the β of a kind."""
     return np.array(
         [
-            _of_links(one, kind)
+            -log(steps.memory)
+            if one.name == OWN.name
+            else _of_links(one, kind)
             if one.specified and one.unit == "s/B"
             else kernels(model.library, steps.interconnect, one)
             for one in model.parameters
@@ -234,26 +242,33 @@ def _moves(model: Model, population: Population | None) -> Floats:
     return population.moves(names) if population is not None else np.zeros((0, len(names)))
 
 
-def _rules(population: Population | None, unreached: int) -> IntervalRules:
+def _sure(population: Population | None, unreached: int) -> Uncertainty:
     """The rules of intervals, if the population does not reach the machine for so many reasons.
     Each adds the variance of another machine. A library without a population is as unsure as MPI,
     and one reason more."""
     if population is None:
         population, unreached = population_of(MPI.name), unreached + 1
-    learnt = population and population.intervals
-    machine, parameters = learnt or GUESSED
-    return shipped_rules()._replace(machine=machine * sqrt(1 + unreached), parameters=parameters)
+    learnt = (population and population.intervals) or GUESSED
+    other = hypot(learnt.machine, learnt.between)
+    rules = shipped_rules()._replace(
+        machine=hypot(learnt.machine, sqrt(unreached) * other), parameters=learnt.parameters
+    )
+    residuals = Residuals(rules, NOWHERE, np.zeros(0))
+    return Uncertainty(residuals, software=learnt.software, between=learnt.between)
 
 
 class _Steps:
     """The links of a step from a rank to the next one: inside a "node", and in the "network"."""
 
-    def __init__(self, topology: Topology) -> None:
+    def __init__(self, topology: Topology, memory: float | None = None) -> None:
         nodes = nodes_of(topology)
         inside = _crossed(topology, (nodes == nodes[0]) & (np.arange(len(nodes)) > 0))
         between = _crossed(topology, nodes != nodes[0])
         self.kinds = tuple(_kinds(topology, inside, between))
         self.fastest = max(self.kinds, key=lambda kind: kind.bandwidth)
+        usual = MEMORY[nccl.generation_of(self.fastest.bandwidth)]
+        self.memory = memory or (usual if self.fastest.name == "nvlink" else USUAL_MEMORY)
+        """β of a GPU's memory in bytes/s."""
         where = {kind.name: kind.where for kind in self.kinds}
         self.where = where
         """Whether links of a kind are inside a "node" or in the "network"."""
@@ -279,7 +294,8 @@ class _Steps:
             for kind, source in sources.items()
         }
         source = next(iter(sources.values()))
-        factors = {name: self.of_kinds(row) for name, row in source.factors.items()}
+        rows = source.factors.items()
+        factors = {name: self.of_kinds(row) for name, row in rows if name not in MULTICAST}
         return Protocol(source.name, links, factors)
 
     def _latency(self, kind: Kind, links: Mapping[str, Link]) -> float:
@@ -356,8 +372,9 @@ def _unreached(name: str, steps: _Steps, population: Population | None) -> Itera
             f"their specified bandwidth, so intervals are wider"
         )
     if name in FOREIGN and (count := _machines_with(name, population)) < ENOUGH:
+        verb = "has" if count == 1 else "have"
         yield (
-            f"only {count} of these machines have {name}: it shares their figures with "
+            f"only {count} of these machines {verb} {name}: it shares their figures with "
             f"{FOREIGN[name][1]}, so intervals are wider"
         )
 

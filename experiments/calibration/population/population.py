@@ -44,6 +44,10 @@ class Spread(NamedTuple):
 
     machine: float
     """What all points of the machine share."""
+    between: float
+    """What points of jobs over several nodes have besides."""
+    software: float
+    """What the part of the time that is no bytes on links has besides."""
     parameters: float
     """The factor on what the differences between machines contribute."""
 

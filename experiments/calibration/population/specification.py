@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cache
 from math import log, log1p
@@ -12,22 +13,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.calibration.effects.effect import Parameter
+from experiments.calibration.effects.kernel_effects import OWN
 from experiments.calibration.effects.link_effects import FED, reach
 from experiments.calibration.library import PLUGIN, TCP, VERBS, Library
 from experiments.calibration.standing import POPULATION, rows
 from experiments.measurements import Curve
 from simulator.cost_models import nccl
+from topologies.catalogue import RACK
 from topologies.errors import InputError
 
 FILE = "machines.csv"
 GBPS = 1e9
+NVLS = "1/β of NVLS"
+"""How the name of the factor on 1/β in NVLS ends. NCCL's own model has one for each generation."""
 STORED = ("LL", "LL128")
 """Protocols that the GPU's own stores limit, in as many channels as the links feed."""
 
 
 TRANSPORT_OF = {
     "none": "",
-    "NVLink": "",
     "InfiniBand": VERBS,
     "ib": VERBS,
     "RoCE": VERBS,
@@ -61,6 +65,10 @@ class Specification(NamedTuple):
     """β of a NIC in bytes/s, a direction. None: jobs are on one node."""
     interconnect: str
     source: str
+    memory: float | None = None
+    """β of the memory of a GPU in bytes/s. None: nobody specifies it."""
+    why_not: str = ""
+    """Why its runs are no example of such machines; empty if they are one."""
 
     def bandwidth(self, where: str, width: float) -> float | None:
         """β in bytes/s inside a "node", or in the "network": of all NICs that `width` ranks of a
@@ -69,6 +77,18 @@ class Specification(NamedTuple):
             return self.node if where == "node" else None
         used = min(max(width * self.nics / self.per_node, 1.0), float(self.nics))
         return used * self.nic
+
+    def placed(self, curve: Curve) -> Curve:
+        """The curve with the trays of a rack as one node, if the machine has racks."""
+        ranks = curve.ranks or 0
+        racks = -(-ranks // self.per_node)
+        return replace(curve, nodes=racks) if self.per_node == RACK and ranks else curve
+
+    @property
+    def kin(self) -> str:
+        """Machines that are so much alike that one says how fast the other is: those with one node
+        and GPUs of one generation."""
+        return self.machine if self.nic is not None else f"{self.generation} on one node"
 
     @property
     def sharing(self) -> float:
@@ -84,6 +104,11 @@ class Specification(NamedTuple):
         """
         if not parameter.specified:
             return 0.0
+        if parameter.name == OWN.name:
+            return None if self.memory is None else -log(self.memory)
+        if parameter.name.endswith(NVLS):
+            share = nccl.NVLS_EFFICIENCY.get(self.generation)
+            return None if share is None else -log(share)
         if parameter.unit == "power":
             return self.sharing
         protocol, where = parameter.name.partition(" ")[0], reach(parameter.kind)
@@ -141,6 +166,8 @@ def _row(row: dict[str, str]) -> Specification:
         rate("nic_GBps"),
         row["interconnect"],
         row["source"],
+        rate("memory_GBps"),
+        row["why_not"],
     )
 
 

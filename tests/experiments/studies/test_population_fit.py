@@ -18,10 +18,10 @@ from experiments.calibration.population.population import (
 )
 from experiments.calibration.uncertainty import shipped_rules
 from experiments.studies.population_fit import (
+    LEARNT,
     SHARED,
     START,
     USUAL,
-    WIDEST_INTERVAL,
     MachineRuns,
     Unseen,
     at_specification,
@@ -31,7 +31,7 @@ from experiments.studies.population_fit import (
     learn_from,
     unseen,
 )
-from experiments.studies.populations import explored, specified, without
+from experiments.studies.populations import dumps, explored, specified, without
 from simulator.uncertainty.interval import LEVEL, quantile
 from tests.experiments.studies.conftest import CHANGED, SLOWER, blank, runs_of, specification
 
@@ -63,7 +63,8 @@ def test_a_known_population_is_found_again(population: Population) -> None:
 def test_parameters_that_a_specification_gives_are_in_its_units(population: Population) -> None:
     units = {name for name, member in population.members.items() if member.unit == SPECIFIED}
     protocols, kinds = ("LL", "LL128", "Simple"), ("node", "network")
-    assert units == {f"{name} {kind} 1/β" for name in protocols for kind in kinds}
+    links = {f"{name} {kind} 1/β" for name in protocols for kind in kinds}
+    assert units == links | {"1/β of own copies"}
 
 
 def test_one_machine_says_less_than_six(
@@ -131,13 +132,28 @@ def test_latencies_between_nodes_share_their_offset(machines: list[MachineRuns])
     """The machines differ from the library's own model in LL alone, and in their launch."""
     distances = {
         name: member.mean - member.start
-        for name, member in fit_population(machines, 0.001, 0.5).members.items()
+        for name, member in fit_population(machines, 0.001, 0.5, 0.001).members.items()
     }
     between = {name for name in distances if name.endswith(SHARED)}
     assert len(between) > 1
     assert min(distances[name] for name in between) > 0.05
     assert np.ptp([distances[name] for name in between]) < 0.01
-    assert max(abs(distances[name]) for name in distances.keys() - between) < 0.01
+    held = [name for name in distances.keys() - between if not name.endswith(LEARNT)]
+    assert max(abs(distances[name]) for name in held) < 0.01
+
+
+def test_what_is_between_nodes_says_nothing_of_what_is_inside(population: Population) -> None:
+    network = np.array(["network" in name for name in population.members])
+    assert not population.correlations[np.ix_(network, ~network)].any()
+    assert population.correlations[np.ix_(network, network)].any()
+
+
+def test_kin_are_left_out_together() -> None:
+    """Machines of a generation with one node have the same rules as if they were one machine."""
+    alone = specification(1)._replace(nic=None)
+    assert alone.kin == specification(2)._replace(nic=None).kin
+    assert alone.kin != alone._replace(generation="ampere").kin
+    assert specification(1).kin != specification(2).kin
 
 
 def with_transport(runs: MachineRuns, transport: str) -> MachineRuns:
@@ -226,21 +242,22 @@ def made_up(spread: Spread, seed: int) -> list[Unseen]:
     random = np.random.default_rng(seed)
     machines = []
     for number in range(MACHINES):
-        parameters = np.full(POINTS, random.uniform(0.01, 4))
-        blank = Unseen(f"m{number}", np.zeros(POINTS), parameters)
+        parameters, software = (np.full(POINTS, random.uniform(0.01, top)) for top in (4, 1))
+        several = np.full(POINTS, float(random.integers(2)))
+        blank = Unseen(f"m{number}", np.zeros(POINTS), parameters, software, several)
         deviation = np.sqrt(blank.variance(spread, shipped_rules()))
         machines.append(blank._replace(off=deviation * random.standard_t(4)))
     return machines
 
 
-@pytest.mark.parametrize("spread", [Spread(0.5, 0.2), Spread(0.2, 0.8)])
+@pytest.mark.parametrize("spread", [Spread(0.2, 0.5, 0.4, 0.2), Spread(0.3, 0.2, 0.2, 0.8)])
 def test_rules_are_found_again(spread: Spread) -> None:
-    assert learn(made_up(spread, 1), shipped_rules()) == pytest.approx(spread, abs=0.12)
+    assert learn(made_up(spread, 1), shipped_rules()) == pytest.approx(spread, abs=0.2)
 
 
 def test_intervals_hold_the_share_of_their_level() -> None:
-    spread = learn(made_up(Spread(0.4, 0.5), 1), shipped_rules())
-    unseen_machines = made_up(Spread(0.4, 0.5), 2)
+    spread = learn(made_up(Spread(0.4, 0.2, 0.3, 0.5), 1), shipped_rules())
+    unseen_machines = made_up(Spread(0.4, 0.2, 0.3, 0.5), 2)
     inside = [
         abs(each.off[0]) <= quantile(LEVEL) * np.sqrt(each.variance(spread, shipped_rules())[0])
         for each in unseen_machines
@@ -249,16 +266,28 @@ def test_intervals_hold_the_share_of_their_level() -> None:
 
 
 def test_a_few_wild_machines_do_not_make_all_intervals_wide() -> None:
-    base, machines = shipped_rules(), made_up(Spread(0.3, 0.3), 4)[:40]
-    machines[:10] = [each._replace(off=each.off * 20) for each in machines[:10]]
-    spread = learn(machines, base)
-    half = np.median([np.median(each.half(spread, base)) for each in machines])
-    error = np.median([np.median(np.abs(each.off)) for each in machines])
-    assert half == pytest.approx(WIDEST_INTERVAL * error, rel=0.05)
+    base, machines = shipped_rules(), made_up(Spread(0.3, 0.3, 0.3, 0.3), 4)[:40]
+    wild = [each._replace(off=each.off * 20) for each in machines[:4]]
+    tame, spread = learn(machines, base), learn([*wild, *machines[4:]], base)
+    usual, wider = (
+        np.median([np.median(each.half(rules, base)) for each in machines])
+        for rules in (tame, spread)
+    )
+    assert usual < wider < 2 * usual
+
+
+def test_runs_that_are_no_example_teach_nothing(machines: list[MachineRuns]) -> None:
+    odd = copy(machines[0])
+    odd.specification = odd.specification._replace(why_not="noisy")
+    without = fit_transports(machines[1:])
+    assert odd.machine not in without.machines
+    assert dumps(fit_transports([odd, *machines[1:]])) == dumps(without)
+    base = shipped_rules()
+    assert learn_from([odd, *machines[1:]], base) == learn_from(machines[1:], base)
 
 
 def test_a_machine_counts_once_however_many_set_ups_it_has() -> None:
-    machines = made_up(Spread(0.4, 0.5), 3)[:20]
+    machines = made_up(Spread(0.4, 0.2, 0.3, 0.5), 3)[:20]
     again = [*machines, *[machines[0]] * 5]
     expected = learn(machines, shipped_rules())
     assert learn(again, shipped_rules()) == pytest.approx(expected, rel=1e-3)
@@ -271,7 +300,7 @@ def test_machines_that_are_unlike_have_wider_intervals(machines: list[MachineRun
     alike = [unseen(each, fit_population(machines[1:])) for each in machines[1:]]
     base = shipped_rules()
     usual, wider = (learn(some, base) for some in (alike, [*alike, slow]))
-    assert np.all(slow.variance(wider, base) > slow.variance(usual, base))
+    assert (slow.variance(wider, base) > slow.variance(usual, base)).mean() > 0.5
 
 
 def test_one_machine_alone_has_no_rules_to_learn(machines: list[MachineRuns]) -> None:

@@ -246,11 +246,12 @@ def busbw(ranks: int, names: tuple[str, ...], rate: float) -> FitCurve:
 
 
 def test_four_gpus_predict_the_nvls_of_eight() -> None:
-    """On four GPUs, ring and NVLS are as fast; on eight, NVLS is 1.3 times faster."""
+    """On four GPUs, ring and NVLS are as fast; on eight, NVLS is 1.3 times faster. The made-up
+    ring has the same busbw at all sizes, so it does not show what its pieces cost."""
     four, eight = busbw(4, CHOSEN, 367e9), busbw(8, CHOSEN, 480e9)
     gather = FitCurve("ag", "all_gather", ("ring_all_gather",), 8, 1, LARGE, LARGE * 0.875 / 361e9)
     profile = explore(model_of(NCCL, four, gather)).profile
-    for series, most in ((eight, 0.07), (gather, 0.06)):
+    for series, most in ((eight, 0.07), (gather, 0.08)):
         row = predict(profile, NCCL, series, as_nodes(8, 8))[-1]
         assert abs(row.error) < most
     assert predict(profile, NCCL, eight, as_nodes(8, 8))[-1].algorithm.startswith("nvls")

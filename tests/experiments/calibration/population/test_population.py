@@ -21,7 +21,7 @@ error: 0.2
 parameters:
   launch: {unit: s, start: 1.0e-5, mean: 2.0e-5, spread: 0.5, machines: 2}
   network α by nodes: {unit: power, start: 0.0, mean: -0.1, spread: 0.2, machines: 1}
-intervals: {machine: 0.4, parameters: 0.9}
+intervals: {machine: 0.4, between: 0.1, software: 0.2, parameters: 0.9}
 correlations:
   network α by nodes: [0.3]
 """
@@ -35,7 +35,7 @@ def test_a_population_is_read_back_as_it_was_written() -> None:
         assert member.unit == population.members[name].unit
         assert member[1:] == pytest.approx(population.members[name][1:], abs=1e-3)
     assert again.correlations.tolist() == [[1, 0.3], [0.3, 1]]
-    assert again.intervals == Spread(0.4, 0.9)
+    assert again.intervals == Spread(0.4, 0.1, 0.2, 0.9)
 
 
 def test_a_file_of_an_earlier_version_has_no_intervals() -> None:

@@ -45,14 +45,14 @@ def test_set_ups_share_a_machine() -> None:
 def test_infiniband_and_roce_are_alike() -> None:
     of_mpi = {row.interconnect: transport(MPI, row.interconnect) for row in specifications()}
     assert of_mpi["InfiniBand"] == of_mpi["RoCE"] == VERBS
-    assert of_mpi["none"] == of_mpi["NVLink"] == ""
+    assert of_mpi["none"] == ""
     assert len({VERBS, of_mpi["Slingshot"], of_mpi["TCP"], of_mpi["EFA"], of_mpi["Tofu"]}) == 5
 
 
 def test_nccl_takes_all_else_through_the_host() -> None:
     of_nccl = {row.interconnect: transport(NCCL, row.interconnect) for row in specifications()}
     assert of_nccl["InfiniBand"] == of_nccl["RoCE"] == VERBS
-    assert of_nccl["none"] == of_nccl["NVLink"] == ""
+    assert of_nccl["none"] == ""
     assert of_nccl["Slingshot"] == of_nccl["TCP"] == PLUGIN
 
 

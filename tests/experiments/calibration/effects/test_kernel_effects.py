@@ -1,0 +1,98 @@
+"""Effects of the kernels that run a collective on GPUs."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.calibration.effects.kernel_effects import OWN, PIECE
+from experiments.calibration.libraries import MPI, NCCL
+from experiments.profiles.profile_document import of
+from made_up_curves import check_simulated, curve, model_of
+from simulator.effects.jobs import Jobs, jobs
+from simulator.effects.kernel_costs import KernelCosts
+
+COSTS = KernelCosts(own=2e-12, piece=1e-6, message=3e-7, message_between=2e-6)
+SLOWNESS = 1 / 370e9
+
+
+def job(name: str, ranks: float, nodes: float) -> Jobs:
+    return jobs([name], [ranks], [nodes], [-(-ranks // nodes)], [0.0])
+
+
+def shares(name: str, ranks: float, nodes: float, nbytes: float) -> dict[str, float]:
+    every = COSTS.shares(job(name, ranks, nodes), nbytes, SLOWNESS)
+    return {part: float(seconds[0]) for part, seconds in every.items()}
+
+
+@given(
+    st.sampled_from(["ring", "ring_all_gather", "pairwise", "nvls", "shift", "tree_broadcast"]),
+    st.integers(2, 256),
+    st.integers(1, 8),
+    st.floats(8, 2.0**34),
+)
+def test_kernels_never_make_a_collective_faster(
+    name: str, ranks: int, nodes: int, nbytes: float
+) -> None:
+    less, more = (shares(name, ranks, min(nodes, ranks), size) for size in (nbytes, 2 * nbytes))
+    for part, seconds in less.items():
+        assert 0 <= seconds <= more[part]
+
+
+def test_copies_vanish_on_many_ranks() -> None:
+    few, many = (shares("ring_all_gather", ranks, 1, 2.0**30) for ranks in (2, 2048))
+    assert few["own copies"] == pytest.approx(2e-12 * 2.0**29)
+    assert many["own copies"] == pytest.approx(few["own copies"] / 1024)
+
+
+def test_switches_that_reduce_leave_no_part_to_copy() -> None:
+    assert not any(shares("nvls", 8, 1, 2.0**30).values())
+
+
+def test_pieces_matter_at_middle_sizes_alone() -> None:
+    """They take a smaller share of the time of larger sizes, and little beside a launch of
+    microseconds. Jobs on several nodes wait for their network instead."""
+    assert shares("ring", 8, 1, 512.0)["pieces"] < 2e-7
+    parts = [shares("ring", 8, 1, size)["pieces"] / size for size in (2.0**20, 2.0**28)]
+    assert parts[1] == pytest.approx(parts[0] / 16)
+    assert shares("ring", 8, 2, 2.0**20)["pieces"] == 0.0
+
+
+def test_an_all_to_all_starts_a_message_for_each_peer() -> None:
+    assert shares("pairwise", 8, 2, 1e6)["messages"] == pytest.approx(3 * 3e-7 + 4 * 2e-6)
+    assert shares("ring", 8, 2, 1e6)["messages"] == 0.0
+
+
+def test_only_jobs_on_one_node_show_copies_and_pieces() -> None:
+    one, two = (model_of(NCCL, curve("all_gather", ("ring_all_gather",), 8, n)) for n in (1, 2))
+    assert {OWN.name, PIECE.name} <= one.index.keys()
+    assert not {OWN.name, PIECE.name} & two.index.keys()
+    assert two.profile(two.start).kernels.own == 0.0
+
+
+@pytest.mark.parametrize(("nodes", "shown"), [(1, {"node"}), (2, {"node", "network"})])
+def test_all_to_alls_show_messages_where_they_have_peers(nodes: int, shown: set[str]) -> None:
+    model = model_of(NCCL, curve("all_to_all", ("pairwise",), 8, nodes))
+    names = {name.split()[0] for name in model.index if name.endswith("message to a peer")}
+    assert names == shown
+    other = model_of(NCCL, curve("all_reduce", ("ring",), 8, nodes))
+    assert not any("peer" in name for name in other.index)
+
+
+def test_kernels_are_simulated_as_they_are_predicted() -> None:
+    cases = [("all_gather", ("ring_all_gather",)), ("all_to_all", ("pairwise",))]
+    model = model_of(NCCL, *[curve(what, names, 4, 1) for what, names in cases])
+    moved = np.random.default_rng(3).uniform(-0.5, 0.5, len(model.start))
+    check_simulated(model, model.start + moved)
+
+
+def test_a_file_keeps_what_kernels_cost() -> None:
+    model = model_of(NCCL, curve("all_gather", ("ring_all_gather",), 4, 1))
+    profile = model.profile(model.start, "made up", "nodes:per_node=4")
+    assert profile.kernels.own > 0
+    assert of(profile, "NCCL").simulated().kernels == profile.kernels
+
+
+def test_libraries_on_hosts_have_no_kernels() -> None:
+    model = model_of(MPI, curve("all_gather", ("ring_all_gather",), 4, 1))
+    assert model.profile(model.start).kernels == KernelCosts()
