@@ -32,8 +32,14 @@ COMMANDS = {
     "measure": ("measure:Measure", "Measure torch.distributed, and simctl's schedules on it."),
     "validate": ("validate:Validate", "Compare measured logs with the simulation."),
     "calibrate": ("calibrate:Calibrate", "Fit a machine's links and software to measured runs."),
-    "diagnose": ("diagnose:Diagnose", "Say whether a measured curve is normal, and what to try."),
-    "expect": ("expect:Expect", "Print what a library should give on a machine, by size."),
+    "diagnose": (
+        "diagnose:Diagnose",
+        "Say whether measured times are normal, and what to try.",
+    ),
+    "expect": (
+        "expect:Expect",
+        "Print what a library should give on a machine, by size.",
+    ),
     "report": ("report:ReportPage", "Make one page of stored results, tables and logs."),
     "list": ("list:List", "List algorithms, machines, models or strategies."),
     "pipelines": ("pipelines:Pipelines", "Compare orders of pipelines."),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnose(MachineOptions, ReportOptions):
-    """Say whether a measured curve or number is normal, and what to try.
+    """Say whether measured times are normal, and what to try.
 
     Each size is compared with what the library should give on the machine. The report has abnormal
     sizes, regimes, what limits the curve and what may be wrong. With --job it says which rank of a
@@ -188,7 +188,6 @@ class Diagnose(MachineOptions, ReportOptions):
     def _read(self) -> Measurements:
         """The curves of the logs that have points."""
         from experiments.measurements import read_all
-        from experiments.options.values import parse_rank_count
 
         for name in ("collective", "size"):
             if (value := getattr(self, name)) is not None:
@@ -198,7 +197,7 @@ class Diagnose(MachineOptions, ReportOptions):
                 "nothing to diagnose: name a LOG, or one number like --topology hgx_h100 --size "
                 "8GiB --busbw 231GB/s"
             )
-        ranks = parse_rank_count(self.p) if self.p else None
+        ranks = self._ranks
         measurements = read_all(self.logs, self.family, failed=True)
         curves = tuple(_curves(measurements, ranks, self.in_place))
         if not curves and not measurements.failures:
@@ -211,7 +210,6 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.diagnosis.library_expectation import measured_on
         from experiments.measurements import Measurements, Point
         from experiments.measurements.collectives import bus_factor
-        from experiments.options.values import parse_rank_count
         from topologies.units import parse_bandwidth, parse_bytes
 
         if self.logs:
@@ -220,10 +218,16 @@ class Diagnose(MachineOptions, ReportOptions):
             if getattr(self, name) is None:
                 raise InputError(f"--busbw {self.busbw}: give --{name} as well")
         machine, size = self.blueprint, parse_bytes(str(self.size))
-        ranks = parse_rank_count(self.p) if self.p else machine.whole().ranks
+        ranks = self._ranks or machine.whole().ranks
         curve = measured_on(machine, self.collective or "all_reduce", ranks)
         seconds = size * bus_factor(curve.collective, ranks) / parse_bandwidth(str(self.busbw))
         return Measurements((replace(curve, points=(Point(int(size), seconds),)),))
+
+    @property
+    def _ranks(self) -> int | None:
+        from experiments.options.values import parse_rank_count
+
+        return parse_rank_count(self.p) if self.p else None
 
     def _expectation(self) -> Expectation:
         from experiments.calibration.libraries import library

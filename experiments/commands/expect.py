@@ -19,10 +19,10 @@ SIZES = "1KiB..8GiB:x2"
 
 @dataclass(frozen=True, kw_only=True)
 class Expect(MachineOptions):
-    """Print what a library should give on a machine: time and bus bandwidth of each size.
+    """Print what a library should give on a machine, by size.
 
-    An interval holds 80% of healthy runs on such machines, or as many as --level says. To judge a
-    measured number by the same table, see `simctl diagnose`.
+    The table has time and bus bandwidth. An interval holds 80% of healthy runs on such machines,
+    or as many as --level says. To judge a measured number by the same table, see `simctl diagnose`.
     """
 
     EXAMPLES: ClassVar = ("expect --topology hgx_h100:nodes=2 --collective all_reduce",)

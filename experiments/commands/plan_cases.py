@@ -63,12 +63,11 @@ class SearchRequest(Setting):
     """The framework whose defaults plans have."""
 
     def searched(self) -> SearchResult:
-        """The fastest plans."""
-        # Only the fastest plans have intervals.
-        links = self.values.get("links", Plan.links)
-        times = replace(self.groups(Plan(dp=self.gpus, links=links)), end=None)
-        size = node_size(times.topology, self.gpus)
+        """The fastest plans. Only they have intervals."""
+        plan = Plan(dp=self.gpus, links=self.values.get("links", Plan.links))
+        times = replace(self.groups(plan), end=None)
         span = span_of(times.topology, self.gpus, links_alone=not times.laws)
+        size = node_size(times.topology, self.gpus)
         space = Space(self.training, self.gpus, size, self.values, span, self.like)
         return find_plans(space, times, output.Progress, level=level_of(self.profile))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from experiments.calibration.library import ELEMENT, Library
-from experiments.calibration.measured_machines import may_multicast
+from experiments.calibration.measured_machines import may_cross, may_multicast
 from experiments.calibration.observations import OWN
 from experiments.calibration.prediction import ProfileTime, times
 from experiments.measurements import Curve
@@ -111,7 +111,11 @@ def profiled(
         ignored = simulation.ignored(label, pattern, ranks, curve.nodes, curve.library)
 
         def chosen(forced: str = "") -> tuple[str, ...]:
-            return kind.algorithms(pattern, forced, multicast=may_multicast(curve))
+            if forced or not may_cross(curve):
+                return kind.algorithms(pattern, forced, multicast=may_multicast(curve))
+            across = kind.across.get(pattern, ())
+            known = kind if {*across} <= simulation.launches.keys() else replace(kind, across={})
+            return known.algorithms_on(machine, pattern)
 
         names = ignored.ran if ignored else chosen(curve.algorithm)
         by_rule = kind.rule(pattern, ranks, curve.library, curve.nodes)

@@ -15,6 +15,7 @@ from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.diagnosis.expectation import Expectation, Expected, profiled
 from experiments.measurements import Curve, Point
 from experiments.measurements.collectives import canonical
+from experiments.models.accelerators import memory_of
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Profile
 from simulator.uncertainty.interval import LEVEL
@@ -92,7 +93,7 @@ class LibraryExpectation:
         *,
         said: bool = True,
     ) -> Expectation:
-        described, library = library_on(machine, name), LIBRARIES[name]
+        described = library_on(machine, name, memory_of(machine.name))
         for note in described.notes if said else ():
             output.note(note)
         profile = changed(described.profile.at_level(self.level))
@@ -100,7 +101,7 @@ class LibraryExpectation:
         def build(curve: Curve) -> Callable[[int, int], Topology]:
             return machine.for_job(curve.ranks or 0, curve.nodes or 0).build
 
-        return profiled(profile, library.on(machine), build, f"{name} on {machine.text}")
+        return profiled(profile, LIBRARIES[name].on(machine), build, f"{name} on {machine.text}")
 
 
 def library_name(curve: Curve, machine: Blueprint) -> str:

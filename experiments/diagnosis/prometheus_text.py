@@ -22,8 +22,8 @@ LABELS = ("machine", "library", "collective", "ranks", "nodes", "size_B", "level
 def exposition(rows: Sequence[Record]) -> str:
     """The gauges of rows, a line each.
 
-    >>> print(_line("busbw", {"machine": 'a "b"', "busbw_Bps": 2e9}, "busbw_Bps"))
-    busbw{machine="a \\\\"b\\\\""} 2000000000.0
+    >>> print(_line("busbw", {"machine": "hgx_h100", "busbw_Bps": 2e9}, "busbw_Bps"))
+    busbw{machine="hgx_h100"} 2000000000.0
     """
     return "".join(f"{line}\n" for line in _lines(rows))
 

@@ -192,13 +192,14 @@ class MachineOptions:
         """The profile of a library on this machine. Notes say where its figures are from."""
         from experiments import output
         from experiments.calibration.population.library_choices import library_on
+        from experiments.models.accelerators import memory_of
 
         for option in ("latency", "gap", "reduction"):
             if (value := getattr(self, option)) is not None:
                 raise InputError(
                     f"--{option} {value}: --library {library} has its own, leave one of the two out"
                 )
-        described = library_on(self.blueprint, library.value)
+        described = library_on(self.blueprint, library.value, memory_of(self.blueprint.name))
         for note in described.notes:
             output.note(note)
         return described.profile

@@ -31,7 +31,7 @@ def judged(machine: str, faulty: str, factor: float = 1.0) -> tuple[Diagnosis, t
 @each_case(
     ("machine", "faulty", "words"),
     [
-        ("hgx_h100:nodes=2", "hgx_h100:nodes=2,nics=4", "4 of 8 NICs of a node would give"),
+        ("hgx_h100:nodes=4", "hgx_h100:nodes=4,nics=4", "4 of 8 NICs of a node would give"),
         ("hgx_h100:nodes=2", "hgx_h100:nodes=2,nics=2", "2 of 8 NICs of a node would give"),
         ("dgx_a100:nodes=4", "dgx_a100:nodes=4,nics=2", "2 of 8 NICs of a node would give"),
         (
