@@ -79,10 +79,9 @@ class Diagnosis:
     def verdict(self) -> CurveVerdict:
         """An alarm counts even if the curve has too few points for more. Few points are judged by
         what is expected."""
-        if self.below is not None:
-            return CurveVerdict.BELOW
         if self.abnormal:
-            return CurveVerdict.ABNORMAL
+            alarms = [finding for finding in self.findings if finding.alarm]
+            return CurveVerdict.BELOW if alarms == [self.below] else CurveVerdict.ABNORMAL
         if not self.too_short:
             return CurveVerdict.HEALTHY
         return CurveVerdict.TOO_FEW if self.expected is None else CurveVerdict.AS_EXPECTED

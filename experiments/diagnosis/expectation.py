@@ -114,8 +114,9 @@ def profiled(
             if forced or not may_cross(curve):
                 return kind.algorithms(pattern, forced, multicast=may_multicast(curve))
             across = kind.across.get(pattern, ())
-            known = kind if {*across} <= simulation.launches.keys() else replace(kind, across={})
-            return known.algorithms_on(machine, pattern)
+            has_figures = {*across} <= simulation.launches.keys()
+            library = kind if has_figures else replace(kind, across={})
+            return library.algorithms_on(machine, pattern)
 
         names = ignored.ran if ignored else chosen(curve.algorithm)
         by_rule = kind.rule(pattern, ranks, curve.library, curve.nodes)
@@ -131,7 +132,7 @@ def profiled(
         others = dict.fromkeys(running, chosen() if curve.algorithm else ())
         free = _runs(simulation, others, machine, ranks)
         better = [min(found, key=_seconds) for found in free.values() if found]
-        bounds, limit, applied = _bounds(simulation, fastest, machine, ranks, sizes)
+        bounds, limit, known = _bounds(simulation, fastest, machine, ranks, sizes)
         for k, other in enumerate(better):
             bounds[k] *= min(1.0, other.correction / fastest[k].correction)
         return Expected(
@@ -140,7 +141,7 @@ def profiled(
             tuple(", ".join(filter(None, (run.algorithm, run.time.protocol))) for run in fastest),
             bounds,
             limit,
-            machine if simulation.specified else applied,
+            known,
             by,
             profile,
             tuple(run.algorithm for run in better),
@@ -177,18 +178,19 @@ def _runs(
 def _bounds(
     simulation: Profile, fastest: Sequence[_Run], machine: Topology, ranks: int, sizes: Floats
 ) -> tuple[Floats, str, Topology]:
-    """Seconds that nothing can beat at each size, the name of the last bound, and the machine as
-    the library uses its links there."""
+    """Seconds that nothing can beat at each size, the name of the last bound, and the machine: with
+    specified links, or as the library uses its links there if nobody specified them."""
     protocols = {protocol.name: protocol for protocol in simulation.protocols}
     machines: dict[tuple[str, str], Topology] = {}
-    seconds, name, applied = [], "", machine
+    seconds, name, known = [], "", machine
     for run, nbytes in zip(fastest, sizes.tolist(), strict=True):
         algorithm, key = find(run.algorithm), (run.algorithm, run.time.protocol)
-        if key not in machines:
-            listed = algorithm.listed_name
-            machines[key] = simulation.apply(machine, protocols[key[1]], listed, nbytes)
-        applied = machines[key]
-        bound = best_bound(algorithm.collective, applied, ranks, nbytes)
+        if not simulation.specified:
+            if key not in machines:
+                listed = algorithm.listed_name
+                machines[key] = simulation.apply(machine, protocols[key[1]], listed, nbytes)
+            known = machines[key]
+        bound = best_bound(algorithm.collective, known, ranks, nbytes)
         seconds.append((run.time.common + bound.seconds) * run.correction)
         name = bound.name
-    return np.array(seconds), name, applied
+    return np.array(seconds), name, known
