@@ -12,6 +12,7 @@ import numpy as np
 
 from experiments.diagnosis.curve_diagnosis import LARGEST_SIZES, Diagnosis
 from experiments.diagnosis.expectation import Expectation
+from experiments.diagnosis.plateau import nodes_of
 from experiments.measurements.collectives import bus_factor
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
@@ -59,7 +60,7 @@ def causes(diagnosis: Diagnosis, machine: Blueprint, expect: Expect) -> tuple[st
     measured, sizes = diagnosis.columns.seconds[places], diagnosis.columns.size[places]
     off = _off(measured, [known.seconds[places]])
     found: list[tuple[float, Cause, list[Floats]]] = []
-    for cause in _causes(diagnosis, machine):
+    for cause in _causes(nodes_of(diagnosis.curve, known.topology), machine):
         with suppress(InputError):
             given = [expect(each, cause.changed)(diagnosis.curve, sizes) for each in cause.machines]
             seconds = [each.seconds for each in given if each is not None]
@@ -84,15 +85,8 @@ def _off(measured: Floats, seconds: Sequence[Floats]) -> float:
     return float((np.maximum(off.min(axis=0), 0) + np.maximum(-off.max(axis=0), 0)).mean())
 
 
-def _causes(diagnosis: Diagnosis, machine: Blueprint) -> Iterator[Cause]:
-    """The faults that a job of the curve may have on a machine."""
-    if diagnosis.curve.nodes == 1 or diagnosis.curve.single_node:
-        yield from _in_a_node(machine)
-    elif machine.kind == "machine":
-        yield from _between_nodes(machine)
-
-
-def _in_a_node(machine: Blueprint) -> Iterator[Cause]:
+def _causes(nodes: int, machine: Blueprint) -> Iterator[Cause]:
+    """The faults that a job on so many nodes of a machine may have."""
     yield Cause(
         "all-reduces without NVLS",
         (machine,),
@@ -100,17 +94,23 @@ def _in_a_node(machine: Blueprint) -> Iterator[Cause]:
         "repeat with NCCL_DEBUG=INFO, and look for NVLS; NCCL_NVLS_ENABLE=1 and a running "
         "nvidia-fabricmanager",
     )
-    known = MACHINES.get(machine.name)
-    if known is None or not known.links:
+    if machine.kind == "machine":
+        yield from _in_a_node(machine) if nodes == 1 else _between_nodes(machine)
+
+
+def _in_a_node(machine: Blueprint) -> Iterator[Cause]:
+    known = MACHINES[machine.name]
+    if not known.links:
         return
-    half, lone = "half of the NVLinks of a GPU", LINKS[known.pcie].link.bandwidth
-    yield Cause(half, (machine,), _slowed(0.5), "nvidia-smi nvlink -s lists the links of each GPU")
-    sharing = known.gpus / max(known.switches, 1)
-    bandwidth = LINKS[known.nvlink].link.bandwidth * known.links
+    kind, link = LINKS[known.nvlink].kind, LINKS[known.nvlink].link
+    tool = "nvidia-smi nvlink -s" if kind == "nvlink" else "rocm-smi --showtopo"
+    half = f"a GPU with half of its links of kind {kind}"
+    yield Cause(half, (machine,), _slowed(0.5, kind), f"{tool} lists the links of each GPU")
+    through_host = LINKS[known.pcie].link.bandwidth / (known.gpus / max(known.switches, 1))
     yield Cause(
         "GPUs that do not reach each other, through the host's memory,",
         (machine,),
-        _slowed(lone / sharing / bandwidth),
+        _slowed(through_host / (link.bandwidth * known.links), kind),
         "nvidia-smi topo -p2p r must say OK; unset NCCL_P2P_DISABLE",
     )
 
@@ -165,10 +165,10 @@ def same(profile: Profile) -> Profile:
 
 def _without_nvls(profile: Profile) -> Profile:
     never = dict.fromkeys(profile.protocols[-1].links, NEVER)
-    return replace(profile, slower={**profile.slower, "nvls": never})
+    return replace(profile, slower={**profile.slower, "nvls": never, "nvls_tree": never})
 
 
-def _slowed(share: float, kind: str = "nvlink") -> Callable[[Profile], Profile]:
+def _slowed(share: float, kind: str) -> Callable[[Profile], Profile]:
     """The profile whose links of a kind have a share of their β for long messages, and no more for
     any."""
 

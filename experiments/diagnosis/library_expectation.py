@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from experiments import output
+from experiments.calibration.libraries import NCCL
 from experiments.calibration.measured_machines import gpu, on_cards
 from experiments.calibration.population.library_choices import library_on
 from experiments.calibration.population.library_profile import LIBRARIES
 from experiments.diagnosis.causes import causes, same
 from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.diagnosis.expectation import Expectation, Expected, profiled
-from experiments.measurements import Curve, Point
-from experiments.measurements.collectives import canonical
+from experiments.measurements import Curve, Point, collectives
 from experiments.models.accelerators import memory_of
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Profile
@@ -23,15 +23,8 @@ from topologies.catalogue import Blueprint, find
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
 
-COLLECTIVES = (
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "all_to_all",
-    "broadcast",
-    "reduce",
-    "send_recv",
-)
+COLLECTIVES = tuple(name for name in collectives.COLLECTIVES if name in NCCL.chooses)
+"""What libraries are expected to run."""
 SERVERS = {
     "A100": "dgx_a100",
     "H100": "hgx_h100",
@@ -68,9 +61,15 @@ class LibraryExpectation:
             return None
         name = self.library or library_name(curve, machine)
         key = name, machine.text
-        if key not in self.known:
-            self.known[key] = self._expectation(machine, name, same)
-        expected = self.known[key](curve, sizes)
+        try:
+            if key not in self.known:
+                self.known[key] = self._expectation(machine, name, same)
+            expected = self.known[key](curve, sizes)
+        except InputError:
+            if self.machine is not None:
+                raise
+            # the guess is wrong
+            return None
         return expected and replace(expected, guess=self.machine is None)
 
     def causes(self, diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -118,7 +117,7 @@ def measured_on(
 ) -> Curve:
     """A curve of the first `ranks` ranks of a machine. Raises InputError for a collective that no
     library is expected to run, and for too few GPUs."""
-    name = canonical(collective)
+    name = collectives.canonical(collective)
     if name not in COLLECTIVES:
         raise InputError(f"--collective {collective[:40]!r}: expected {', '.join(COLLECTIVES)}")
     nodes = int(used_nodes(machine.build(ranks)))

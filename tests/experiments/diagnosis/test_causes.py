@@ -65,9 +65,15 @@ def test_causes_of_one_node_are_of_its_links(factor: float) -> None:
     assert not any("NICs" in line or "TCP" in line for line in causes)
 
 
+def test_gpus_of_amd_have_links_of_their_own() -> None:
+    diagnosis, causes = judged("mi300x", "mi300x", 2.1)
+    assert diagnosis.verdict == "below expectation"
+    assert causes[0].startswith("a GPU with half of its links of kind xgmi would give")
+
+
 def test_shapes_have_no_faults_to_simulate() -> None:
     machine = find("nodes:per_node=4")
     curve = Curve("all_reduce", 8, 2, (Point(2**30, 10.0),), ())
     expectation = LibraryExpectation(machine, "nccl")
     (line,) = expectation.causes(diagnose(curve, expectation))
-    assert line.startswith("cannot tell the cause: none of 0 faults")
+    assert line.startswith("cannot tell the cause: none of 1 faults")
