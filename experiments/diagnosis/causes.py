@@ -75,7 +75,7 @@ def causes(diagnosis: Diagnosis, machine: Blueprint, expect: Expect) -> tuple[st
     # what may be anything between two machines explains less
     for _, cause, seconds in sorted(near, key=lambda each: (len(each[2]), each[0]))[:MOST]:
         rates = [format_bandwidth(factor * sizes[-1] / each[-1]) for each in seconds]
-        lines.append(f"{cause.text} would give {' to '.join(rates)}: {cause.check}")
+        lines.append(f"may be: {cause.text} would give {' to '.join(rates)}: {cause.check}")
     return tuple(lines)
 
 

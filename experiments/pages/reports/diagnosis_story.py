@@ -121,7 +121,7 @@ def _curve(curve: Mapping[str, Any], number: int, died: set[str]) -> Iterator[Bl
         lines.append(
             "note: the benchmark itself lowered its largest size for lack of memory: no fault"
         )
-    lines += [f"may be: {line}" for line in curve.get("causes", ())]
+    lines += curve.get("causes", ())
     lines += [*curve["facts"], *(f"try: {line}" for line in curve["advice"])]
     is_long = number > TERMINAL
     yield Remarks(f"{name}: {curve['verdict']}", lines, page_only=is_long and not curve["abnormal"])
