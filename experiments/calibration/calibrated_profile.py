@@ -11,14 +11,19 @@ import numpy as np
 
 from experiments import output
 from experiments.calibration import measured_machines
+from experiments.calibration.effects.effect import SURE
 from experiments.calibration.fit import Estimate, Fit, estimates, explore
 from experiments.calibration.held_out import PROTOCOLS, HeldOut, held_out
 from experiments.calibration.known_paths import Machine, as_nodes
-from experiments.calibration.libraries import LIBRARIES, NCCL
+from experiments.calibration.libraries import LIBRARIES, NCCL, SENDS
 from experiments.calibration.library import Library, fit_curve
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import OWN, FitCurve, FitPoints, forced
-from experiments.calibration.population.library_profile import links_on, population_over
+from experiments.calibration.population.library_profile import (
+    kinds_between,
+    links_on,
+    population_over,
+)
 from experiments.calibration.population.population import population_of, shared_names
 from experiments.calibration.uncertainty import shipped_rules, uncertainty
 from experiments.measurements import Curve
@@ -42,6 +47,7 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
 
     Starts keep the weights of the library. Weights by the spreads of the population made errors on
     most of the tuned machines larger: machines of other transports make these spreads wide.
+    Links between nodes that only sends cross are surer: see :func:`sends_alone`.
     """
     library = model.library
     population = (
@@ -55,7 +61,28 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
         of_links = dict(_of_links(model, topology))
         values = [of_links.get(parameter.name, np.nan) for parameter in model.parameters]
         start = np.where(np.isnan(values), start, values)
-    return model.starting(start, model.weight)
+    kinds = {"network"} if topology is None else kinds_between(topology)
+    held = [
+        sends_alone(model.points, model.library)
+        and parameter.kind in kinds
+        and parameter.unit != "power"
+        for parameter in model.parameters
+    ]
+    return model.starting(start, np.where(held, SURE, model.weight))
+
+
+def sends_alone(points: FitPoints, library: Library) -> bool:
+    """Whether no run of NCCL over several nodes is more than sends, though runs on one node are.
+
+    A message to a peer has few channels, so slow sends do not say that links are slow: other
+    collectives use all channels. Then links between nodes stay near what measured machines have,
+    and factors of sends take up the rest.
+    """
+    others = [curve for curve in points.curves if not SENDS.keys() >= {*curve.algorithms}]
+    several = any(curve.nodes > 1 for curve in points.curves)
+    if library.name != NCCL.name or not several or not others:
+        return False
+    return all(curve.nodes == 1 for curve in others)
 
 
 def _of_links(model: Model, topology: Topology) -> Iterator[tuple[str, float]]:

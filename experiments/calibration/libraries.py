@@ -86,6 +86,8 @@ _CHOSEN = {
 CHANNEL = 1 / (20.4 * GBPS)
 """1/β of a channel on Hopper, about that of an NVLink: eight GPUs of the H100 cluster send 64 MiB
 to one peer at 81.8 GB/s over four channels, and four GPUs at 157 GB/s over eight."""
+SENDS = {"shift": "sends", "pairwise": "all-to-all"}
+"""Algorithms of sends and receives, and how parameters call them."""
 NVLS_LATENCY = (nccl.NVLS_BASE - nccl.BASE["ring"][0]) * US
 """What NVLS takes besides the launch."""
 
@@ -129,7 +131,7 @@ NCCL = Library(
     (
         partial(launch, start=nccl.BASE["ring"][0] * US),
         partial(protocols, weight=LIKELY),
-        partial(sends, algorithms={"shift": "sends", "pairwise": "all-to-all"}),
+        partial(sends, algorithms=SENDS),
         partial(few_channels, algorithm="shift", slowness=CHANNEL),
         partial(
             multicast,

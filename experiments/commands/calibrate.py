@@ -102,6 +102,7 @@ class Calibrate(RunOptions, FormatOptions):
             document,
             library_of,
             points,
+            sends_alone,
         )
         from experiments.calibration.fit import outliers
         from experiments.calibration.known_paths import machine_for
@@ -132,6 +133,11 @@ class Calibrate(RunOptions, FormatOptions):
             )
         for line in (*measurements.skipped, *skipped):
             output.note(f"skipped {line}")
+        if sends_alone(measured, chosen):
+            output.note(
+                "between nodes there are only sends and all-to-alls: other collectives there are "
+                "as on measured machines, so measure a reducing one"
+            )
         for line in (
             *doubts(curves),
             *setups.warnings(curves, in_place=self.in_place),

@@ -127,6 +127,11 @@ def links_on(library: Library, topology: Topology) -> list[Mapping[str, Link]]:
     return [protocol.links for protocol in _written(model, rest, steps, "").protocols]
 
 
+def kinds_between(topology: Topology) -> set[str]:
+    """The kinds of link that a step to another node crosses, and no step inside a node."""
+    return {kind for kind, where in _Steps(topology).where.items() if where == "network"}
+
+
 def population_over(library: Library, topology: Topology) -> Population | None:
     """The population of a library over the network of a topology. None: no machine was
     measured."""
