@@ -116,10 +116,12 @@ def calibrate(*logs: str | Path, out: str | Path, on: Any = None, **options: Any
 
 
 def diagnose(*logs: str | Path, on: Any = None, **options: Any) -> Rows:
-    """What is abnormal in measured curves: the points of `simctl diagnose --format csv`."""
+    """What is abnormal in measured curves, or in one number (`size`, `busbw`): the points of
+    `simctl diagnose --format csv`."""
     from experiments.commands.diagnose import Diagnose
 
-    return _rows(Diagnose, on, logs=_files(*logs), **options)
+    files = _files(*logs) if logs or "busbw" not in options else None
+    return _rows(Diagnose, on, logs=files, **options)
 
 
 def expect(on: Any, collective: str = "all_reduce", **options: Any) -> Rows:
@@ -127,6 +129,8 @@ def expect(on: Any, collective: str = "all_reduce", **options: Any) -> Rows:
     share of runs that an interval holds."""
     from experiments.commands.expect import Expect
 
+    if "size" in options:
+        options["size"] = _listed(options["size"], _size)
     return _rows(Expect, on, collective=collective, **options)
 
 

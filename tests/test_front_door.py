@@ -91,6 +91,10 @@ def test_logs_are_read_fitted_and_diagnosed(tmp_path: Path) -> None:
         f"  all_reduce, 10 sizes, {LOG}",
     ]
     assert [row["size_B"] for row in door.diagnose(LOG)] == [point.size for point in curve.points]
+    [row] = door.diagnose(on="hgx_h100", size="1GiB", busbw="100GB/s")
+    assert row["abnormal"] == "below expectation"
+    rows = door.expect("hgx_h100", "all_gather", size=[2**20, 2**30], p=4)
+    assert [row["size_B"] for row in rows] == [2**20, 2**30]
     profile = door.calibrate(LOG, out=tmp_path / "mine.yaml", library="nccl")
     [row] = door.run("ring", size="64MiB", p=10, profile=profile)
     assert row["low_s"] < 2.6e-3 < row["high_s"]

@@ -175,15 +175,30 @@ class Diagnose(MachineOptions, ReportOptions):
 
         measurements = self._point() if self.busbw is not None else self._read()
         curves, expected = measurements.curves, self._expectation()
+        machine = self.optional_blueprint
         progress, results = output.Progress("curves"), []
         for done, curve in enumerate(curves):
             progress(done, len(curves))
             results.append(diagnose(curve, expected))
         progress(len(curves), len(curves))
+        if machine is not None or self._calibrated is not None:
+            self._named_in_vain(results)
         found = among(results)
         if self._calibrated is None:
             found = [replace(each, causes=self._library.causes(each)) for each in found]
         return measurements, found, compare(curves)
+
+    def _named_in_vain(self, results: Sequence[Diagnosis]) -> None:
+        """Say of which curves nothing is expected. Raises InputError if that is the number that the
+        user writes."""
+        for each in results:
+            if each.expected is None:
+                curve = each.curve
+                ranks = "give --p" if curve.ranks is None else f"on {curve.ranks} ranks"
+                text = f"{curve.source}: nothing is expected for {curve.collective}, {ranks}"
+                if self.busbw is not None:
+                    raise InputError(text)
+                output.note(text)
 
     def _read(self) -> Measurements:
         """The curves of the logs that have points."""
@@ -217,6 +232,10 @@ class Diagnose(MachineOptions, ReportOptions):
         for name in ("topology", "size"):
             if getattr(self, name) is None:
                 raise InputError(f"--busbw {self.busbw}: give --{name} as well")
+        for name in ("family", "in_place"):
+            if getattr(self, name):
+                option = f"--{name.replace('_', '-')}"
+                raise InputError(f"--busbw {self.busbw} and {option}: leave one of them out")
         machine, size = self.blueprint, parse_bytes(str(self.size))
         ranks = self._ranks or machine.whole().ranks
         curve = measured_on(machine, self.collective or "all_reduce", ranks)
@@ -237,9 +256,10 @@ class Diagnose(MachineOptions, ReportOptions):
 
         machine, profile = self.optional_blueprint, self._calibrated
         if profile is None:
-            if machine is None and self.level is not None:
+            if machine is None and self.level is not None and self.library is None:
                 raise InputError(
-                    f"--level {self.level:g} goes with --topology or --profile: write one of them"
+                    f"--level {self.level:g} goes with --topology, --library or --profile: write "
+                    f"one of them"
                 )
             return self._library
         if self.library is not None:

@@ -91,7 +91,7 @@ class Expect(MachineOptions):
         from simulator.uncertainty.interval import LEVEL
         from topologies.units import parse_sizes
 
-        collective = word_or_option(self.word, self.collective) or "all_reduce"
+        collective = word_or_option(self.word, self.collective, "collective") or "all_reduce"
         machine = self.blueprint
         ranks = machine.whole().ranks if self.p is None else parse_rank_count(self.p)
         sizes = np.array(parse_sizes(self.size or SIZES))
@@ -110,7 +110,7 @@ class Expect(MachineOptions):
     def _parameters(self) -> dict[str, output.Value]:
         return {
             **self.machine_parameters,
-            "collective": word_or_option(self.word, self.collective) or "all_reduce",
+            "collective": word_or_option(self.word, self.collective, "collective") or "all_reduce",
             "p": self.p,
             "size": self.size or SIZES,
             "library": self.library.value if self.library else None,

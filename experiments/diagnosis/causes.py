@@ -14,6 +14,7 @@ from experiments.diagnosis.curve_diagnosis import LARGEST_SIZES, Diagnosis
 from experiments.diagnosis.expectation import Expectation
 from experiments.diagnosis.plateau import nodes_of
 from experiments.measurements.collectives import bus_factor
+from experiments.output import counted
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 from topologies.clusters import MACHINES
@@ -28,6 +29,8 @@ NEAR = 0.2
 """A cause explains times that are off by so much at most, |ln(measured / simulated)|."""
 BETTER = 0.5
 """It explains them if that is at most so much of what they are off without it."""
+UNCHANGED = 0.02
+"""A fault counts if times change by so much, |ln(with / without it)|."""
 NEVER = 1e6
 """An algorithm whose bytes take so many times as long is never the fastest."""
 TCP_PORTS = ("ethernet10", "ethernet100")
@@ -64,12 +67,14 @@ def causes(diagnosis: Diagnosis, machine: Blueprint, expect: Expect) -> tuple[st
         with suppress(InputError):
             given = [expect(each, cause.changed)(diagnosis.curve, sizes) for each in cause.machines]
             seconds = [each.seconds for each in given if each is not None]
-            if seconds:
+            # a fault that changes nothing is none of this job
+            if seconds and _off(known.seconds[places], seconds) > UNCHANGED:
                 found.append((_off(measured, seconds), cause, seconds))
     near = [each for each in found if each[0] <= min(NEAR, BETTER * off)]
     if not near:
-        tried = len(found)
-        return (f"cannot tell the cause: none of {tried} faults that were simulated gives this",)
+        tried = f"none of {counted(len(found), 'fault')} that simctl simulated gives this"
+        tried = tried if found else "simctl knows no fault of this machine to simulate"
+        return (f"cannot tell the cause: {tried}",)
     factor = bus_factor(diagnosis.curve.collective, diagnosis.curve.ranks or 2)
     lines = []
     # what may be anything between two machines explains less

@@ -40,6 +40,8 @@ class CurveVerdict(StrEnum):
     ABNORMAL = "abnormal"
     TOO_FEW = "too few points to judge"
     AS_EXPECTED = "as expected"
+    TOO_FAST = "faster than the links allow"
+    BELOW_A_GUESS = "below a guess: name the machine"
     HEALTHY = "healthy"
 
 
@@ -82,9 +84,15 @@ class Diagnosis:
         if self.abnormal:
             alarms = [finding for finding in self.findings if finding.alarm]
             return CurveVerdict.BELOW if alarms == [self.below] else CurveVerdict.ABNORMAL
+        kinds = {finding.kind for finding in self.findings}
+        if FindingKind.BELOW_EXPECTATION in kinds:
+            return CurveVerdict.BELOW_A_GUESS
         if not self.too_short:
             return CurveVerdict.HEALTHY
-        return CurveVerdict.TOO_FEW if self.expected is None else CurveVerdict.AS_EXPECTED
+        if self.expected is None or not self.expected.intervals:
+            return CurveVerdict.TOO_FEW
+        is_fast = FindingKind.BEATS_THE_BOUND in kinds
+        return CurveVerdict.TOO_FAST if is_fast else CurveVerdict.AS_EXPECTED
 
     @property
     def below(self) -> Finding | None:
@@ -206,7 +214,8 @@ def _misfit(points: CurveColumns, expected: Expected) -> Finding | None:
 
 
 def _guesses_nodes(curve: Curve, expected: Expected) -> bool:
-    return curve.nodes is None and nodes_of(curve, expected.topology) > 1
+    several = curve.nodes is None and nodes_of(curve, expected.topology) > 1
+    return several and not expected.placed
 
 
 def _healthy(points: CurveColumns, findings: tuple[Finding, ...]) -> Places:
@@ -232,7 +241,8 @@ def _against_machine(
     if below:
         worst = max(below, key=lambda k: points.seconds[k] / expected.seconds[k])
         factor = float(points.seconds[worst] / expected.seconds[worst])
-        text = f"{span(points, below)}: {_compared(curve, points, expected, worst)}"
+        where = f"{span(points, below)}: " if len(below) > 1 else ""
+        text = f"{where}{_compared(curve, points, expected, worst)}"
         text += _if_filled(curve, expected)
         yield Finding(FindingKind.BELOW_EXPECTATION, below, factor, text, not guess)
     elif flat and not expected.intervals:
@@ -249,9 +259,9 @@ def _against_machine(
 
 
 def _below(points: CurveColumns, expected: Expected) -> tuple[int, ...]:
-    """The sizes below expectation: two neighbours at least, or the only one."""
+    """The sizes below expectation: two neighbours at least. Of few sizes each counts."""
     slow = points.seconds > expected.alarm
-    if not expected.intervals or len(slow) == 1:
+    if not expected.intervals or len(slow) < FEWEST_POINTS:
         return tuple(np.flatnonzero(slow & bool(expected.intervals)).tolist())
     beside = np.zeros_like(slow)
     beside[1:] |= slow[:-1]
@@ -318,7 +328,8 @@ def _outside(points: CurveColumns, expected: Expected, below: tuple[int, ...]) -
 
 def _facts(diagnosis: Diagnosis) -> Iterator[str]:
     expected = diagnosis.expected
-    if expected and expected.intervals and not diagnosis.below:
+    kinds = [finding.kind for finding in diagnosis.findings]
+    if expected and expected.intervals and FindingKind.BELOW_EXPECTATION not in kinds:
         yield _compared(diagnosis.curve, diagnosis.columns, expected, len(expected.seconds) - 1)
     if diagnosis.too_short:
         return

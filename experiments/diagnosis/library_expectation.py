@@ -18,7 +18,7 @@ from experiments.measurements import Curve, Point, collectives
 from experiments.models.accelerators import memory_of
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Profile
-from simulator.uncertainty.interval import LEVEL
+from simulator.uncertainty.interval import LEVEL, quantile
 from topologies.catalogue import Blueprint, find
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
@@ -50,9 +50,12 @@ class LibraryExpectation:
     library: str | None = None
     """The library of all curves, a name of LIBRARIES; None: as each file says."""
     level: float = LEVEL
-    """The share of runs that an interval holds."""
+    """The share of runs that an interval holds. No share raises InputError."""
     known: dict[tuple[str, str], Expectation] = field(default_factory=dict, init=False)
     """The expectation of each library on each machine."""
+
+    def __post_init__(self) -> None:
+        quantile(self.level)
 
     def __call__(self, curve: Curve, sizes: Floats) -> Expected | None:
         """What should be given for a curve. Raises InputError if its machine is too small."""
@@ -70,7 +73,8 @@ class LibraryExpectation:
                 raise
             # the guess is wrong
             return None
-        return expected and replace(expected, guess=self.machine is None)
+        filled = machine.size == curve.ranks or machine.placement != "node"
+        return expected and replace(expected, guess=self.machine is None, placed=filled)
 
     def causes(self, diagnosis: Diagnosis) -> tuple[str, ...]:
         """A line for each of the likeliest causes of times below expectation."""
@@ -121,7 +125,7 @@ def measured_on(
     if name not in COLLECTIVES:
         raise InputError(f"--collective {collective[:40]!r}: expected {', '.join(COLLECTIVES)}")
     nodes = int(used_nodes(machine.build(ranks)))
-    return Curve(name, ranks, nodes, points, (), source=f"{name} on {machine.text}")
+    return Curve(name, ranks, nodes, points, (), source=machine.text)
 
 
 def guessed(curve: Curve) -> Blueprint | None:
@@ -130,6 +134,8 @@ def guessed(curve: Curve) -> Blueprint | None:
     name = SERVERS.get(gpu(curve))
     if name is None or on_cards(curve) or curve.on_host or not curve.ranks:
         return None
-    server = find(name)
-    nodes = curve.nodes or -(-curve.ranks // server.whole().ranks)
-    return server if nodes == 1 else find(f"{name}:nodes={nodes}")
+    most = find(name).whole().ranks
+    nodes = curve.nodes or -(-curve.ranks // most)
+    if curve.ranks > nodes * most:
+        return None
+    return find(name if nodes == 1 else f"{name}:nodes={nodes}")

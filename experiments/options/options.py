@@ -135,11 +135,10 @@ AlgorithmWord = Annotated[
 ]
 
 
-def word_or_option(word: str | None, option: str | None) -> str | None:
-    """The algorithm that a command line names, as a word or as --algo. Raises InputError for
-    both."""
+def word_or_option(word: str | None, option: str | None, name: str = "algo") -> str | None:
+    """What a command line names, as a word or as the option `name`. Raises InputError for both."""
     if word is not None and option is not None:
-        raise InputError(f"{word[:80]} and --algo {option[:80]}: leave one of them out")
+        raise InputError(f"{word[:80]} and --{name} {option[:80]}: leave one of them out")
     return word if option is None else option
 
 

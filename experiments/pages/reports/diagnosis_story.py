@@ -89,6 +89,9 @@ def _answer(
 
 
 def _advice(found: Sequence[Mapping[str, Any]]) -> str:
+    causes = [line for curve in found for line in curve.get("causes", ())]
+    if causes:
+        return f"{causes[0][0].upper()}{causes[0][1:]}."
     lines = [line for curve in found for line in curve["advice"]]
     facts = [line for curve in found for line in curve["facts"]]
     if lines:
@@ -196,7 +199,10 @@ def status(result: Result) -> Story:
     """Which ranks of a job answer NCCL's RAS, and whether all made the same calls."""
     communicators = result.report["communicators"]
     problems = [f"{problem['kind']}: {problem['text']}" for problem in result.report["problems"]]
-    verdict = problems or ["all ranks answer, without an error, and made the same calls"]
+    nothing = "all ranks answer, without an error, and made the same calls"
+    if not communicators:
+        nothing = "RAS knows no communicator of this job"
+    verdict = problems or [nothing]
     title = f"{counted(len(communicators), 'communicator')} of a job"
     heads = {name: name for name in CommunicatorRow._fields}
     blocks: list[Block] = [

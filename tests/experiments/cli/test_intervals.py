@@ -269,7 +269,7 @@ def test_diagnose_expects_an_interval(simctl: Simctl, profile: str, tmp_path: Pa
     assert "90% of runs" in answer
     refused = simctl("diagnose", str(runs), "--level", "0.9")
     assert refused.returncode == 2
-    assert "--level 0.9 goes with --topology or --profile: write one of them" in refused.stderr
+    assert "--level 0.9 goes with --topology, --library or --profile: write one" in refused.stderr
 
 
 TRAIN = ("plan", "--model", "gpt2", "dp=4", "--profile")

@@ -98,3 +98,40 @@ def test_slingshot_gets_its_own_advice(healthy: Curve, spoil: Spoil) -> None:
     assert any(
         "UCX_RNDV_THRESH" in line for line in diagnose(replace(sick, library="OpenMPI 4")).advice
     )
+
+
+def few(factors: dict[int, float], **changes: object) -> Curve:
+    """All-reduces on eight H100 at factors of the time that is expected, by size."""
+    curve = replace(at(1.0), points=tuple(Point(size, 1.0) for size in factors))
+    expected = ON_HGX(curve, np.array([*factors], dtype=float))
+    assert expected is not None
+    pairs = zip(factors.items(), expected.seconds.tolist(), strict=True)
+    points = tuple(Point(size, factor * seconds) for (size, factor), seconds in pairs)
+    return replace(curve, points=points, **changes)  # type: ignore[arg-type]
+
+
+def test_of_few_sizes_each_is_judged() -> None:
+    diagnosis = diagnose(few({2**20: 1.0, 2**33: 10.0}), ON_HGX)
+    assert (diagnosis.verdict, diagnosis.abnormal) == ("below expectation", True)
+    assert diagnose(few({2**20: 1.0, 2**33: 1.05}), ON_HGX).verdict == "as expected"
+
+
+def test_a_number_that_no_link_allows_is_not_as_expected() -> None:
+    diagnosis = diagnose(few({2**33: 1e-3}), ON_HGX)
+    assert (diagnosis.verdict, diagnosis.abnormal) == ("faster than the links allow", False)
+
+
+def test_ranks_that_fill_the_machine_are_no_guess() -> None:
+    slow = few({2**33: 10.0}, ranks=16, nodes=None)
+    two = LibraryExpectation(find("hgx_h100:nodes=2"))
+    assert diagnose(slow, two).verdict == "below expectation"
+    assert diagnose(slow, ON_HGX).verdict == "below a guess: name the machine"
+
+
+def test_what_is_expected_never_beats_the_bound() -> None:
+    sizes = [2**power for power in range(3, 34, 6)]
+    for name in ("broadcast", "reduce", "all_gather", "send_recv"):
+        curve = few(dict.fromkeys(sizes, 1.0), collective=name)
+        expected = ON_HGX(curve, np.array(sizes, dtype=float))
+        assert expected is not None
+        assert (expected.bound <= expected.seconds).all()

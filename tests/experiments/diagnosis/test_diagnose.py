@@ -119,7 +119,7 @@ def test_one_point_is_not_judged_and_one_that_cannot_be_is_named(
     path.write_text("size_bytes,time_us\n4,0.005\n")
     assert run(path, path, topology="star", plot=tmp_path / "one.svg") == 0
     output = capsys.readouterr()
-    assert "all_reduce, 4 ranks, one_ar_p4.csv: as expected\n" in output.out
+    assert "all_reduce, 4 ranks, one_ar_p4.csv: faster than the links allow\n" in output.out
     assert output.out.startswith("Diagnosis of one_ar_p4.csv: 0 of 1 curve abnormal\n")
     assert f"note: skipped {path}: given twice, counted once\n" in output.err
     assert "note: one_ar_p4.csv, row of 4B: it takes 5ns, which is impossible" in output.err
