@@ -88,7 +88,7 @@ class Countdown:
             self._start, self._spent, self._loaded = monotonic(), 0.0, is_loaded()
         remark = ""
         # The first points take longer, since they load compiled code: they tell nothing.
-        if self._spent > 0.01 * self._left:
+        if self._spent > 0.01 * max(self._left, 0.0):
             seconds = (monotonic() - self._start) * self._left / self._spent
             remark = f", {duration(seconds)} left"
         self._progress(self._done, len(self._costs), remark)

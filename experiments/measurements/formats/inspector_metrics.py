@@ -190,7 +190,8 @@ def _size(gauge: _Gauge, values: Mapping[str, float]) -> tuple[int, bool]:
     factor = bus_factor(gauge.collective, gauge.ranks)
     moved = values.get("bandwidth", 0.0) * values["time"] * 1e3
     bytes_of_rank = moved / factor / parts if factor else 0.0
-    if 0.999 * gauge.low < bytes_of_rank < gauge.high:
+    # bandwidths are rounded
+    if 0.999 * gauge.low < bytes_of_rank < 1.001 * gauge.high:
         low = bytes_of_rank < 1.01 * gauge.low
         return gauge.low * parts if low else round(bytes_of_rank * parts), True
     return round(math.sqrt(gauge.low * gauge.high) * parts), False

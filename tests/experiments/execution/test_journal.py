@@ -292,6 +292,22 @@ def test_compiling_is_no_part_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
+def test_code_that_is_loaded_at_the_last_point_tells_no_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The sum of the costs is rounded, so the work that is left ends below 0."""
+    costs, lines, loaded = [0.5, 1.9, 2.8, 2.6], io.StringIO(), [False]
+    left = sum(costs)
+    for cost in costs:
+        left -= cost
+    assert left < 0
+    monkeypatch.setattr(module, "is_loaded", lambda: loaded[0])
+    countdown = Countdown(output.Progress("points done", lines), costs)
+    for number in range(4):
+        loaded[0] = number == 3
+        countdown(number)
+
+
 def test_the_time_left_is_told_from_the_work_of_this_run(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, lines = [0.0], io.StringIO()
     monkeypatch.setattr(module, "monotonic", lambda: clock[0])
