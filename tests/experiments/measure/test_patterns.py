@@ -55,8 +55,9 @@ def test_what_has_no_schedule_is_promised_by_hand() -> None:
     )
 
 
-@given(st.integers(2, 16), st.data())
+@given(st.integers(4, 16), st.data())
 def test_other_chunks_of_other_ranks_look_different(power: int, data: st.DataObject) -> None:
+    """Shorter chunks may be alike by chance: of 8 elements, chunks of two ranks are."""
     size, ranks = 2**power, 8
     values = BufferValues(ranks, "float32")
     rank_and_chunk = st.tuples(st.sampled_from([None, *range(ranks)]), st.integers(0, 7))
