@@ -15,7 +15,7 @@ from simulator.collectives.collective import Algorithm
 from simulator.effects.channels import PeerChannels
 from simulator.effects.crowded_links import Crowding
 from simulator.effects.exchanges import Exchanges
-from simulator.effects.jobs import Jobs, job, nodes_of, reduces
+from simulator.effects.jobs import Jobs, job, nodes_of
 from simulator.effects.kernel_costs import KernelCosts
 from simulator.effects.labels import Ineffective
 from simulator.effects.memory_costs import HostMemory
@@ -302,7 +302,7 @@ class Profile:
         self, schedule: Schedule, topology: Topology, algorithm: Algorithm
     ) -> dict[str, float]:
         """Seconds that no link takes, by name."""
-        jobs = job(algorithm.listed_name, topology, reduces(algorithm.collective.name))
+        jobs = job(algorithm.listed_name, topology, algorithm.collective.name)
         jobs = jobs._replace(ranks=np.array(float(schedule.ranks)))
         kinds = [kind for kind in self.crowding if topology.link_kinds.are(kind).any()]
         excess = 0.0

@@ -62,13 +62,13 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
         values = [of_links.get(parameter.name, np.nan) for parameter in model.parameters]
         start = np.where(np.isnan(values), start, values)
     kinds = {"network"} if topology is None else kinds_between(topology)
-    held = [
+    surer = [
         sends_alone(model.points, model.library)
         and parameter.kind in kinds
         and parameter.unit != "power"
         for parameter in model.parameters
     ]
-    return model.starting(start, np.where(held, SURE, model.weight))
+    return model.starting(start, np.where(surer, SURE, model.weight))
 
 
 def sends_alone(points: FitPoints, library: Library) -> bool:

@@ -15,7 +15,7 @@ from experiments.calibration.library import Library
 from experiments.calibration.observations import FitCurve, FitPoints, Ints
 from experiments.calibration.paths import NEAR_FASTEST, Paths
 from simulator.collectives import find
-from simulator.effects.jobs import Index, Jobs, jobs, reduces
+from simulator.effects.jobs import Index, Jobs, jobs
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
@@ -105,9 +105,9 @@ class KnownPaths:
         algorithms, ranks, per_node = zip(*self.of, strict=True)
         nodes = [-(-count // width) for _, count, width in self.of]
         candidates = [find(name) for name in algorithms]
-        reduce = [reduces(algorithm.collective.name) for algorithm in candidates]
+        collectives = [algorithm.collective.name for algorithm in candidates]
         listed = [algorithm.listed_name for algorithm in candidates]
-        self.jobs: Jobs = jobs(listed, ranks, nodes, per_node, reduce)
+        self.jobs: Jobs = jobs(listed, ranks, nodes, per_node, collectives)
         kinds = {kind for paths in self.of.values() for kind in paths.kinds}
         versions = {curve.library for curve in points.curves}
         self.longest = tuple(prior.most(versions) for prior in library.protocols)

@@ -88,6 +88,8 @@ CHANNEL = 1 / (20.4 * GBPS)
 to one peer at 81.8 GB/s over four channels, and four GPUs at 157 GB/s over eight."""
 SENDS = {"shift": "sends", "pairwise": "all-to-all"}
 """Algorithms of sends and receives, and how parameters call them."""
+MULTICAST = ("nvls", "nvls_tree")
+"""Algorithms of NCCL in switches that reduce and multicast."""
 NVLS_LATENCY = (nccl.NVLS_BASE - nccl.BASE["ring"][0]) * US
 """What NVLS takes besides the launch."""
 
@@ -153,7 +155,7 @@ NCCL = Library(
     pieces=dict.fromkeys(_BEHIND, PieceCounts(512, 512))
     | {
         "double_tree": PieceCounts(8, 32, 2.0**20),
-        **dict.fromkeys(("nvls", "nvls_tree"), PieceCounts(8, 64, 2.0**22)),
+        **dict.fromkeys(MULTICAST, PieceCounts(8, 64, 2.0**22)),
     },
     plugins=True,
     over_nics={

@@ -82,6 +82,12 @@ class Library:
             spelled={**self.spelled, **{name: (other,) for name, other in instead.items()}},
         )
 
+    def with_figures(self, launches: Mapping[str, float]) -> Library:
+        """The library without algorithms of several nodes that have no launch in a profile: nobody
+        knows where it takes them."""
+        across = (name for names in self.across.values() for name in names)
+        return self if {*across} <= launches.keys() else replace(self, across={})
+
     @property
     def known(self) -> tuple[str, ...]:
         """The algorithms of all collectives that the library may choose, and those that replace

@@ -152,10 +152,10 @@ class Diagnose(MachineOptions, ReportOptions):
             )
         else:
             job = JobCalls(read_job(self.logs))
-            found = problems(job)
-            tables = {"ranks": rank_rows(job), "collectives": group_rows(job), "problems": found}
+            abnormal = problems(job)
+            tables = {"ranks": rank_rows(job), "collectives": group_rows(job), "problems": abnormal}
             words = {"calls": len(job.calls), "seconds": job.seconds}
-            words |= {} if found else {"normal": normal(job)}
+            words |= {} if abnormal else {"normal": normal(job)}
         report = {name: [row._asdict() for row in rows] for name, rows in tables.items()}
         wrong = report["problems"]
         answer = Result(
@@ -182,13 +182,13 @@ class Diagnose(MachineOptions, ReportOptions):
             results.append(diagnose(curve, expected))
         progress(len(curves), len(curves))
         if machine is not None or self._calibrated is not None:
-            self._named_in_vain(results)
-        found = among(results)
+            self._check_expected(results)
+        results = among(results)
         if self._calibrated is None:
-            found = [replace(each, causes=self._library.causes(each)) for each in found]
-        return measurements, found, compare(curves)
+            results = [replace(each, causes=self._library.causes(each)) for each in results]
+        return measurements, results, compare(curves)
 
-    def _named_in_vain(self, results: Sequence[Diagnosis]) -> None:
+    def _check_expected(self, results: Sequence[Diagnosis]) -> None:
         """Say of which curves nothing is expected. Raises InputError if that is the number that the
         user writes."""
         for each in results:
@@ -264,11 +264,11 @@ class Diagnose(MachineOptions, ReportOptions):
             return self._library
         if self.library is not None:
             raise InputError(f"--library {self.library} and --profile: leave one of them out")
-        known = machine or find(profile.machine)
+        machine = machine or find(profile.machine)
         simulation, by = at_level(profile.simulated(), self.level), f"the profile {profile.profile}"
         name = f"{profile.profile}, of {profile.machine}"
-        kind = library(profile.library).on(known)
-        return profiled(simulation, kind, partial(_of_curve, known), by, name)
+        kind = library(profile.library).on(machine)
+        return profiled(simulation, kind, partial(_of_curve, machine), by, name)
 
     @cached_property
     def _library(self) -> LibraryExpectation:

@@ -114,12 +114,21 @@ def advice(curve: Curve, findings: Iterable[Finding]) -> tuple[str, ...]:
     """A line for each kind of alarm, in their order; without variables that the file sets."""
     alarms = [finding for finding in findings if finding.alarm]
     single = {finding.kind for finding in alarms if len(finding.places) == 1}
-    kinds = dict.fromkeys(finding.kind for finding in alarms)
+    kinds = dict.fromkeys(_advised(curve, finding) for finding in alarms)
     lines = [_line(curve, kind, kind in single) for kind in kinds]
     switches = FindingKind.BUMP in kinds or FindingKind.COSTLY_SWITCH in kinds
     if curve.network == SLINGSHOT and curve.nodes != 1 and switches:
         lines.append(_on_slingshot(curve))
     return tuple(line for line in lines if line)
+
+
+def _advised(curve: Curve, finding: Finding) -> FindingKind:
+    """The kind of alarm whose line fits: of times below expectation, that of a low plateau if the
+    largest size is among them."""
+    last = len(curve.points) - 1
+    if finding.kind is not FindingKind.BELOW_EXPECTATION or last not in finding.places:
+        return finding.kind
+    return FindingKind.FAR_BELOW_IN_A_NODE if curve.nodes == 1 else FindingKind.FAR_BELOW
 
 
 def _line(curve: Curve, kind: FindingKind, single: bool) -> str:

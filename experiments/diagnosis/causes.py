@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.calibration.libraries import MULTICAST
 from experiments.diagnosis.curve_diagnosis import LARGEST_SIZES, Diagnosis
 from experiments.diagnosis.expectation import Expectation
 from experiments.diagnosis.plateau import nodes_of
@@ -56,24 +57,24 @@ class Cause(NamedTuple):
 def causes(diagnosis: Diagnosis, machine: Blueprint, expect: Expect) -> tuple[str, ...]:
     """A line for each of the likeliest causes of times below expectation, the nearest first; a line
     that says so if none explains them."""
-    below, known = diagnosis.below, diagnosis.expected
-    if below is None or known is None:
+    below, expected = diagnosis.below, diagnosis.expected
+    if below is None or expected is None:
         return ()
     places = list(below.places[-LARGEST_SIZES:])
     measured, sizes = diagnosis.columns.seconds[places], diagnosis.columns.size[places]
-    off = _off(measured, [known.seconds[places]])
-    found: list[tuple[float, Cause, list[Floats]]] = []
-    for cause in _causes(nodes_of(diagnosis.curve, known.topology), machine):
+    off = _off(measured, [expected.seconds[places]])
+    simulated: list[tuple[float, Cause, list[Floats]]] = []
+    for cause in _causes(nodes_of(diagnosis.curve, expected.topology), machine):
         with suppress(InputError):
             given = [expect(each, cause.changed)(diagnosis.curve, sizes) for each in cause.machines]
             seconds = [each.seconds for each in given if each is not None]
             # a fault that changes nothing is none of this job
-            if seconds and _off(known.seconds[places], seconds) > UNCHANGED:
-                found.append((_off(measured, seconds), cause, seconds))
-    near = [each for each in found if each[0] <= min(NEAR, BETTER * off)]
+            if seconds and _off(expected.seconds[places], seconds) > UNCHANGED:
+                simulated.append((_off(measured, seconds), cause, seconds))
+    near = [each for each in simulated if each[0] <= min(NEAR, BETTER * off)]
     if not near:
-        tried = f"none of {counted(len(found), 'fault')} that simctl simulated gives this"
-        tried = tried if found else "simctl knows no fault of this machine to simulate"
+        tried = f"none of {counted(len(simulated), 'fault')} that simctl simulated gives this"
+        tried = tried if simulated else "simctl knows no fault of this machine to simulate"
         return (f"cannot tell the cause: {tried}",)
     factor = bus_factor(diagnosis.curve.collective, diagnosis.curve.ranks or 2)
     lines = []
@@ -104,27 +105,27 @@ def _causes(nodes: int, machine: Blueprint) -> Iterator[Cause]:
 
 
 def _in_a_node(machine: Blueprint) -> Iterator[Cause]:
-    known = MACHINES[machine.name]
-    if not known.links:
+    usual = MACHINES[machine.name]
+    if not usual.links:
         return
-    kind, link = LINKS[known.nvlink].kind, LINKS[known.nvlink].link
+    kind, link = LINKS[usual.nvlink].kind, LINKS[usual.nvlink].link
     tool = "nvidia-smi nvlink -s" if kind == "nvlink" else "rocm-smi --showtopo"
     half = f"a GPU with half of its links of kind {kind}"
     yield Cause(half, (machine,), _slowed(0.5, kind), f"{tool} lists the links of each GPU")
-    through_host = LINKS[known.pcie].link.bandwidth / (known.gpus / max(known.switches, 1))
+    through_host = LINKS[usual.pcie].link.bandwidth / (usual.gpus / max(usual.switches, 1))
     yield Cause(
         "GPUs that do not reach each other, through the host's memory,",
         (machine,),
-        _slowed(through_host / (link.bandwidth * known.links), kind),
+        _slowed(through_host / (link.bandwidth * usual.links), kind),
         "nvidia-smi topo -p2p r must say OK; unset NCCL_P2P_DISABLE",
     )
 
 
 def _between_nodes(machine: Blueprint) -> Iterator[Cause]:
-    known = MACHINES[machine.name]
+    usual = MACHINES[machine.name]
     option = machine.options.get("nics")
-    nics = option if isinstance(option, int) else known.nics
-    port = str(machine.options.get("port", known.port))
+    nics = option if isinstance(option, int) else usual.nics
+    port = str(machine.options.get("port", usual.port))
     rate = LINKS[port].link.bandwidth
     lines = "NCCL_DEBUG=INFO lists the NICs in use behind NET/IB : Using; see NCCL_IB_HCA"
     for number in dict.fromkeys(max(1, nics // share) for share in (2, 4, nics)):
@@ -137,15 +138,15 @@ def _between_nodes(machine: Blueprint) -> Iterator[Cause]:
             "ibstat must say Rate, and lspci -vv LnkSta, in full",
         )
     }
-    if known.socket:
+    if usual.socket:
         shares["a NIC behind the other socket"] = (
-            LINKS[known.socket].link.bandwidth / rate,
+            LINKS[usual.socket].link.bandwidth / rate,
             "nvidia-smi topo -m must say PIX or PXB for a GPU and its NIC, not SYS",
         )
-    if known.switches:
-        flows = 2 * nics / known.switches
+    if usual.switches:
+        flows = 2 * nics / usual.switches
         shares["sends through the host's memory, without GPUDirect,"] = (
-            LINKS[known.host].link.bandwidth / flows / rate,
+            LINKS[usual.host].link.bandwidth / flows / rate,
             "NCCL_DEBUG=INFO must say GDRDMA; load nvidia_peermem, and turn PCIe ACS off",
         )
     for text, (share, check) in shares.items():
@@ -170,7 +171,7 @@ def same(profile: Profile) -> Profile:
 
 def _without_nvls(profile: Profile) -> Profile:
     never = dict.fromkeys(profile.protocols[-1].links, NEVER)
-    return replace(profile, slower={**profile.slower, "nvls": never, "nvls_tree": never})
+    return replace(profile, slower={**profile.slower, **dict.fromkeys(MULTICAST, never)})
 
 
 def _slowed(share: float, kind: str) -> Callable[[Profile], Profile]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -64,8 +64,10 @@ class Diagnosis:
     @property
     def advice(self) -> tuple[str, ...]:
         """What to try, by the findings."""
-        lines = advice(self.curve, self.findings)
-        return lines if self.expected is None else (*lines, *_better(self, self.expected))
+        if self.expected is None:
+            return advice(self.curve, self.findings)
+        curve = replace(self.curve, nodes=nodes_of(self.curve, self.expected.topology))
+        return (*advice(curve, self.findings), *_better(self, self.expected))
 
     @property
     def abnormal(self) -> bool:
@@ -263,10 +265,10 @@ def _below(points: CurveColumns, expected: Expected) -> tuple[int, ...]:
     slow = points.seconds > expected.alarm
     if not expected.intervals or len(slow) < FEWEST_POINTS:
         return tuple(np.flatnonzero(slow & bool(expected.intervals)).tolist())
-    beside = np.zeros_like(slow)
-    beside[1:] |= slow[:-1]
-    beside[:-1] |= slow[1:]
-    return tuple(np.flatnonzero(slow & beside).tolist())
+    has_slow_neighbour = np.zeros_like(slow)
+    has_slow_neighbour[1:] |= slow[:-1]
+    has_slow_neighbour[:-1] |= slow[1:]
+    return tuple(np.flatnonzero(slow & has_slow_neighbour).tolist())
 
 
 def _compared(curve: Curve, points: CurveColumns, expected: Expected, place: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -115,10 +115,7 @@ def profiled(
         def chosen(forced: str = "") -> tuple[str, ...]:
             if forced or not may_cross(curve):
                 return kind.algorithms(pattern, forced, multicast=may_multicast(curve))
-            across = kind.across.get(pattern, ())
-            has_figures = {*across} <= simulation.launches.keys()
-            library = kind if has_figures else replace(kind, across={})
-            return library.algorithms_on(machine, pattern)
+            return kind.with_figures(simulation.launches).algorithms_on(machine, pattern)
 
         names = ignored.ran if ignored else chosen(curve.algorithm)
         by_rule = kind.rule(pattern, ranks, curve.library, curve.nodes)
@@ -133,17 +130,17 @@ def profiled(
         fastest = [min(runs[nbytes], key=_seconds) for nbytes in sizes.tolist()]
         others = dict.fromkeys(running, chosen() if curve.algorithm else ())
         free = _runs(simulation, others, machine, ranks)
-        better = [min(found, key=_seconds) for found in free.values() if found]
-        bounds, limit, known = _bounds(simulation, fastest, machine, ranks, sizes)
-        for k, other in enumerate(better):
-            bounds[k] *= min(1.0, other.correction / fastest[k].correction)
+        better = [min(unforced, key=_seconds) for unforced in free.values() if unforced]
+        bounds, limit, used = _bounds(simulation, fastest, machine, ranks, sizes)
+        for k, faster in enumerate(better):
+            bounds[k] *= min(1.0, faster.correction / fastest[k].correction)
         return Expected(
             sizes,
             np.array([run.seconds for run in fastest]),
             tuple(", ".join(filter(None, (run.algorithm, run.time.protocol))) for run in fastest),
             bounds,
             limit,
-            known,
+            used,
             by,
             profile,
             tuple(run.algorithm for run in better),
@@ -184,17 +181,17 @@ def _bounds(
     specified links, or as the library uses its links there if nobody specified them."""
     protocols = {protocol.name: protocol for protocol in simulation.protocols}
     machines: dict[tuple[str, str], Topology] = {}
-    seconds, name, known = [], "", machine
+    seconds, name, used = [], "", machine
     for run, nbytes in zip(fastest, sizes.tolist(), strict=True):
         algorithm, key = find(run.algorithm), (run.algorithm, run.time.protocol)
         if not simulation.specified:
             if key not in machines:
                 listed = algorithm.listed_name
                 machines[key] = simulation.apply(machine, protocols[key[1]], listed, nbytes)
-            known = machines[key]
-        bound = best_bound(algorithm.collective, known, ranks, nbytes)
+            used = machines[key]
+        bound = best_bound(algorithm.collective, used, ranks, nbytes)
         # calls that follow one another may be faster than a single one
         least = (run.time.common + bound.seconds) * run.correction
         seconds.append(min(least, run.seconds))
         name = bound.name
-    return np.array(seconds), name, known
+    return np.array(seconds), name, used

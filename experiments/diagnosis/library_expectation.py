@@ -51,7 +51,7 @@ class LibraryExpectation:
     """The library of all curves, a name of LIBRARIES; None: as each file says."""
     level: float = LEVEL
     """The share of runs that an interval holds. No share raises InputError."""
-    known: dict[tuple[str, str], Expectation] = field(default_factory=dict, init=False)
+    by_machine: dict[tuple[str, str], Expectation] = field(default_factory=dict, init=False)
     """The expectation of each library on each machine."""
 
     def __post_init__(self) -> None:
@@ -65,9 +65,9 @@ class LibraryExpectation:
         name = self.library or library_name(curve, machine)
         key = name, machine.text
         try:
-            if key not in self.known:
-                self.known[key] = self._expectation(machine, name, same)
-            expected = self.known[key](curve, sizes)
+            if key not in self.by_machine:
+                self.by_machine[key] = self._expectation(machine, name, same)
+            expected = self.by_machine[key](curve, sizes)
         except InputError:
             if self.machine is not None:
                 raise

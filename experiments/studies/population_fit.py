@@ -153,8 +153,8 @@ def fit_population(
     first-order method of nonlinear mixed effects: Sheiner and Beal, J. Pharmacokinet. Biopharm.
     8(6), 1980). Expectation and maximisation alternate (Dempster, Laird and Rubin, JRSS B 39(1),
     1977), with the library's own model as a prior of the mean, of spread `near`, or `looser` for
-    LEARNT parameters. The prior of an offset that all α between nodes share has the spread `apart`.
-    Parameters between nodes do not go together with others.
+    LEARNT parameters. The prior of an offset that all α between nodes share has the spread
+    `apart`. Parameters between nodes do not go together with others.
     """
     return _Fit(runs, near, apart, looser).population()
 
@@ -168,8 +168,8 @@ class _Fit:
         starts = _starts(runs)
         self.runs, self.names = runs, tuple(starts)
         together = np.array([float(name.endswith(SHARED)) for name in self.names])
-        held = [max(near, looser) if name.endswith(LEARNT) else near for name in self.names]
-        prior = np.diag(np.square(held)) + apart**2 * np.outer(together, together)
+        spreads = [max(near, looser) if name.endswith(LEARNT) else near for name in self.names]
+        prior = np.diag(np.square(spreads)) + apart**2 * np.outer(together, together)
         network = np.array(["network" in name for name in self.names])
         self.apart = network[:, None] != network
         """Pairs of parameters that are independent: what is inside nodes and what is between."""

@@ -113,8 +113,8 @@ def read_status(paths: Sequence[Path]) -> tuple[list[CommunicatorRow], list[Prob
     for each in status.communicators:
         label = f"communicator {each.hash}"
         rows.append(_row(each, f"{name}: {label}"))
-        found = (*_missing(each), *_errors(each), *_behind(each))
-        problems += [Problem(kind, f"{label}: {text}") for kind, text in found]
+        faults = (*_missing(each), *_errors(each), *_behind(each))
+        problems += [Problem(kind, f"{label}: {text}") for kind, text in faults]
     kinds = ("missing", "error", "mismatch")
     return rows, first_problems([each for each in problems if each.kind == kind] for kind in kinds)
 

@@ -20,6 +20,8 @@ class Jobs(NamedTuple):
 
     names: tuple[str, ...]
     """The algorithms, each once."""
+    collectives: tuple[str, ...]
+    """The collective of each of `names`."""
     algorithm: npt.NDArray[np.int64]
     """The index of a job's algorithm in `names`."""
     ranks: Floats
@@ -28,13 +30,16 @@ class Jobs(NamedTuple):
     """The nodes that these ranks are in."""
     per_node: Floats
     """The ranks of a node."""
-    reduces: Floats
-    """1 for a collective that reduces, else 0."""
+
+    @property
+    def reduces(self) -> Floats:
+        """1 for a collective that reduces, else 0."""
+        return np.array([reduces(collective) for collective in self.collectives])[self.algorithm]
 
     def at(self, index: Index) -> Jobs:
         """The jobs at `index`, in the shape of `index`."""
-        columns = (column[index] for column in self[2:])
-        return Jobs(self.names, self.algorithm[index], *columns)
+        columns = (column[index] for column in self[3:])
+        return Jobs(self.names, self.collectives, self.algorithm[index], *columns)
 
     def by_algorithm(self, values: Mapping[str, float], default: float) -> Floats:
         """The value of each job's algorithm."""
@@ -55,21 +60,23 @@ def jobs(
     ranks: Sequence[float],
     nodes: Sequence[float],
     per_node: Sequence[float],
-    reduces: Sequence[float],
+    collectives: Sequence[str],
 ) -> Jobs:
     """The jobs of the given columns."""
-    names = tuple(dict.fromkeys(algorithms))
-    columns = (np.array(column, dtype=np.float64) for column in (ranks, nodes, per_node, reduces))
-    return Jobs(names, np.array([names.index(name) for name in algorithms]), *columns)
+    by_name = dict(zip(algorithms, collectives, strict=True))
+    names = tuple(by_name)
+    columns = (np.array(column, dtype=np.float64) for column in (ranks, nodes, per_node))
+    indices = np.array([names.index(name) for name in algorithms])
+    return Jobs(names, tuple(by_name.values()), indices, *columns)
 
 
-def job(algorithm: str, topology: Topology, reduces: float = 0.0) -> Jobs:
+def job(algorithm: str, topology: Topology, collective: str = "") -> Jobs:
     """The job of an algorithm on all ranks of a machine, in arrays of shape ()."""
     works = _works(topology)
     ranks = float(np.count_nonzero(works))
     nodes = float(len(np.unique(nodes_of(topology)[works])))
-    columns = (ranks, nodes, -(-ranks // nodes), reduces)
-    return Jobs((algorithm,), np.array(0), *map(np.array, columns))
+    columns = (ranks, nodes, -(-ranks // nodes))
+    return Jobs((algorithm,), (collective,), np.array(0), *map(np.array, columns))
 
 
 def reduces(collective: str) -> float:

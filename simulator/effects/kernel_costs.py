@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from simulator.collectives import algorithms, find
 from simulator.effects.jobs import Jobs
 from simulator.effects.parameter_units import Seconds
 from topologies.topology import Floats
@@ -38,7 +35,7 @@ class KernelCosts(NamedTuple):
         self, jobs: Jobs, nbytes: Floats | float, slowness: Floats | float
     ) -> dict[str, Floats]:
         """Seconds by name, each in the jobs' shape. `slowness` is 1/β inside a node."""
-        phases = jobs.by_algorithm(_phases(), 0.0)
+        phases = jobs.by_algorithm(_phases(jobs), 0.0)
         direct = jobs.by_algorithm(dict.fromkeys(DIRECT, 1.0), 0.0)
         near = np.minimum(jobs.per_node, jobs.ranks)
         # Few pieces fill the pipeline slowly, and each costs a time: the best number of them takes
@@ -52,12 +49,7 @@ class KernelCosts(NamedTuple):
         }
 
 
-@cache
-def _phases() -> Mapping[str, float]:
+def _phases(jobs: Jobs) -> dict[str, float]:
     """`PHASES` of each algorithm in which ranks send to ranks."""
-    found = (find(name) for name in algorithms() if name not in IN_SWITCHES)
-    return {
-        algorithm.listed_name: PHASES[algorithm.collective.name]
-        for algorithm in found
-        if algorithm.collective.name in PHASES
-    }
+    pairs = zip(jobs.names, jobs.collectives, strict=True)
+    return {name: PHASES.get(each, 0.0) for name, each in pairs if name not in IN_SWITCHES}

@@ -35,9 +35,6 @@ def choosing(
 ) -> Profile:
     """The profile with the choices of its library on a machine. `specified`: whether the links of
     the machine are."""
-    known = library.on(machine)
-    if any(name not in profile.launches for names in known.across.values() for name in names):
-        # without figures of switches, nobody knows where the library takes them
-        known = replace(known, across={})
-    chosen = partial(choices, known, version)
-    return replace(profile, choices=chosen, runs=partial(runs, known), specified=specified)
+    specialised = library.on(machine).with_figures(profile.launches)
+    chosen = partial(choices, specialised, version)
+    return replace(profile, choices=chosen, runs=partial(runs, specialised), specified=specified)

@@ -14,7 +14,7 @@ from experiments.calibration.effects.algorithm_effects import multicasting
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.kernel_effects import OWN, USUAL_MEMORY
 from experiments.calibration.effects.link_effects import BETWEEN, FED, reach
-from experiments.calibration.libraries import CHANNEL, GLOO, MPI, NCCL
+from experiments.calibration.libraries import CHANNEL, GLOO, MPI, MULTICAST, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints, Flags
@@ -66,8 +66,6 @@ PER_NODE, NODES, USUAL_NODES = 2, (1, 4, 16), 8.0
 """The jobs that show all parameters of a library, and the usual number of nodes of larger ones."""
 HOPPER = 500e9
 """The NVLinks of a GPU of Hopper are below this β in bytes/s, and those of Blackwell above."""
-MULTICAST = ("nvls", "nvls_tree")
-"""Algorithms of NCCL in switches that reduce and multicast."""
 MEMORY = {"volta": 0.9e12, "ampere": 2.0e12, "hopper": 3.35e12, "blackwell": 8e12}
 """β in bytes/s of the memory of a usual GPU with NVLinks, by its generation."""
 
@@ -254,9 +252,9 @@ def _sure(population: Population | None, unreached: int) -> Uncertainty:
     if population is None:
         population, unreached = population_of(MPI.name), unreached + 1
     learnt = (population and population.intervals) or GUESSED
-    other = hypot(learnt.machine, learnt.between)
+    of_machines = hypot(learnt.machine, learnt.between)
     rules = shipped_rules()._replace(
-        machine=hypot(learnt.machine, sqrt(unreached) * other), parameters=learnt.parameters
+        machine=hypot(learnt.machine, sqrt(unreached) * of_machines), parameters=learnt.parameters
     )
     residuals = Residuals(rules, NOWHERE, np.zeros(0))
     return Uncertainty(residuals, software=learnt.software, between=learnt.between)

@@ -116,10 +116,10 @@ def job_curve(
 ) -> Curve:
     """The curve of a communicator of a job. A message is of two ranks: their nodes are known if all
     pairs of the communicator are alike."""
-    ranks, known = ranks_and_nodes
-    nodes: int | None = known
+    ranks, nodes_of_all = ranks_and_nodes
+    nodes: int | None = nodes_of_all
     if collective == "send_recv":
-        ranks, nodes = 2, {ranks: 2, 1: 1}.get(known)
+        ranks, nodes = 2, {ranks: 2, 1: 1}.get(nodes_of_all)
     files, name = files_and_name
     place = files[0] if len(files) == 1 else str(Path(files[0]).parent)
     return Curve(

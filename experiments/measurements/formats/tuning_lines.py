@@ -42,17 +42,17 @@ def labels_of(
 
     Lines of newer versions have the bytes of one rank, and those of older ones all.
     """
-    named = {size: found for (name, size), found in choices.items() if name in ("", collective)}
+    named = {size: labels for (name, size), labels in choices.items() if name in ("", collective)}
     parts = ranks if ranks and collective in PARTS else 1
-    known = [*sizes]
+    table = [*sizes]
     whole, of_a_rank = (
-        {size: named[size // each] for size in known if size // each in named}
+        {size: named[size // each] for size in table if size // each in named}
         for each in (1, parts)
     )
-    found = whole if len(whole) >= len(of_a_rank) else of_a_rank
+    by_size = whole if len(whole) >= len(of_a_rank) else of_a_rank
     return {
         size: _label(*next(iter(labels)), collective)
-        for size, labels in found.items()
+        for size, labels in by_size.items()
         if len(labels) == 1
     }
 

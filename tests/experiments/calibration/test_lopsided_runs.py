@@ -40,8 +40,8 @@ def test_slow_sends_do_not_slow_other_collectives_between_nodes() -> None:
     profile = fitted.model.profile(fitted.inner, "lopsided")
     known = curve("all_gather", 32, 4)
     algorithm, topology = find_algorithm("rings_all_gather"), find("hgx_h100:nodes=4").build(32)
-    found = times(profile, algorithm, topology, 32, SIZES[-2:].tolist())
-    off = [np.log(found[point.size].seconds / point.time_s) for point in known.points[-2:]]
+    simulated = times(profile, algorithm, topology, 32, SIZES[-2:].tolist())
+    off = [np.log(simulated[point.size].seconds / point.time_s) for point in known.points[-2:]]
     assert np.abs(off).max() < 0.3
 
 

@@ -39,6 +39,18 @@ def test_a_plateau_far_below_is_an_alarm_with_advice() -> None:
     diagnosis = diagnose(at(0.3), ON_HGX)
     assert diagnosis.findings[0].kind == "below expectation"
     assert diagnosis.verdict == "below expectation"
+    assert any("NCCL_P2P_LEVEL" in line for line in diagnosis.advice)
+
+
+def test_only_a_low_plateau_has_advice_about_links() -> None:
+    sizes = [2**power for power in range(20, 34)]
+    small = few({size: 3.0 if size < 2**23 else 1.0 for size in sizes})
+    below = diagnose(small, ON_HGX)
+    assert below.verdict in ("below expectation", "abnormal")
+    assert not any("NCCL_P2P_LEVEL" in line for line in below.advice)
+    two = LibraryExpectation(find("hgx_h100:nodes=2"))
+    between = diagnose(few({2**33: 10.0}, ranks=16, nodes=None), two)
+    assert any("every NIC is used" in line for line in between.advice)
 
 
 def test_what_is_expected_is_passed_in(healthy: Curve) -> None:

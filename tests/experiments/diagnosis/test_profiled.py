@@ -9,7 +9,10 @@ from experiments.measurements import Curve, Point
 from experiments.profiles import find, names
 from experiments.simulations.grid import MachineBuilder
 from law_cases import a_third
+from simulator.profile import Profile, Protocol
 from topologies.catalogue import find as find_machine
+from topologies.link import Link
+from topologies.shapes import nodes
 from topologies.topology import Topology
 
 SIZES = np.geomspace(4.0, 2.0**28, 8)
@@ -93,7 +96,17 @@ def test_pairs_that_ping_pong_share_the_port_of_their_node() -> None:
     def calibrated(curve: Curve) -> MachineBuilder:
         return find_machine(profile.machine).for_job(curve.ranks or 0, curve.nodes or 0).build
 
+    def on_shape(curve: Curve) -> MachineBuilder:
+        return lambda ranks, servers: nodes(ranks, per_node=(curve.ranks or 0) // 2, bandwidth=1e9)
+
     kind = library(profile.library)
-    known = profiled(profile.simulated(), kind, calibrated, "mn5_acc")(curve, SIZES)
-    assert known is not None
-    assert all(name.startswith("ping_pong, ") for name in known.algorithm)
+    links = dict.fromkeys(("node", "network"), Link(1e9))
+    plain = Profile("plain", "nodes", 0.0, (Protocol("one", links),))
+    on_plain_links = profiled(plain, kind, on_shape, "plain")(curve, SIZES)
+    measured = profiled(profile.simulated(), kind, calibrated, "mn5_acc")(curve, SIZES)
+    assert on_plain_links is not None
+    assert on_plain_links.seconds == pytest.approx(2 * SIZES / 1e9)
+    assert on_plain_links.bound == pytest.approx(2 * SIZES / 1e9)
+    assert {*on_plain_links.algorithm} == {"ping_pong, one"}
+    assert measured is not None
+    assert all(name.startswith("ping_pong, ") for name in measured.algorithm)

@@ -58,9 +58,9 @@ def test_low_numbers_are_called_low() -> None:
     cases = judged()
     assert len(cases) >= 40
     assert _right(cases) >= len(cases) * 25 / 30
-    known = [case for case in cases if case[0]["cause"]]
-    assert len(known) >= 10
-    assert _right(tuple(known)) >= len(known) - 2
+    explained = [case for case in cases if case[0]["cause"]]
+    assert len(explained) >= 10
+    assert _right(tuple(explained)) >= len(explained) - 2
 
 
 def test_verdicts_name_what_is_expected() -> None:

@@ -138,8 +138,8 @@ def test_latencies_between_nodes_share_their_offset(machines: list[MachineRuns])
     assert len(between) > 1
     assert min(distances[name] for name in between) > 0.05
     assert np.ptp([distances[name] for name in between]) < 0.01
-    held = [name for name in distances.keys() - between if not name.endswith(LEARNT)]
-    assert max(abs(distances[name]) for name in held) < 0.01
+    unmoved = [name for name in distances.keys() - between if not name.endswith(LEARNT)]
+    assert max(abs(distances[name]) for name in unmoved) < 0.01
 
 
 def test_what_is_between_nodes_says_nothing_of_what_is_inside(population: Population) -> None:
@@ -234,7 +234,7 @@ def test_runs_on_one_node_and_a_specification_say_how_fast_several_nodes_are() -
     assert errors[1] < log(1.3) < errors[0]
 
 
-MACHINES, POINTS = 400, 5
+MACHINES, POINTS = 4000, 5
 
 
 def made_up(spread: Spread, seed: int) -> list[Unseen]:
@@ -250,9 +250,15 @@ def made_up(spread: Spread, seed: int) -> list[Unseen]:
     return machines
 
 
-@pytest.mark.parametrize("spread", [Spread(0.2, 0.5, 0.4, 0.2), Spread(0.3, 0.2, 0.2, 0.8)])
+@pytest.mark.parametrize(
+    "spread",
+    [
+        Spread(0.2, 0.5, 0.4, 0.2),
+        *(START._replace(**{name: 2 * max(START)}) for name in Spread._fields),
+    ],
+)
 def test_rules_are_found_again(spread: Spread) -> None:
-    assert learn(made_up(spread, 1), shipped_rules()) == pytest.approx(spread, abs=0.2)
+    assert learn(made_up(spread, 1), shipped_rules()) == pytest.approx(spread, abs=0.12)
 
 
 def test_intervals_hold_the_share_of_their_level() -> None:
@@ -300,7 +306,7 @@ def test_machines_that_are_unlike_have_wider_intervals(machines: list[MachineRun
     alike = [unseen(each, fit_population(machines[1:])) for each in machines[1:]]
     base = shipped_rules()
     usual, wider = (learn(some, base) for some in (alike, [*alike, slow]))
-    assert (slow.variance(wider, base) > slow.variance(usual, base)).mean() > 0.5
+    assert np.all(slow.variance(wider, base) > slow.variance(usual, base))
 
 
 def test_one_machine_alone_has_no_rules_to_learn(machines: list[MachineRuns]) -> None:

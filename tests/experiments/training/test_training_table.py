@@ -170,8 +170,8 @@ def test_steps_that_calibrate_leave_plans_beside_strategies_on_links(
     steps = tmp_path / "steps.csv"
     steps.write_text(f'model,plan,seconds\n{BERT},"{PLANS[0]}",0.06\n')
     calibrated = *PLAN, "--calibrate-compute", steps
-    beside = simctl(*calibrated, "--strategy", "ddp", PLANS[0], "--format", "csv")
-    _, row = csv.DictReader(io.StringIO(beside.stdout))
+    with_plan = simctl(*calibrated, "--strategy", "ddp", PLANS[0], "--format", "csv")
+    _, row = csv.DictReader(io.StringIO(with_plan.stdout))
     on_links = simctl(*calibrated, f"{PLANS[0]},links=ideal", "--format", "json")
     assert float(row["step_s"]) == json.loads(on_links.stdout)["summary"]["step_s"]
 

@@ -196,7 +196,7 @@ def test_more_bytes_never_have_fewer_channels(
     few = PeerChannels("node", 1 / 20e9)
     some, more = (float(few.of(ranks, size)) for size in (nbytes, nbytes * factor))
     assert 1 <= some <= more <= few.total
-    job = jobs(["shift"], [ranks], [nodes], [ranks], [0.0])
+    job = jobs(["shift"], [ranks], [nodes], [ranks], ["send_recv"])
     (excess,) = few.excess(job, nbytes, 1 / 370e9)
     assert excess == 0.0 if nodes > 1 else 0 <= excess <= nbytes / 20e9
 

@@ -9,6 +9,7 @@ from experiments.calibration.effects.kernel_effects import OWN, PIECE
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.profiles.profile_document import of
 from made_up_curves import check_simulated, curve, model_of
+from simulator.collectives import find
 from simulator.effects.jobs import Jobs, jobs
 from simulator.effects.kernel_costs import KernelCosts
 
@@ -16,8 +17,9 @@ COSTS = KernelCosts(own=2e-12, piece=1e-6, message=3e-7, message_between=2e-6)
 SLOWNESS = 1 / 370e9
 
 
-def job(name: str, ranks: float, nodes: float) -> Jobs:
-    return jobs([name], [ranks], [nodes], [-(-ranks // nodes)], [0.0])
+def job(name: str, ranks: float, nodes: float, collective: str = "") -> Jobs:
+    collective = collective or find(name).collective.name
+    return jobs([name], [ranks], [nodes], [-(-ranks // nodes)], [collective])
 
 
 def shares(name: str, ranks: float, nodes: float, nbytes: float) -> dict[str, float]:
@@ -49,6 +51,13 @@ def test_switches_that_reduce_leave_no_part_to_copy() -> None:
     assert not any(shares("nvls", 8, 1, 2.0**30).values())
 
 
+def test_algorithms_of_users_pay_for_their_collective() -> None:
+    ring, mine = (job(name, 8, 1, "all_reduce") for name in ("ring", "mine"))
+    paid, expected = (COSTS.shares(each, 2.0**20, SLOWNESS) for each in (mine, ring))
+    assert paid == expected
+    assert paid["pieces"] > 0
+
+
 def test_pieces_matter_at_middle_sizes_alone() -> None:
     """They take a smaller share of the time of larger sizes, and little beside a launch of
     microseconds. Jobs on several nodes wait for their network instead."""
@@ -75,8 +84,8 @@ def test_all_to_alls_show_messages_where_they_have_peers(nodes: int, shown: set[
     model = model_of(NCCL, curve("all_to_all", ("pairwise",), 8, nodes))
     names = {name.split()[0] for name in model.index if name.endswith("message to a peer")}
     assert names == shown
-    other = model_of(NCCL, curve("all_reduce", ("ring",), 8, nodes))
-    assert not any("peer" in name for name in other.index)
+    reducing = model_of(NCCL, curve("all_reduce", ("ring",), 8, nodes))
+    assert not any("peer" in name for name in reducing.index)
 
 
 def test_kernels_are_simulated_as_they_are_predicted() -> None:

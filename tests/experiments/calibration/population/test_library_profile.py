@@ -64,8 +64,8 @@ def test_what_the_population_does_not_reach_has_wider_intervals() -> None:
         assert known is not None
         sure.append(known)
     reached, wider = (known.residuals.rules for known in sure)
-    other = hypot(reached.machine, sure[0].between)
-    assert wider.machine == pytest.approx(hypot(reached.machine, 2**0.5 * other))
+    of_machines = hypot(reached.machine, sure[0].between)
+    assert wider.machine == pytest.approx(hypot(reached.machine, 2**0.5 * of_machines))
     assert wider._replace(machine=0) == reached._replace(machine=0)
     assert (sure[0].software, sure[0].between) == (sure[1].software, sure[1].between)
 
@@ -219,10 +219,10 @@ def test_nvls_is_as_unsure_as_its_measured_machines() -> None:
 @pytest.mark.parametrize(("memory", "device"), [(None, 3.35e12), (4.8e12, 4.8e12)])
 def test_copies_go_with_the_memory_of_the_gpu(memory: float | None, device: float) -> None:
     """Without a known bandwidth it is that of a usual GPU with such links."""
-    usual, other = (
+    usual, with_memory = (
         profile_for("nccl", built("hgx_h100"), beta).profile.kernels.own for beta in (1e12, memory)
     )
-    assert other == pytest.approx(usual * 1e12 / device)
+    assert with_memory == pytest.approx(usual * 1e12 / device)
 
 
 def test_a_library_that_nobody_measured_is_less_sure_than_mpi() -> None:

@@ -68,9 +68,9 @@ def test_bytes_are_of_one_rank_or_of_all(
     choices: dict[tuple[str, int], set[tuple[str, str]]] = {}
     add_choice(choices, line)
     collective, size = key
-    found = labels_of(choices, collective, 4, [size]).get(size)
-    assert (found and found[1]) == (label and label[1])
-    assert found is None or label is None or found[0] in (label[0], f"{label[0]}_all_gather")
+    labels = labels_of(choices, collective, 4, [size]).get(size)
+    assert (labels and labels[1]) == (label and label[1])
+    assert labels is None or label is None or labels[0] in (label[0], f"{label[0]}_all_gather")
 
 
 def test_a_size_of_several_choices_has_no_label() -> None:
