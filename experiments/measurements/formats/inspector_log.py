@@ -100,40 +100,43 @@ class InspectorCalls:
         sizes = [_size(each, self.rows[each]) for each in series]
         return job_curve(
             first.collective,
-            (first.ranks, first.nodes),
+            first.ranks,
+            first.nodes,
             [size.point for size in sizes],
-            (self.files, first.communicator),
+            source_of(self.files, first.communicator),
             _notes(first, sizes),
         )
 
 
 def job_curve(
     collective: str,
-    ranks_and_nodes: tuple[int, int],
+    ranks: int,
+    nodes: int | None,
     points: Iterable[Point],
-    files_and_name: tuple[Sequence[str], str],
+    source: str,
     notes: Iterable[str],
 ) -> Curve:
     """The curve of a communicator of a job. A message is of two ranks: their nodes are known if all
     pairs of the communicator are alike."""
-    ranks, nodes_of_all = ranks_and_nodes
-    nodes: int | None = nodes_of_all
     if collective == "send_recv":
-        ranks, nodes = 2, {ranks: 2, 1: 1}.get(nodes_of_all)
-    files, name = files_and_name
-    place = files[0] if len(files) == 1 else str(Path(files[0]).parent)
+        ranks, nodes = 2, {ranks: 2, 1: 1}.get(nodes or 0)
     return Curve(
         collective,
         ranks,
         nodes,
         tuple(points),
         (),
-        f"{place}:{name}",
+        source,
         tuple(notes),
         library="NCCL",
         gpus_per_node=ranks // nodes if nodes and ranks % nodes == 0 else None,
         backend="nccl",
     )
+
+
+def source_of(files: Sequence[str], communicator: str) -> str:
+    """A communicator in the file of a job, or in the folder of its files."""
+    return f"{files[0] if len(files) == 1 else Path(files[0]).parent}:{communicator}"
 
 
 def looks_like_inspector(text: str) -> bool:

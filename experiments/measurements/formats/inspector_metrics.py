@@ -23,7 +23,12 @@ from typing import NamedTuple
 
 from experiments.measurements.collectives import bus_factor
 from experiments.measurements.curve import GUESSED, WAITING, Curve, Measurements, Point, tally
-from experiments.measurements.formats.inspector_log import COLLECTIVES, PARTS, job_curve
+from experiments.measurements.formats.inspector_log import (
+    COLLECTIVES,
+    PARTS,
+    job_curve,
+    source_of,
+)
 from experiments.measurements.formats.text import whole_number
 from experiments.output import counted
 from topologies.errors import InputError
@@ -94,9 +99,10 @@ class InspectorGauges:
             times[size] = min(times.get(size, math.inf), self.values[gauge]["time"] / 1e6)
         return job_curve(
             first.collective,
-            (first.ranks, first.nodes),
+            first.ranks,
+            first.nodes,
             [Point(size, times[size]) for size in sorted(times)],
-            (self.files, first.name),
+            source_of(self.files, first.name),
             _notes(first, gauges, sorted(guessed)),
         )
 
