@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from math import isinf
 
 import numpy as np
+import numpy.typing as npt
 
 from simulator.analysis.critical_path import sensitivities
 from simulator.collectives import Algorithm
 from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import nodes_of
 from simulator.engines import run
-from simulator.schedules.routed import route
+from simulator.schedules.routed import Routed, route
 from topologies.topology import Flags, Floats, Topology
 
 LARGE_SCHEDULE = 100_000
@@ -40,12 +42,22 @@ class Paths:
         self, algorithm: Algorithm, topology: Topology, ranks: int, kinds: Sequence[str]
     ) -> None:
         self.kinds = tuple(kind for kind in kinds if topology.link_kinds.are(kind).any())
-        schedule, topology, _, _ = algorithm.on(topology, ranks, 1.0)
-        self.routed = route(schedule, topology)
-        self.links = [np.flatnonzero(topology.link_kinds.are(kind)) for kind in self.kinds]
+        self.algorithm, self.topology, self.ranks = algorithm, topology, ranks
         self.long: dict[tuple[float, float], float] = {}
         self.found: dict[tuple[int, float], dict[bytes, Floats]] = {}
         self.wrong = 1.0
+
+    @cached_property
+    def routed(self) -> Routed:
+        """The schedule of V = 1 byte with its routes. Models of parameters alone need none."""
+        schedule, topology, _, _ = self.algorithm.on(self.topology, self.ranks, 1.0)
+        return route(schedule, topology)
+
+    @cached_property
+    def links(self) -> list[npt.NDArray[np.int64]]:
+        """The links of each of `kinds`."""
+        of_links = self.routed.topology.link_kinds
+        return [np.flatnonzero(of_links.are(kind)) for kind in self.kinds]
 
     def rows(self, protocol: int, nbytes: float) -> list[Floats]:
         """The paths found with a protocol at a size; those of large schedules are of all protocols
