@@ -151,7 +151,7 @@ def test_a_page_installs_torch_before_it_measures() -> None:
     ("page", "commands"),
     [
         ("README.md", ["sweep", "validate", "sweep"]),
-        ("docs/how-to/choose-an-algorithm.md", ["recommend", *["sweep"] * 5]),
+        ("docs/how-to/choose-an-algorithm.md", ["recommend", "recommend", *["sweep"] * 5]),
         ("docs/how-to/explain-a-time.md", ["run"]),
         ("docs/how-to/animate-an-algorithm.md", ["animate"]),
         ("docs/how-to/describe-a-machine.md", ["topo"]),

@@ -59,6 +59,8 @@ class Blueprint:
     """γ of every rank in seconds a byte. None: that of the devices."""
     placement: Placement = "node"
     """Which rank runs on which device."""
+    prefix: bool = False
+    """Whether the placement is of all ranks that there may be: fewer take its first places."""
     force: bool = False
     """Whether to build it where the memory is likely too small."""
 
@@ -95,7 +97,7 @@ class Blueprint:
         Options and placements that the user wrote stay as they are. Nodes of at most four ranks are
         trays of a rack.
         """
-        if self._is_rack and ranks <= 4 * nodes:
+        if self.is_rack and ranks <= 4 * nodes:
             nodes = -(-ranks // RACK)
         if (self.kind, self.name) == ("shape", "nodes") and nodes > 0:
             return self.with_options(per_node=-(-ranks // nodes))
@@ -120,7 +122,7 @@ class Blueprint:
         `used` and a placement that the user wrote stay as they are.
         """
         nodes, usual = self.options.get("nodes"), self.placement == "node"
-        if not self._is_rack or ranks <= RACK or "used" in self.options or not usual:
+        if not self.is_rack or ranks <= RACK or "used" in self.options or not usual:
             return self
         if isinstance(nodes, int) and ranks > USED * nodes:
             return self
@@ -128,7 +130,8 @@ class Blueprint:
         return self.with_options(used=USED) if cut else self
 
     @property
-    def _is_rack(self) -> bool:
+    def is_rack(self) -> bool:
+        """Whether a node of it is a rack of NVLink."""
         return self.kind == "machine" and MACHINES[self.name].gpus == RACK
 
     def build(self, ranks: int, servers: int = 0, server_kind: str | None = None) -> Topology:
@@ -144,7 +147,10 @@ class Blueprint:
             raise InputError(
                 f"{self.text} has {machine.ranks} GPUs, not {ranks}: take fewer ranks or more nodes"
             )
-        machine = _with_servers(placed(machine, self.placement, ranks), ranks, servers, server_kind)
+        placement = self.placement
+        if self.prefix and not isinstance(placement, str):
+            placement = placement[:ranks]
+        machine = _with_servers(placed(machine, placement, ranks), ranks, servers, server_kind)
         if self.reduction is None:
             return machine
         # GPUs merge, and whatever else has a rank.
@@ -154,6 +160,8 @@ class Blueprint:
 
     def whole(self) -> Topology:
         """The machine with all its ranks; a shape with as many as its `dims` say, else 8."""
+        if self.prefix:
+            return self.build(len(self.placement))
         if self.kind != "shape":
             return self._nodes()
         dims = self.options.get("dims")
@@ -162,6 +170,8 @@ class Blueprint:
     @cached_property
     def size(self) -> int | None:
         """The number of ranks, where the user fixes it: by a file, nodes=4 or dims=4x4x4."""
+        if self.prefix:
+            return len(self.placement)
         fixed = self.kind == "file" or self.options.keys() & {"nodes", "dims"}
         return self.whole().ranks if fixed else None
 
@@ -225,9 +235,9 @@ def find(text: str) -> Blueprint:
     if name in MACHINES:
         return _blueprint(text, name, "machine", partial(cluster, name), options)
     file, options = text, ""
-    if ":" in text and not _exists(text):  # the name of a file may have colons, too
+    if ":" in text and not exists(text):  # the name of a file may have colons, too
         file, _, options = text.rpartition(":")
-    if file and (_exists(file) or re.search(r"[/.]", file)):
+    if file and (exists(file) or re.search(r"[/.]", file)):
         path = Path(file)
         blueprint = _blueprint(text, path.name, "file", _from_file(path), options)
         return replace(blueprint, path=path)
@@ -236,7 +246,8 @@ def find(text: str) -> Blueprint:
     raise InputError(f"no topology or file {name[:80]!r}: {hint}")
 
 
-def _exists(path: str) -> bool:
+def exists(path: str) -> bool:
+    """Whether there is such a file; False for text that cannot be a path."""
     try:
         return Path(path).exists()
     except (OSError, ValueError):
@@ -271,7 +282,10 @@ def _blueprint(
 
 def option_names(make: Callable[..., Topology]) -> list[str]:
     """The options of a shape, or of a function that joins nodes, as the user writes them."""
-    names = [name for name in signature(make).parameters if name in HELP]
+    parameters = [*signature(make).parameters]
+    if "network" in parameters:
+        parameters += signature(joined).parameters
+    names = [name for name in dict.fromkeys(parameters) if name in HELP]
     return [*names, "paths", "used"] if "nodes" in names else names
 
 
@@ -308,6 +322,7 @@ HELP = {
     "network": "rails, leaf_spine, fat_tree or dragonfly [as is usual for the machine]",
     "port": "the NICs' network link, like edr, hdr, ndr, roce400, slingshot or ethernet100",
     "oversubscription": "ports of a leaf over its uplinks, like 2 [1]",
+    "nodes_per_leaf": "nodes on a leaf, or on the leaves of a group of rails, like 4",
     "paths": "rail, hash, link or first: which of several equal routes [rail]",
     "sharp": "yes: the network's switches reduce and multicast [no]",
     "bandwidth": "β of a link, like 50GB/s",

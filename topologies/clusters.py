@@ -143,19 +143,9 @@ MACHINES = {
 """The machines by name, as `--topology` takes them."""
 
 
-def cluster(
-    machine: str,
-    nodes: int = 1,
-    *,
-    network: str | None = None,
-    nics: int | None = None,
-    port: str | None = None,
-    oversubscription: float = 1.0,
-    spines: int | None = None,
-    sharp: bool = False,
-) -> Topology:
-    """`nodes` nodes of a machine, joined as is usual for it or by another network: see
-    :func:`joined`.
+def cluster(machine: str, nodes: int = 1, *, nics: int | None = None, **network: Any) -> Topology:
+    """`nodes` nodes of a machine. The options of `network` are those of :func:`joined`: what is
+    None, or not there, is as is usual for the machine.
 
     >>> cluster("hgx_h100", 2).ranks
     16
@@ -167,15 +157,9 @@ def cluster(
         raise InputError(
             f"{machine} has no NIC to join {nodes} nodes by: give nics=1 or more, or leave nics out"
         )
-    return joined(
-        known.node(nics=nics),
-        nodes,
-        network=known.network if network is None else network,
-        port=known.port if port is None else port,
-        oversubscription=oversubscription,
-        spines=spines,
-        sharp=sharp,
-    )
+    given = {name: value for name, value in network.items() if value is not None}
+    usual = {"network": known.network, "port": known.port}
+    return joined(known.node(nics=nics), nodes, **usual | given)
 
 
 def joined(
@@ -186,6 +170,7 @@ def joined(
     port: str | None = None,
     oversubscription: float = 1.0,
     spines: int | None = None,
+    nodes_per_leaf: int | None = None,
     sharp: bool = False,
 ) -> Topology:
     """Copies of a node whose devices of kind "port", or else "nic", lead to the network. One node
@@ -206,10 +191,13 @@ def joined(
         raise InputError(f"oversubscription must be above 0, got {oversubscription}")
     if spines is not None and whole("spines", spines, 0) > MOST_SPINES:
         raise InputError(f"spines is {spines}: {MOST_SPINES} at most")
-    if network in ("fat_tree", "dragonfly") and (oversubscription != 1 or spines is not None):
+    if nodes_per_leaf is not None:
+        whole("nodes_per_leaf", nodes_per_leaf)
+    uplinked = oversubscription != 1 or spines is not None or nodes_per_leaf is not None
+    if network in ("fat_tree", "dragonfly") and uplinked:
         raise InputError(
-            f"a {network} takes no oversubscription and no spines: leave them out, or take rails "
-            f"or leaf_spine"
+            f"a {network} takes no oversubscription, no spines and no nodes_per_leaf: leave them "
+            f"out, or take rails or leaf_spine"
         )
     networks = [name for name, known in LINKS.items() if known.kind in NETWORKS]
     if port is not None and port not in networks:
@@ -232,9 +220,10 @@ def joined(
     ports = first[:, None] + nics[None, :]
     uplinks: dict[str, Any] = {"spines": spines, "oversubscription": oversubscription}
     if network == "rails":
-        join_rails(builder, ports, equipment, **uplinks)
+        join_rails(builder, ports, equipment, nodes_per_leaf=nodes_per_leaf, **uplinks)
     elif network == "leaf_spine":
-        join_leaf_spine(builder, ports, equipment, ports_per_leaf=HALF, **uplinks)
+        on_leaf = HALF if nodes_per_leaf is None else nodes_per_leaf * len(nics)
+        join_leaf_spine(builder, ports, equipment, ports_per_leaf=on_leaf, **uplinks)
     elif network == "fat_tree":
         join_fat_tree(builder, ports, equipment)
     else:

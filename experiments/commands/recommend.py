@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from experiments.simulations.winners import Line, Winner
 
 USUAL_SIZES = "1KiB..1GiB:x4"
+PLAN_SIZES = "1MiB,64MiB,1GiB"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,12 @@ class Recommend(SimulationOptions, ReportOptions):
     ] = None
     explain: Annotated[
         str | None, typer.Option(help="Compare all algorithms at this one size, like 64KiB.")
+    ] = None
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            help="Say what the hosts of --placement cost the collectives of a plan: tp=8,pp=2.",
+        ),
     ] = None
     nccl_tuner: Annotated[
         Path | None,
@@ -116,6 +123,8 @@ class Recommend(SimulationOptions, ReportOptions):
 
     def records(self) -> list[output.Record]:
         """The rows, without printing them."""
+        if self.plan is not None:
+            return [*_placed(self).records]
         answer, _ = _map(self) if len(self.ranks) > 1 else _by_size(self)
         return [*answer.records]
 
@@ -138,7 +147,9 @@ class Recommend(SimulationOptions, ReportOptions):
         output.check_writable(self.nccl_tuner, (".csv", ".conf"))
         if self.nccl_tuner:
             check_tuner(self.question.collective, self.sizes[0])
-        if self.explain is not None:
+        if self.plan is not None:
+            answer = _placed(self)
+        elif self.explain is not None:
             answer = _explained(self)
         else:
             answer, lines = _map(self) if len(self.ranks) > 1 else _by_size(self)
@@ -224,6 +235,51 @@ def _map(request: Recommend) -> tuple[Result, list[Line]]:
         return winner_map_drawing(winners, title)
 
     return _answer(request, "winners", report, records, [Picture("Who wins where", draw)]), lines
+
+
+def _placed(request: Recommend) -> Result:
+    from experiments.parallel.plan_text import parse_plan
+    from experiments.simulations.placement_costs import placement_costs
+    from topologies.host_machines import room
+
+    others = {
+        "algo": request.algo,
+        "collective": request.collective,
+        "p": request.p,
+        "explain": request.explain,
+        "nccl-tuner": request.nccl_tuner,
+        "plot": request.plot,
+    }
+    for name, value in others.items():
+        if value is not None:
+            raise InputError(f"--plan {request.plan} and --{name} {value}: leave one of them out")
+    hosts, machine = request.hosts, request.machine
+    if hosts is None:
+        raise InputError(
+            f"--plan {request.plan}: say on which hosts: --placement topology.conf:n[1-4], or a "
+            f"file with nvidia-smi -q of each"
+        )
+    degrees = parse_plan(request.plan or "", machine.size).degrees
+    sizes = sorted(parse_sizes(request.size or PLAN_SIZES))
+    rows = [*placement_costs(machine, hosts, degrees, sizes, request.calibration)]
+    records = [row._asdict() | {"cost": row.cost} for row in rows]
+    report = {
+        "plan": str(degrees),
+        "machine": machine.text,
+        "shared": hosts.noun,
+        "hosts": len(hosts.names),
+        "groups": len({*hosts.group.tolist()}),
+        "fewest": -(-len(hosts.names) // room(machine, hosts).hosts),
+        "collectives": records,
+        "order": hosts.grouped().names,
+    }
+    parameters: dict[str, output.Value] = {
+        "plan": str(degrees),
+        "topology": machine.text,
+        "placement": request.placement,
+        "profile": request.calibration.name if request.calibration else None,
+    }
+    return Result("placement", report, records, parameters, machine, request.calibration)
 
 
 def _title(request: Recommend) -> str:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from experiments.simulations.rules import Rules
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
+    from topologies.readers.placements import Hosts
 
 TOPOLOGY_HELP = (
     "NAME or FILE, with options: hgx_h100:nodes=2, topo.txt. See `simctl list machines`."
@@ -68,8 +69,9 @@ Reduction = Annotated[
 Placement = Annotated[
     str,
     typer.Option(
-        help="The GPU of each rank: node (node after node), round-robin over nodes, or a list: "
-        "0,8,1,9.",
+        help="The GPU of each rank: node (node after node), round-robin over nodes, a list: "
+        "0,8,1,9, or the job's hosts: topology.conf:n[1-4,9] of SLURM, or `nvidia-smi -q` of all "
+        "hosts in one file.",
         autocompletion=completer(placement_orders),
     ),
 ]
@@ -108,7 +110,6 @@ class MachineOptions:
         """The machine. Raises InputError for a name or a quantity that has no meaning."""
         from topologies.catalogue import find
         from topologies.units import parse_bandwidth, parse_seconds
-        from topologies.variants import parse_placement
 
         blueprint = find(DEFAULT_TOPOLOGY if self.topology is None else self.topology)
         for name in LINKS:
@@ -122,11 +123,42 @@ class MachineOptions:
             _quantity(parse_seconds, self.latency),
             _quantity(parse_seconds, self.gap),
         )
-        return replace(
-            linked,
-            reduction=None if reduction is None else 1 / reduction,
-            placement=parse_placement(self.placement),
-        )
+        return self._placed(replace(linked, reduction=None if reduction is None else 1 / reduction))
+
+    def _placed(self, machine: Blueprint) -> Blueprint:
+        from topologies.host_machines import on_hosts
+        from topologies.variants import parse_placement
+
+        if (hosts := self.hosts) is None:
+            return replace(machine, placement=parse_placement(self.placement))
+        for option in ("nodes", "nodes_per_leaf"):
+            if option in machine.options:
+                raise InputError(
+                    f"{machine.text} and --placement {self.placement}: the hosts say how many "
+                    f"nodes there are, leave {option} out"
+                )
+        return on_hosts(machine, hosts)
+
+    @cached_property
+    def hosts(self) -> Hosts | None:
+        """The hosts of --placement; None if it names no file."""
+        from topologies.catalogue import exists
+        from topologies.readers.placements import read_hosts
+
+        file, chosen = self.placement, ""
+        if not exists(file):
+            file, _, chosen = file.partition(":")
+        if not re.search("[/.]", file) and not exists(file):
+            return None
+        hosts = read_hosts(file, chosen)
+        if hosts.levels > 2:
+            from experiments import output
+
+            output.note(
+                f"{file} has {hosts.levels} levels of switches: here one level of spines joins "
+                f"the leaves"
+            )
+        return hosts
 
     @property
     def optional_blueprint(self) -> Blueprint | None:

@@ -136,3 +136,68 @@ def test_one_size_is_explained_for_one_number_of_ranks(simctl: Simctl) -> None:
     done = simctl("recommend", "--p", "4,8", "--explain", "64KiB")
     assert done.returncode == 2
     assert "--explain 64KiB: give one number of ranks in --p, not 4,8" in done.stderr
+
+
+LEAVES = "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=n[3-4]\n"
+
+
+def placed(folder: Path, hosts: str, *more: str) -> tuple[str, ...]:
+    path = folder / "topology.conf"
+    path.write_text(LEAVES, encoding="utf-8")
+    machine = "--topology", "hgx_h100:network=leaf_spine,nics=1"
+    return "recommend", *machine, "--placement", f"{path}:{hosts}", *more
+
+
+def test_a_placement_says_what_it_costs(simctl: Simctl, tmp_path: Path) -> None:
+    """Hosts in turn over two leaves: dp of each stage crosses the spines, which costs nothing with
+    one NIC and full uplinks, but latency."""
+    call = placed(tmp_path, "n[1,3,2,4]", "--plan", "tp=8,dp=2,pp=2", "--size", "1KiB,1GiB")
+    done = simctl(*call, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert (report["hosts"], report["groups"], report["fewest"]) == (4, 2, 2)
+    assert report["order"] == ["n1", "n2", "n3", "n4"]
+    rows = {(row["group"], row["size_B"]): row for row in report["collectives"]}
+    assert {group for group, _ in rows} == {"tp", "dp", "pp"}
+    assert rows["dp", 1024]["cost"] > 1.05 > rows["dp", 2**30]["cost"]
+    assert rows["dp", 1024]["in_order_s"] == rows["dp", 1024]["packed_s"]
+    page = tmp_path / "page.html"
+    done = simctl(*call, "--report", str(page))
+    assert "What the placement costs" in done.stdout
+    assert "n1,n2,n3,n4" in done.stdout
+    assert "The hosts, one leaf after the other" in page.read_text(encoding="utf-8")
+
+
+def test_a_placement_goes_with_every_command(simctl: Simctl, tmp_path: Path) -> None:
+    done = simctl("sweep", *placed(tmp_path, "n[3,1]")[1:], "--algo", "ring", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    assert [row["ranks"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["16"]
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--plan", "tp=8,dp=3"), "dp x tp x pp x cp = 3 x 8 x 1 x 1 = 24, and there are 32 GPUs"),
+        (("--plan", "tp=8", "--p", "8"), "--plan tp=8 and --p 8: leave one of them out"),
+        (("--plan", "tp=8", "--placement", "node"), "--plan tp=8: say on which hosts"),
+        (("--topology", "hgx_h100:nodes=4"), "the hosts say how many nodes there are"),
+        (("--placement", "nowhere/topology.conf"), "no such file: nowhere/topology.conf"),
+    ],
+)
+def test_placements_that_make_no_sense(
+    simctl: Simctl, tmp_path: Path, more: tuple[str, ...], message: str
+) -> None:
+    done = simctl(*placed(tmp_path, "n[1-4]"), *more)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_new_weights_are_sent_over_all_nics(simctl: Simctl) -> None:
+    """A broadcast of NCCL uses a chain for each NIC: it is near what the NICs of a node carry."""
+    call = "recommend", "--collective", "broadcast", "--topology", "hgx_h100:nodes=2"
+    report = json.loads(simctl(*call, "--explain", "16GB", "--format", "json").stdout)
+    times = {row["algorithm"]: row["time_s"] for row in report}
+    one_nic = 16e9 / 50e9
+    assert times["chain_broadcast"] > one_nic
+    assert one_nic / 8 < times["chains_broadcast"] < one_nic / 4

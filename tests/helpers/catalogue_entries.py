@@ -23,6 +23,7 @@ NETWORK_KEYS = [
     "port",
     "oversubscription",
     "spines",
+    "nodes_per_leaf",
     "sharp",
     "paths",
     "used",

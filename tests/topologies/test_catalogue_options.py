@@ -26,6 +26,7 @@ EXAMPLES: dict[str, tuple[str, object]] = {
     "port": ("hdr", "hdr"),
     "oversubscription": ("1.5", 1.5),
     "spines": ("2", 2),
+    "nodes_per_leaf": ("4", 4),
     "sharp": ("yes", True),
     "paths": ("hash", "hash"),
     "bandwidth": ("400Gbit/s", 50e9),
@@ -66,9 +67,10 @@ def test_there_are_no_other_options_than_those_of_the_function(name: str) -> Non
     message = message_of(lambda: find(f"{name}:zzz=1"))
     listed = [line.split()[0] for line in message.splitlines()[1:]]
     assert sorted(listed) == sorted(SHAPE_KEYS[name] if name in SHAPES else NETWORK_KEYS)
-    parameters = signature(SHAPES.get(name, cluster)).parameters
+    parameters = [*signature(SHAPES.get(name, cluster)).parameters]
+    parameters += signature(joined).parameters if name in MACHINES else ()
     assert [name for name in listed if name not in ("paths", "used")] == [
-        parameter for parameter in parameters if parameter in listed
+        parameter for parameter in dict.fromkeys(parameters) if parameter in listed
     ]
 
 

@@ -14,6 +14,7 @@ from joined_ports import switches, switchless
 from refusals import refusal
 from topologies.catalogue import find as find_machine
 from topologies.clusters import MACHINES, MOST_DEVICES, SWITCH_LATENCY, Network, cluster, joined
+from topologies.errors import InputError
 from topologies.link import LINKS, NETWORKS, Link, link_kind
 from topologies.ring_search import find_rings
 from topologies.shapes import full_mesh_one_port
@@ -290,11 +291,11 @@ def test_there_is_no_such_number_of_nodes(machine: str, nodes: int) -> None:
         ({"network": "leaf_spine", "spines": 0}, "spines must be at least 1, got 0"),
         (
             {"network": "fat_tree", "spines": 2},
-            "a fat_tree takes no oversubscription and no spines",
+            "a fat_tree takes no oversubscription, no spines and no nodes_per_leaf",
         ),
         (
             {"network": "dragonfly", "oversubscription": 2.0},
-            "a dragonfly takes no oversubscription and no spines",
+            "a dragonfly takes no oversubscription, no spines and no nodes_per_leaf",
         ),
     ],
 )
@@ -356,3 +357,16 @@ def test_every_kind_of_link_is_a_port_or_none(port: str) -> None:
         assert cluster("dgx1", 2, port=port).ranks == 16
     else:
         assert f"port is {port!r}" in refusal(lambda: cluster("dgx1", 2, port=port))
+
+
+@pytest.mark.parametrize(("network", "leaves"), [("leaf_spine", 3), ("rails", 12)])
+def test_a_leaf_has_as_many_nodes_as_the_user_says(network: str, leaves: int) -> None:
+    """Five nodes of four NICs, two on a leaf, or on the four leaves of a group of rails."""
+    topology = cluster("leonardo", 5, network=network, nics=4, nodes_per_leaf=2)
+    names = [name for name in topology.device_names if "leaf" in name]
+    assert len(names) == leaves
+
+
+def test_a_leaf_has_a_node_at_least() -> None:
+    with pytest.raises(InputError, match="nodes_per_leaf must be at least 1, got 0"):
+        cluster("leonardo", 5, nodes_per_leaf=0)

@@ -45,6 +45,7 @@ STORIES = {
     "recommend": "recommendation_story:story",
     "winners": "recommendation_story:winners",
     "explain": "recommendation_story:explained",
+    "placement": "placement_story:story",
 }
 """Module and function that tell a kind of result."""
 Details = Callable[[], Mapping[str, Any]]
