@@ -14,7 +14,13 @@ from experiments import output
 from experiments.options.completion import collective_names, completer
 from experiments.options.log_options import CurvePlot, Family, InPlace, LogRanks
 from experiments.options.machine_options import MachineOptions
-from experiments.options.options import Level, PopulationName, ProfileName, ReportOptions
+from experiments.options.options import (
+    Level,
+    LibraryVersion,
+    PopulationName,
+    ProfileName,
+    ReportOptions,
+)
 from experiments.pages.reports.result import Result, check_files
 from topologies.errors import InputError
 
@@ -77,6 +83,7 @@ class Diagnose(MachineOptions, ReportOptions):
     ] = False
     profile: ProfileName = None
     library: PopulationName = None
+    library_version: LibraryVersion = None
     level: Level = None
     family: Family = None
     p: LogRanks = None
@@ -204,9 +211,10 @@ class Diagnose(MachineOptions, ReportOptions):
         """The curves of the logs that have points."""
         from experiments.measurements import read_all
 
-        for name in ("collective", "size"):
+        for name in ("collective", "size", "library_version"):
             if (value := getattr(self, name)) is not None:
-                raise InputError(f"--{name} {value[:40]} goes with --busbw: write both")
+                option = name.replace("_", "-")
+                raise InputError(f"--{option} {value[:40]} goes with --busbw: write both")
         if not self.logs:
             raise InputError(
                 "nothing to diagnose: name a LOG, or one number like --topology hgx_h100 --size "
@@ -238,7 +246,9 @@ class Diagnose(MachineOptions, ReportOptions):
                 raise InputError(f"--busbw {self.busbw} and {option}: leave one of them out")
         machine, size = self.blueprint, parse_bytes(str(self.size))
         ranks = self._ranks or machine.whole().ranks
-        curve = measured_on(machine, self.collective or "all_reduce", ranks)
+        library = self.library.value if self.library else None
+        collective, version = self.collective or "all_reduce", self.library_version
+        curve = measured_on(machine, collective, ranks, library, version)
         seconds = size * bus_factor(curve.collective, ranks) / parse_bandwidth(str(self.busbw))
         return Measurements((replace(curve, points=(Point(int(size), seconds),)),))
 
@@ -293,6 +303,7 @@ class Diagnose(MachineOptions, ReportOptions):
             "size": self.size,
             "busbw": self.busbw,
             "library": self.library.value if self.library else None,
+            "library_version": self.library_version,
             "topology": machine.text if machine else None,
             "profile": self._calibrated.profile if self._calibrated else None,
             "family": self.family,

@@ -10,7 +10,13 @@ import typer
 from experiments import output
 from experiments.options.completion import collective_names, completer
 from experiments.options.machine_options import MachineOptions
-from experiments.options.options import ExpectedFormat, Level, PopulationName, word_or_option
+from experiments.options.options import (
+    ExpectedFormat,
+    Level,
+    LibraryVersion,
+    PopulationName,
+    word_or_option,
+)
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 
@@ -58,6 +64,7 @@ class Expect(MachineOptions):
         ),
     ] = None
     library: PopulationName = None
+    library_version: LibraryVersion = None
     level: Level = None
     format: Annotated[
         ExpectedFormat,
@@ -82,11 +89,7 @@ class Expect(MachineOptions):
         import numpy as np
 
         from experiments.diagnosis.diagnosis_records import expected_records
-        from experiments.diagnosis.library_expectation import (
-            LibraryExpectation,
-            library_name,
-            measured_on,
-        )
+        from experiments.diagnosis.library_expectation import LibraryExpectation, measured_on
         from experiments.options.values import parse_rank_count
         from simulator.uncertainty.interval import LEVEL
         from topologies.units import parse_sizes
@@ -95,16 +98,17 @@ class Expect(MachineOptions):
         machine = self.blueprint
         ranks = machine.whole().ranks if self.p is None else parse_rank_count(self.p)
         sizes = np.array(parse_sizes(self.size or SIZES))
-        curve = measured_on(machine, collective, ranks)
+        named = self.library.value if self.library else None
+        curve = measured_on(machine, collective, ranks, named, self.library_version)
         level = LEVEL if self.level is None else self.level
-        library = self.library.value if self.library else library_name(curve, machine)
+        library = curve.library.partition(" ")[0]
         expected = LibraryExpectation(machine, library, level)(curve, sizes)
         if expected is None:
             raise InputError(
                 f"--collective {collective}: the library has none, or not for "
                 f"{output.counted(ranks, 'rank')} on {machine.text}"
             )
-        return list(expected_records(curve, machine, library, expected))
+        return list(expected_records(curve, machine, expected))
 
     @property
     def _parameters(self) -> dict[str, output.Value]:
@@ -114,5 +118,6 @@ class Expect(MachineOptions):
             "p": self.p,
             "size": self.size or SIZES,
             "library": self.library.value if self.library else None,
+            "library_version": self.library_version,
             "level": self.level,
         }

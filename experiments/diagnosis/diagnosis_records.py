@@ -76,11 +76,12 @@ def point_records(diagnosis: Diagnosis) -> Iterator[dict[str, Value]]:
 
 
 def expected_records(
-    curve: Curve, machine: Blueprint, library: str, expected: Expected
+    curve: Curve, machine: Blueprint, expected: Expected
 ) -> Iterator[dict[str, Value]]:
     """A record a size of what a library should give for a curve. Intervals end at the bound of the
     specified links, as everywhere."""
     ranks = curve.ranks or 2
+    library, _, version = curve.library.partition(" ")
     factor, topology = bus_factor(curve.collective, ranks), machine.build(ranks)
     collective = find(expected.algorithm[0].partition(",")[0]).collective
     for interval, nbytes, algorithm in zip(
@@ -91,6 +92,7 @@ def expected_records(
         yield {
             "machine": machine.text,
             "library": library,
+            "version": version,
             "collective": curve.collective,
             "ranks": ranks,
             "nodes": curve.nodes,

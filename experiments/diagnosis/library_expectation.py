@@ -3,6 +3,7 @@ the curve's own file."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -14,7 +15,7 @@ from experiments.calibration.population.library_profile import LIBRARIES
 from experiments.diagnosis.causes import causes, same
 from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.diagnosis.expectation import Expectation, Expected, profiled
-from experiments.measurements import Curve, Point, collectives
+from experiments.measurements import Curve, collectives
 from experiments.models.accelerators import memory_of
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Profile
@@ -74,7 +75,8 @@ class LibraryExpectation:
             # the guess is wrong
             return None
         filled = machine.size == curve.ranks or machine.placement != "node"
-        return expected and replace(expected, guess=self.machine is None, placed=filled)
+        by = f"{curve.library[:60] or name} on {machine.text}"
+        return expected and replace(expected, by=by, guess=self.machine is None, placed=filled)
 
     def causes(self, diagnosis: Diagnosis) -> tuple[str, ...]:
         """A line for each of the likeliest causes of times below expectation."""
@@ -117,15 +119,26 @@ def library_name(curve: Curve, machine: Blueprint) -> str:
 
 
 def measured_on(
-    machine: Blueprint, collective: str, ranks: int, points: tuple[Point, ...] = ()
+    machine: Blueprint,
+    collective: str,
+    ranks: int,
+    library: str | None = None,
+    version: str | None = None,
 ) -> Curve:
-    """A curve of the first `ranks` ranks of a machine. Raises InputError for a collective that no
-    library is expected to run, and for too few GPUs."""
+    """A curve without points of the first `ranks` ranks of a machine, of a library of LIBRARIES; by
+    default that of the vendor of its GPUs.
+
+    Raises InputError for a collective that no library is expected to run, for too few GPUs, and for
+    a version that is none.
+    """
     name = collectives.canonical(collective)
     if name not in COLLECTIVES:
         raise InputError(f"--collective {collective[:40]!r}: expected {', '.join(COLLECTIVES)}")
-    nodes = int(used_nodes(machine.build(ranks)))
-    return Curve(name, ranks, nodes, points, (), source=machine.text)
+    if version is not None and not re.fullmatch(r"\d{1,3}(\.\d{1,3}){1,2}", version, re.ASCII):
+        raise InputError(f"--library-version {version[:40]!r}: expected a version like 2.27.5")
+    curve = Curve(name, ranks, int(used_nodes(machine.build(ranks))), (), (), machine.text)
+    chosen = library or library_name(curve, machine)
+    return replace(curve, library=" ".join(filter(None, (chosen, version))))
 
 
 def guessed(curve: Curve) -> Blueprint | None:

@@ -16,7 +16,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "simctl_expected_busbw_bytes_per_second_high": ("high_Bps", "Upper end of its interval."),
 }
 """The column of each metric, and what it is."""
-LABELS = ("machine", "library", "collective", "ranks", "nodes", "size_B", "level")
+LABELS = ("machine", "library", "version", "collective", "ranks", "nodes", "size_B", "level")
 
 
 def exposition(rows: Sequence[Record]) -> str:

@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from experiments.measure import interpreter
+from experiments.measure.nccl_log import NcclLog
 from experiments.measure.patterns import BufferValues, Chunk, chunk, promise
 from experiments.measure.points import (
     FEWEST_REPETITIONS,
@@ -41,6 +42,8 @@ class Site:
     """The type of their elements."""
     values: BufferValues
     """The numbers that all ranks begin with."""
+    log: NcclLog | None = None
+    """What NCCL says, at rank 0."""
 
     def tensor(self, chunks: list[Chunk]) -> torch.Tensor:
         """The whole numbers of the chunks, on the device."""

@@ -26,6 +26,7 @@ from experiments.measure.launcher import (
     blame,
     complaint,
 )
+from experiments.measure.nccl_log import NcclLog
 from experiments.measure.patterns import BufferValues
 from experiments.measure.points import MeasurementPlan, MeasurementPoint
 from experiments.measure.result_rows import ResultRow, row_of
@@ -102,15 +103,18 @@ def go_through(
         yield f"in {point}"
         times, wrong = sample(prepare(point, site), site, plan)
         if site.rank == 0:
-            yield row_of(plan, point, times, wrong, nodes, about)
+            ran = site.log.ran(point, site.ranks) if site.log and not point.algorithm else ""
+            yield row_of(plan, point, times, wrong, nodes, {**about, "ran": ran})
         gc.collect()
 
 
 def site_of(plan: MeasurementPlan, place: RankPlace, device: torch.device) -> Site:
-    """Where this rank's cases run."""
+    """Where this rank's cases run. Call it before NCCL is used: see :class:`NcclLog`."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
     values = BufferValues(plan.ranks, plan.dtype, plan.seed)
-    return Site(place.rank, place.ranks, plan.backend, device, getattr(torch, plan.dtype), values)
+    log = NcclLog(os.environ) if plan.backend == "nccl" and place.rank == 0 else None
+    dtype = getattr(torch, plan.dtype)
+    return Site(place.rank, place.ranks, plan.backend, device, dtype, values, log)
 
 
 def _meet(store: Any, place: RankPlace, timeout: timedelta) -> list[str]:
@@ -136,10 +140,11 @@ def take_part(
     """
     with _quiet():
         device = find_device(plan, place.local)
+        site = site_of(plan, place, device)
         store, nodes = join(plan, place, device)
         points, where = _agreed(plan.points, place, store), "at the start"
         try:
-            for event in go_through(plan, points, site_of(plan, place, device), nodes):
+            for event in go_through(plan, points, site, nodes):
                 if isinstance(event, ResultRow):
                     on_row(event)
                 else:

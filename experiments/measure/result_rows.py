@@ -50,6 +50,8 @@ class ResultRow:
     library: str
     topology: str
     source: str
+    ran: str = ""
+    """The algorithm and the protocol that the library says it ran, like "ring LL128"."""
 
     @property
     def key(self) -> Key:
@@ -73,7 +75,7 @@ def row_of(
     about: Mapping[str, str],
 ) -> ResultRow:
     """The row of a point; `times` are in seconds, shape (ranks, repetitions); `about` has device,
-    library, source."""
+    library, source, and what ran."""
     slowest = times.max(axis=0) * 1e6
     return ResultRow(
         collective=point.collective,

@@ -45,8 +45,9 @@ def _measured(plan: MeasurementPlan, rank: int) -> Iterator[dict[str, Any]]:
 
     place = RankPlace(rank, plan.ranks, rank)
     device = find_device(plan, place.local)
+    site = site_of(plan, place, device)
     _, nodes = join(plan, place, device)
-    for event in go_through(plan, plan.points, site_of(plan, place, device), nodes):
+    for event in go_through(plan, plan.points, site, nodes):
         yield {"at": event} if isinstance(event, str) else {"row": asdict(event)}
 
 

@@ -196,6 +196,14 @@ Level = Annotated[
         show_default=False,
     ),
 ]
+LibraryVersion = Annotated[
+    str | None,
+    typer.Option(
+        help="The version of the library, like 2.16: it decides whether NCCL has NVLS and "
+        "NVLSTree, and by which rules Open MPI chooses.  [default: a new one]",
+        show_default=False,
+    ),
+]
 PopulationName = Annotated[
     LibraryName | None,
     typer.Option(

@@ -25,6 +25,36 @@ def test_the_numbers_are_those_of_run(simctl: Simctl) -> None:
             assert float(row[name]) == pytest.approx(run[name], rel=1e-9)
 
 
+@each_case(
+    ("machine", "library", "version", "algorithm"),
+    [
+        ("hgx_h100", "nccl", "2.16", "double_tree"),
+        ("hgx_h100", "nccl", "2.17.1", "nvls"),
+        ("hgx_h100:nodes=2", "nccl", "2.17", "double_tree"),
+        ("hgx_h100:nodes=2", "nccl", "2.18.5", "nvls_tree"),
+        ("nodes:per_node=1", "openmpi", "4.0.5", "ring"),
+        ("nodes:per_node=1", "openmpi", "4.1", "halving_doubling"),
+    ],
+)
+def test_a_version_decides_what_runs(
+    simctl: Simctl, machine: str, library: str, version: str, algorithm: str
+) -> None:
+    options = "--library", library, "--library-version", version
+    size = "--size", "1GiB" if library == "nccl" else "1MiB"
+    text = simctl("expect", "--topology", machine, *options, *size, "--format", "csv").stdout
+    [row] = csv.DictReader(io.StringIO(text))
+    assert (row["library"], row["version"]) == (library, version)
+    assert row["algorithm"].partition(":")[0].partition(",")[0] == algorithm
+
+
+def test_the_version_is_said(simctl: Simctl) -> None:
+    size = "--topology", "hgx_h100", "--size", "1GiB"
+    done = simctl("expect", *size, "--library-version", "2.16")
+    assert "Expected: all_reduce of nccl 2.16, 8 ranks" in done.stdout
+    done = simctl("diagnose", *size, "--busbw", "370GB/s", "--library-version", "2.16")
+    assert "that nccl 2.16 on hgx_h100 should give" in done.stdout
+
+
 def test_a_table_has_bandwidths_and_their_intervals(simctl: Simctl) -> None:
     done = simctl("expect", "all_gather", "--topology", "b200", "--size", SIZES, "--level", "0.9")
     assert done.returncode == 0
@@ -66,6 +96,8 @@ def test_one_number_is_enough(simctl: Simctl, busbw: str, code: int, words: str)
         (("expect", "barrier"), "--collective 'barrier': expected all_reduce"),
         (("expect", "--collective", "ring"), "--collective 'ring': expected all_reduce"),
         (("expect", "all_reduce", "--collective", "reduce"), "leave one of them out"),
+        (("expect", "--library-version", "new"), "'new': expected a version like 2.27.5"),
+        (("diagnose", "x.log", "--library-version", "2.16"), "2.16 goes with --busbw: write both"),
         (("expect", "--p", "1"), "1"),
         (("expect", *MACHINE, "--p", "17"), "17"),
         (("expect", "--level", "2"), "--level 2"),

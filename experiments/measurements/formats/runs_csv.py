@@ -21,7 +21,7 @@ REQUIRED = ("size_bytes", "time_us")
 CURVE = ("collective", "algorithm", "protocol", "ranks", "nodes")
 PROVENANCE = ("backend", "device", "dtype", "library", "topology", "source", "kind")
 IDENTITY = (*CURVE, *PROVENANCE)
-STATISTICS = ("min_us", "p90_us", "mean_us", "cv", "repetitions", "wrong")
+STATISTICS = ("min_us", "p90_us", "mean_us", "cv", "repetitions", "wrong", "ran")
 COLUMNS = (*CURVE, "size_bytes", "in_place", "time_us", *STATISTICS, *PROVENANCE)
 """The header that is written."""
 OLDER_NAMES = {"min_us": "time_min_us", "mean_us": "time_mean_us", "repetitions": "iters"}
@@ -215,7 +215,16 @@ def _point(size_B: int, time_us: float, cells: Cells) -> Point:
         optional("cv", _number),
         optional("repetitions", _count),
         *(optional(name, _seconds) for name in ("min_us", "p90_us", "mean_us")),
+        ran=_label(cells.get("ran", ""), canonical(cells.get("collective", ""))),
     )
+
+
+def _label(text: str, collective: str | None) -> str:
+    algorithm, *protocols = text.split() or [""]
+    if len(protocols) > 1:
+        raise ValueError(f"ran {text[:40]!r}: expected algorithm and protocol, like ring LL128")
+    names = canonical_algorithm(algorithm, collective), *map(canonical_protocol, protocols)
+    return " ".join(names)
 
 
 def _seconds(name: str, text: str) -> float:
@@ -300,5 +309,5 @@ def _cells(point: Point) -> dict[str, object]:
     return {
         "size_bytes": point.size,
         **{name: None if time is None else time * 1e6 for name, time in times.items()},
-        **{name: getattr(point, name) for name in ("cv", "repetitions", "wrong")},
+        **{name: getattr(point, name) for name in ("cv", "repetitions", "wrong", "ran")},
     }

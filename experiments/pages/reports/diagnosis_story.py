@@ -154,8 +154,9 @@ def expected(result: Result) -> Story:
     """What a library should give on a machine."""
     rows: Sequence[Record] = result.report
     first, last = rows[0], rows[-1]
+    library = f"{first['library']} {first['version']}".strip()
     case = (
-        f"{first['collective']} of {first['library']}, {counted(first['ranks'], 'rank')} on "
+        f"{first['collective']} of {library}, {counted(first['ranks'], 'rank')} on "
         f"{first['machine']}"
     )
     summary = [

@@ -15,6 +15,7 @@ from curve_csvs import PLAIN, POINTS, written
 from experiments.measurements import COLLECTIVES, Curve, Point, read, write_runs
 from experiments.measurements.curve import KINDS
 from experiments.measurements.formats.runs_csv import parse_csv
+from topologies.errors import InputError
 
 ROOT = Path(__file__).parents[4]
 
@@ -293,7 +294,7 @@ def test_a_point_is_a_row() -> None:
         "reduce",
         None,
         None,
-        (Point(8, 2e-6, 0, 0.5, 3),),
+        (Point(8, 2e-6, 0, 0.5, 3, ran="tree LL"),),
         (Point(8, 1e-6),),
         "log",
         library="NCCL 2.29.2",
@@ -301,7 +302,19 @@ def test_a_point_is_a_row() -> None:
     assert write_runs([curve]).splitlines() == [
         "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,"
         "time_us,min_us,p90_us,mean_us,cv,repetitions,"
-        "wrong,backend,device,dtype,library,topology,source,kind",
-        "reduce,,,,,8,0,2.0,,,,0.5,3,0,,,,NCCL 2.29.2,,log,collective",
-        "reduce,,,,,8,1,1.0,,,,,,,,,,NCCL 2.29.2,,log,collective",
+        "wrong,ran,backend,device,dtype,library,topology,source,kind",
+        "reduce,,,,,8,0,2.0,,,,0.5,3,0,tree LL,,,,NCCL 2.29.2,,log,collective",
+        "reduce,,,,,8,1,1.0,,,,,,,,,,,NCCL 2.29.2,,log,collective",
     ]
+
+
+def test_what_the_library_ran_is_read_and_canonical(tmp_path: Path) -> None:
+    header = "collective,ranks,size_bytes,time_us,ran\n"
+    rows = "all_gather,8,8,5,Ring ll128\nall_gather,8,16,5,\nall_reduce,8,8,5,tree\n"
+    gathered, reduced = parse_csv(header + rows, tmp_path / "x.csv").curves
+    assert [point.ran for point in gathered.points] == ["ring_all_gather LL128", ""]
+    assert [point.ran for point in reduced.points] == ["tree"]
+    [again, _] = parse_csv(write_runs([gathered, reduced]), tmp_path / "y.csv").curves
+    assert again.points == gathered.points
+    with pytest.raises(InputError, match="line 2: ran 'a b c': expected algorithm and protocol"):
+        parse_csv(header + "all_gather,8,8,5,a b c\n", tmp_path / "x.csv")
