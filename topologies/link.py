@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from topologies.errors import InputError
 
-NETWORKS = ("ib", "roce", "slingshot", "ethernet")
+NETWORKS = ("ib", "roce", "slingshot", "efa", "ethernet")
 """What a topology calls links between nodes."""
 
 

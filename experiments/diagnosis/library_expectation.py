@@ -16,6 +16,7 @@ from experiments.diagnosis.causes import causes, same
 from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.diagnosis.expectation import Expectation, Expected, profiled
 from experiments.measurements import Curve, collectives
+from experiments.measurements.networks import EFA
 from experiments.models.accelerators import memory_of
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Profile
@@ -40,6 +41,11 @@ SERVERS = {
     "MI355X": "mi355x",
 }
 """The usual machine of each GPU."""
+EFA_PORTS = {
+    "dgx_a100": ",nics=4,port=efa100",
+    **dict.fromkeys(("hgx_h100", "hgx_h200", "b200"), ",port=efa400"),
+}
+"""The NICs of such machines on AWS."""
 
 
 @dataclass
@@ -151,4 +157,5 @@ def guessed(curve: Curve) -> Blueprint | None:
     nodes = curve.nodes or -(-curve.ranks // most)
     if curve.ranks > nodes * most:
         return None
-    return find(name if nodes == 1 else f"{name}:nodes={nodes}")
+    port = EFA_PORTS.get(name, "") if curve.network == EFA else ""
+    return find(name if nodes == 1 else f"{name}:nodes={nodes}{port}")

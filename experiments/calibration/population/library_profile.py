@@ -53,7 +53,7 @@ LIBRARIES: Mapping[str, Library] = {
 }
 """What `--library` names, and the library that has its parameters."""
 SEEN = ("node", "network", "nvlink", "c2c", "xgmi", "pcie", "upi", *NETWORKS)
-"""Kinds of link that measured machines have."""
+"""Kinds of link that measured machines have. That with EFA runs MPI."""
 FOREIGN = {"nccl": ("xgmi", "rccl"), "rccl": ("nvlink", "nccl")}
 """A kind of link between GPUs of another vendor, and the library of that vendor."""
 AMD = "cdna"
@@ -368,7 +368,8 @@ def _unreached(name: str, steps: _Steps, population: Population | None) -> Itera
             f"{name} does not run on GPUs with links of kind {foreign}: --library {other} does, "
             f"so intervals are wider"
         )
-    if unseen := [kind for kind in kinds if kind not in SEEN]:
+    seen = {*SEEN} - ({"efa"} if name in FOREIGN else set())
+    if unseen := [kind for kind in kinds if kind not in seen]:
         yield (
             f"no measured machine has links of kind {unseen[0]}: simctl takes them as links "
             f"{'inside nodes' if steps.where[unseen[0]] == 'node' else 'between nodes'}, with "

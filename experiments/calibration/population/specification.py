@@ -38,6 +38,7 @@ TRANSPORT_OF = {
     "roce": VERBS,
     "TCP": TCP,
     "ethernet": TCP,
+    "efa": "EFA",
 }
 """The transport by what connects the nodes, or by the kind of link. The others have one each."""
 KERNELS = 10e-6

@@ -34,6 +34,8 @@ VERSIONS = ("1", "2")
 
 _DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 _PLACES = ("out_of_place", "in_place")
+_OF_A_JOB = {"communicators", "pg_config", "traceEvents"}
+"""Keys of NCCL's RAS, of torch's flight recorder and of Kineto."""
 _EXPECTED = 'expected the JSON that nccl-tests writes with -J, with "results" and "config"'
 _Document = dict[str, object]
 """One test as written."""
@@ -80,6 +82,8 @@ def _documents(text: str, source: str) -> Iterator[tuple[_Document, int, str]]:
         except (ValueError, RecursionError):
             yield _salvaged(text[at:], line, source)
             return
+        if isinstance(value, dict) and _OF_A_JOB & value.keys():
+            raise InputError(f"{source} is of a job: simctl diagnose --job reads it")
         if not isinstance(value, dict) or not isinstance(value.get("results"), list):
             raise InputError(f"{source} line {line}: no list of results: {_EXPECTED}")
         yield value, line, ""

@@ -39,6 +39,8 @@ H100 = Curve("all_reduce", 8, 1, (), (), "a.log", device="NVIDIA H100 80GB HBM3"
         ({"ranks": None}, None),
         ({"ranks": 16, "nodes": 1}, None),
         ({"ranks": 24, "nodes": 2}, None),
+        ({"ranks": 16, "nodes": 2, "network": "EFA"}, "hgx_h100:nodes=2,port=efa400"),
+        ({"network": "EFA"}, "hgx_h100"),
     ],
 )
 def test_a_machine_is_guessed_by_the_gpus(changes: dict[str, object], machine: str | None) -> None:

@@ -248,6 +248,8 @@ def test_a_file_cut_short_keeps_its_whole_results(data: st.DataObject) -> None:
     ("text", "says"),
     [
         ('{"a": 1}', "line 1: no list of results"),
+        ('{"communicators": []}', "is of a job: simctl diagnose --job reads it"),
+        ('{"traceEvents": []}', "is of a job: simctl diagnose --job reads it"),
         ('{"results": 3}', "no list of results"),
         ('{"results": []}', "no usable result in .*: 1 table without rows: result 1"),
         (
