@@ -80,8 +80,9 @@ def prediction(
     if profile.uncertainty is None:
         return None
     path, laid = path_of(run) if isinstance(run, ProfileRun) else run, laid or LaidRoutes(algorithm)
-    variants = profile.uncertainty.variants
-    seconds, *moved = (_seconds(each, path, laid) for each in (profile, *variants))
+    overheads = profile.overheads(path.routed.schedule, path.routed.machine, algorithm)
+    on_links = laid(profile, path.protocol, path.routed)
+    seconds = path.counts.seconds(on_links) + sum(overheads.values())
     where = place(
         algorithm.collective.name,
         measured_as(algorithm.listed_name),
@@ -90,8 +91,8 @@ def prediction(
         path.routed.schedule.nbytes_total,
         _messages(profile, path, laid, seconds),
     )
-    shifts = np.log(np.array(moved) / seconds)
-    _, crossing = path.counts.on_links(laid(profile, path.protocol, path.routed))
+    shifts = np.log(_moved(profile.uncertainty, path, laid) / seconds)
+    _, crossing = path.counts.on_links(on_links)
     return Prediction(path.seconds, where, shifts, 1 - crossing / seconds, profile.uncertainty)
 
 
@@ -121,12 +122,15 @@ def ratio(one: Prediction, other: Prediction) -> Interval:
     return interval(other.seconds / one.seconds, mean, variance, one.sure.level)
 
 
-def _seconds(profile: Profile, path: ProfiledPath, laid: LaidRoutes) -> float:
-    """Seconds of the same path under another profile."""
+def _moved(sure: Uncertainty, path: ProfiledPath, laid: LaidRoutes) -> Floats:
+    """Seconds of the same path under each of the variants, shape (variants,)."""
+    if not sure.variants:
+        return np.zeros(0)
     routed = path.routed
-    overheads = profile.overheads(routed.schedule, routed.machine, laid.algorithm)
-    on_machine = path.counts.seconds(laid(profile, path.protocol, routed))
-    return on_machine + sum(overheads.values())
+    links = [path.counts.seconds(laid(each, path.protocol, routed)) for each in sure.variants]
+    shares = sure.together.shares_of(routed.schedule, routed.machine, laid.algorithm)
+    software = np.broadcast_to(sum(shares.values()), (len(links), 1))[:, 0]
+    return np.asarray(np.array(links) + software)
 
 
 def _messages(

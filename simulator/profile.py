@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from math import inf
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import ProfileRun, Timeline
+from simulator.stacked_records import stacked
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
@@ -85,6 +86,11 @@ class Uncertainty:
     """The standard deviation of log(measured / predicted) of what is no bytes on links."""
     between: float = 0.0
     """That of jobs over several nodes, besides what all jobs have."""
+
+    @cached_property
+    def together(self) -> Profile:
+        """The variants as one profile: see :func:`stacked`."""
+        return stacked(self.variants)
 
 
 @dataclass(frozen=True)
@@ -302,15 +308,21 @@ class Profile:
         self, schedule: Schedule, topology: Topology, algorithm: Algorithm
     ) -> dict[str, float]:
         """Seconds that no link takes, by name."""
+        shares = self.shares_of(schedule, topology, algorithm)
+        return {name: float(seconds.item()) for name, seconds in shares.items()}
+
+    def shares_of(
+        self, schedule: Schedule, topology: Topology, algorithm: Algorithm
+    ) -> dict[str, Floats]:
+        """The same in arrays of shape (1,), or (profiles, 1) of several profiles as one."""
         jobs = job(algorithm.listed_name, topology, algorithm.collective.name)
-        jobs = jobs._replace(ranks=np.array(float(schedule.ranks)))
+        jobs = jobs._replace(ranks=np.array(float(schedule.ranks))).at(np.newaxis)
         kinds = [kind for kind in self.crowding if topology.link_kinds.are(kind).any()]
         excess = 0.0
-        if self.exchanges.slowness:
+        if np.any(self.exchanges.slowness):
             messages = schedule.exchanged(self.exchanges.beyond, nodes_of(topology))
             excess = self.exchanges.excess(messages)
-        shares = self.shares(jobs, schedule.nbytes_total, excess, kinds)
-        return {name: float(seconds) for name, seconds in shares.items()}
+        return self.shares(jobs, schedule.nbytes_total, excess, kinds)
 
     def shares(
         self, jobs: Jobs, nbytes: Floats | float, excess: Floats | float, kinds: Sequence[str]

@@ -56,7 +56,8 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
     if population is None:
         return model
     usual = np.array([parameter.inner - parameter.rest for parameter in model.parameters])
-    start = population.mean(model.parameters, shared_names(model), usual)
+    names = shared_names(model)
+    start = population.mean(model.parameters, names, usual)
     if topology is not None:
         of_links = dict(_of_links(model, topology))
         values = [of_links.get(parameter.name, np.nan) for parameter in model.parameters]
@@ -68,7 +69,8 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
         and parameter.unit != "power"
         for parameter in model.parameters
     ]
-    return model.starting(start, np.where(surer, SURE, model.weight))
+    weight = np.where(surer, SURE, model.weight)
+    return model.starting(start, weight, population.apart(names))
 
 
 def sends_alone(points: FitPoints, library: Library) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,10 @@ ROBUST = 0.25
 loss a point far off hardly changes the fit (a bump, an allocation that is slower)."""
 SCALE = 0.15
 """The relative error from which a point counts less than its square in the judgement of labels."""
+USUAL = 10.0
+"""So many points count as much as the usual scatter of points does."""
+INDEPENDENT = 0.2
+"""The share of points that count as independent: neighbouring sizes share their errors."""
 ROUNDS = 8
 MISLABELLED = 10.0
 """A curve is mislabelled if the library's own choices cost less by this much, in squares of SCALE,
@@ -52,6 +57,11 @@ class Estimate(NamedTuple):
     """The upper end of the 95% interval."""
     open: str
     """Why the data do not identify the parameter. Empty if they do."""
+
+
+LEAST_LATENCY, FARTHEST = 1e-8, 5.0
+"""No link of a machine has a shorter α in seconds. A parameter seldom moves farther, in factors of
+e."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +134,28 @@ def outliers(fit: Fit) -> Iterator[tuple[FitCurve, float]]:
         factor = float(np.exp(np.median(residuals[points.curve == c])))
         if max(factor, 1 / factor) >= 2.0:
             yield curve, factor
+
+
+def strays(fit: Fit) -> Iterator[str]:
+    """A line for each parameter that ended where no machine is: a latency that no link has, or far
+    from where the fit started. The runs may show something else than the parameter."""
+    model = fit.model
+    values, starts = model.values(fit.inner), model.values(model.start)
+    for parameter in model.parameters:
+        value, start = values[parameter.name], starts[parameter.name]
+        moved = value - start if parameter.unit == "power" else log(value / start)
+        too_short = parameter.name.endswith("α") and value < LEAST_LATENCY
+        if too_short or abs(moved) > FARTHEST:
+            shown = (
+                f"{exp(value):.3g} times"
+                if parameter.unit == "power"
+                else f"{value:.3g} {parameter.unit}"
+            )
+            way = "less" if moved < 0 else "more"
+            yield (
+                f"{parameter.name} is {shown}, {exp(abs(moved)):.3g} times {way} than on measured "
+                f"machines: what it explains may have another cause"
+            )
 
 
 def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats]:
@@ -297,3 +329,37 @@ def estimates(end: Fit) -> list[Estimate]:
             why = "no point depends on it"
         estimated.append(Estimate(parameter, value, low, high, why))
     return estimated
+
+
+def directions(covariance: Floats) -> Floats:
+    """One standard deviation along each of the independent directions of a covariance, shape
+    (directions, parameters), the widest first. Directions without any are left out."""
+    variances, vectors = np.linalg.eigh(covariance)
+    deviations = np.sqrt(np.maximum(variances, 0))
+    # a direction of the parameters counts from this standard deviation on
+    seen = deviations > 1e-3
+    return np.asarray((vectors[:, seen] * deviations[seen]).T[::-1])
+
+
+def evidence(misfit: Floats) -> Floats:
+    """The weight of each point as data of a machine, in squares of log time: a point far off says
+    less, and neighbouring sizes share their errors."""
+    return np.asarray(INDEPENDENT / SCALE**2 / np.sqrt(1 + (misfit / SCALE) ** 2))
+
+
+def left_open(end: Fit) -> Floats:
+    """The covariance of the parameters as the fit counts them, shape (parameters, parameters), from
+    how machines differ and what the points say of this one. Without measured machines, that of
+    :func:`covariance`."""
+    model, chosen = end.model, np.flatnonzero(end.kept)
+    if model.apart is None:
+        return covariance(end)
+    design, misfit = slopes(model, end.inner, chosen), end.residuals[chosen]
+    squares = np.minimum(misfit**2, (3 * SCALE) ** 2).sum()
+    scatter = (USUAL * SCALE**2 + squares) / (USUAL + len(chosen))
+    weight = evidence(misfit) * SCALE**2 / scatter
+    information = design.T @ (weight[:, None] * design)
+    # (apart⁻¹ + information)⁻¹, where apart may be singular
+    return np.asarray(
+        np.linalg.solve(np.eye(len(information)) + model.apart @ information, model.apart)
+    )

@@ -17,7 +17,9 @@ from simulator.uncertainty.residuals import Residuals
 from topologies.topology import Floats
 
 PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")
-"""What a calibration leaves out. `left_out` knows "few" too."""
+"""What a calibration leaves out. `left_out` knows more."""
+FARTHER = {"farther": 4, "farthest": 8}
+"""All ranks above the largest number over this are left out."""
 FOLDS = 32
 """How often sizes are left out at most."""
 FEW_POINTS = 4
@@ -49,6 +51,8 @@ class LeftOut(NamedTuple):
     """log(measured / predicted) by the fitted model, shape (points left out,)."""
     line: Floats
     """The same by one α and one β a curve."""
+    curve: Floats
+    """The same by the nearest fitted points of the curve, or of a curve of the same label."""
     parameters: Floats
     """The variance of `off` that uncertain parameters give."""
     seen: MeasuredPlaces
@@ -64,6 +68,9 @@ def held_out(whole: Fit, protocol: str, rules: IntervalRules) -> HeldOut:
     - "ranks": the largest number of ranks.
     - "collectives": every collective in turn.
     - "plateau": the largest size of each curve.
+    - "between": every number of ranks between the smallest and the largest, in turn.
+    - "farther", "farthest": all above a quarter and an eighth of the largest number of ranks.
+    - "lopsided": all but runs on one node and of two ranks on two nodes.
     - "few": all but FEW_POINTS points of the first curve on the most ranks.
     """
     return judged(protocol, len(whole.model.points), left_out(whole, protocol), rules)
@@ -82,6 +89,7 @@ def left_out(whole: Fit, protocol: str) -> Iterator[LeftOut]:
             where.take(fold),
             partial.residuals[fold],
             np.log(points.seconds / _baseline(points, fold))[fold],
+            np.log(points.seconds / _nearest(points, fold))[fold],
             parameter_variance(partial)[fold],
             where.take(kept),
             partial.residuals[kept],
@@ -110,6 +118,15 @@ def _folds(points: FitPoints, protocol: str) -> Iterator[Flags]:
     elif protocol == "collectives":
         collective = np.array([curve.collective for curve in points.curves])[points.curve]
         yield from (collective == name for name in np.unique(collective))
+    elif protocol == "between":
+        ranks = np.unique(points.ranks)
+        yield from (points.ranks == middle for middle in ranks[1:-1])
+    elif protocol in FARTHER:
+        yield points.ranks > points.ranks.max() / FARTHER[protocol]
+    elif protocol == "lopsided":
+        alone, pair = points.nodes == 1, points.ranks == 2
+        if (alone & ~pair).any() and (pair & ~alone).any():
+            yield ~(alone | pair)
     elif protocol == "few":
         kept = evenly(points, FEW_POINTS)
         if np.count_nonzero(kept) == FEW_POINTS < len(points):
@@ -136,6 +153,25 @@ def _baseline(points: FitPoints, fold: Flags) -> Floats:
         else:
             continue
         seconds[on_curve] = alpha + slope * points.size[on_curve]
+    return seconds
+
+
+def _nearest(points: FitPoints, fold: Flags) -> Floats:
+    """Seconds of the points of `fold` on a line, in logarithms, between the fitted sizes of their
+    own curve, or else of that with the same label on the nearest number of ranks. nan without
+    one."""
+    seconds = np.full(len(points), np.nan)
+    fitted = np.unique(points.curve[~fold]).tolist()
+    for c in np.unique(points.curve[fold]).tolist():
+        curve, mine = points.curves[c], fold & (points.curve == c)
+        peers = [k for k in fitted if points.curves[k].label == curve.label]
+        if not peers:
+            continue
+        peer = min(peers, key=lambda k: abs(np.log(points.curves[k].ranks / curve.ranks)))
+        used = np.flatnonzero(~fold & (points.curve == peer))
+        used = used[np.argsort(points.size[used])]
+        known = np.log(points.size[used]), np.log(points.seconds[used])
+        seconds[mine] = np.exp(np.interp(np.log(points.size[mine]), *known))
     return seconds
 
 

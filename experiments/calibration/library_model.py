@@ -90,6 +90,9 @@ class Model:
         self.index = {parameter.name: k for k, parameter in enumerate(self.parameters)}
         self.start = np.array([parameter.inner for parameter in self.parameters])
         self.weight = np.array([parameter.weight for parameter in self.parameters])
+        self.apart: Floats | None = None
+        """How machines differ from the start: a covariance, shape (parameters, parameters). None if
+        no machine of the library was measured."""
         self.mixing = self._mixing()
         exchanges = self.profile(self.start).exchanges
         self.paths.beyond = exchanges.beyond if exchanges.slowness else inf
@@ -198,11 +201,11 @@ class Model:
         changed.effects = tuple(make(changed.data) for make in self.library.effects)
         return changed
 
-    def starting(self, inner: Floats, weight: Floats) -> Model:
+    def starting(self, inner: Floats, weight: Floats, apart: Floats | None = None) -> Model:
         """The same model whose fit starts elsewhere. Start and its weight have the shape
-        (parameters,)."""
+        (parameters,). `apart`: how machines differ from this start."""
         changed = copy(self)
-        changed.start, changed.weight = inner, weight
+        changed.start, changed.weight, changed.apart = inner, weight, apart
         return changed
 
     def taking(self, algorithms: Mapping[int, tuple[str, ...]]) -> Model:

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from experiments.calibration.fit import Fit, covariance
+from experiments.calibration.fit import Fit, directions, left_open
 from experiments.calibration.known_paths import ALL
 from experiments.calibration.library_model import Active, active, along
 from experiments.calibration.observations import FitPoints, Ints
@@ -84,17 +84,7 @@ def _spread(points: FitPoints, kept: Flags) -> Flags:
 def moves(fit: Fit) -> Floats:
     """Changes of the parameters by one standard deviation along independent directions, shape
     (directions, parameters)."""
-    return directions(covariance(fit))
-
-
-def directions(covariance: Floats) -> Floats:
-    """One standard deviation along each of the independent directions of a covariance, shape
-    (directions, parameters), the widest first. Directions without any are left out."""
-    variances, vectors = np.linalg.eigh(covariance)
-    deviations = np.sqrt(np.maximum(variances, 0))
-    # a direction of the parameters counts from this standard deviation on
-    seen = deviations > 1e-3
-    return np.asarray((vectors[:, seen] * deviations[seen]).T[::-1])
+    return directions(left_open(fit))
 
 
 def parameter_variance(fit: Fit) -> Floats:

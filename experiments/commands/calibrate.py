@@ -104,7 +104,7 @@ class Calibrate(RunOptions, FormatOptions):
             points,
             sends_alone,
         )
-        from experiments.calibration.fit import outliers
+        from experiments.calibration.fit import outliers, strays
         from experiments.calibration.known_paths import machine_for
         from experiments.calibration.libraries import library
         from experiments.measurements import doubts, read_all, setups
@@ -155,7 +155,8 @@ class Calibrate(RunOptions, FormatOptions):
             if curve.source not in names
         ]
         ignored += label_detection.fallen_back(unfitted, chosen, calibration.fit.profile, built)
-        for line in (*map(_ignored, ignored), *starmap(_unlike, outliers(calibration.fit))):
+        unlike = starmap(_unlike, outliers(calibration.fit))
+        for line in (*map(_ignored, ignored), *unlike, *strays(calibration.fit)):
             output.note(line)
         profile = document(
             calibration, called, where, _sources(measured.curves), _made((*files, *links)), ignored

@@ -31,7 +31,7 @@ from experiments.studies.generated_pages import SPLITS
 from experiments.studies.measured_rows import grouped
 from experiments.studies.point_errors import curve_of, held_out_by_nccl, reason, two_points
 from experiments.studies.population_fit import at_specification
-from experiments.studies.rule_learning import Lefts, coverage, learnt, rules_file
+from experiments.studies.rule_learning import Coverage, Lefts, coverage, learnt, rules_file
 from simulator.uncertainty.interval_rules import IntervalRules
 from topologies.errors import InputError
 
@@ -190,13 +190,14 @@ def _record(fitted: FittedGroup, held_out: Mapping[str, HeldOut]) -> output.Reco
     intervals."""
     record: dict[str, output.Value] = {
         "group": fitted.group.name,
+        "family": fitted.family,
         "curves": len(fitted.points.curves),
         "points": len(fitted.points),
         "fit_s": fitted.seconds,
     }
     for split in SPLITS:
         figures: dict[str, float | None] = dict.fromkeys(
-            ("model", "discrepancy", "line", "nccl", "inside", "width", "score", "constant")
+            ("model", "discrepancy", "line", "nccl", *Coverage._fields)
         )
         if split in held_out:
             mean = error(held_out[split])
@@ -210,7 +211,7 @@ def _record(fitted: FittedGroup, held_out: Mapping[str, HeldOut]) -> output.Reco
 def _nccl(fitted: FittedGroup, split: str) -> float | None:
     """The error of NCCL's own model on the points that were left out. None if it has none, or the
     GPUs are unknown."""
-    if fitted.group.library is not NCCL or split in ("collectives", "few"):
+    if fitted.group.library is not NCCL or split not in ("sizes", "ranks", "plateau"):
         return None
     generations = nccl_comparison.generations(fitted.group.curves)
     errors = held_out_by_nccl(fitted.points, generations, split)

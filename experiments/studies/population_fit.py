@@ -12,17 +12,19 @@ import numpy as np
 from scipy.optimize import minimize
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.fit import SCALE
+from experiments.calibration.fit import evidence
 from experiments.calibration.known_paths import ALL
 from experiments.calibration.library import PLUGIN
 from experiments.calibration.library_model import Model, active, along, slopes
 from experiments.calibration.observations import Ints
 from experiments.calibration.population.population import (
+    ALONE,
     ENOUGH,
     SPECIFIED,
     Member,
     Population,
     Spread,
+    population_of,
     shared_names,
 )
 from experiments.calibration.population.specification import Specification, kernels, transport
@@ -31,8 +33,6 @@ from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
 from simulator.uncertainty.residuals import shared
 from topologies.topology import Floats
 
-INDEPENDENT = 0.2
-"""The share of points that count as independent: neighbouring sizes share their errors."""
 NEAR = 0.02
 """The spread of a mean about the start of the library's own model."""
 LEARNT = (
@@ -49,8 +49,6 @@ USUAL, STRENGTH = 0.4, 6.0
 """A machine's usual distance from the mean, and its weight in machines."""
 WIDEST = 2.0
 """No spread is larger: a factor of 7."""
-ALONE = 0.3
-"""The spread of parameters that are of a single machine."""
 ROUNDS, STEPS, DAMPING = 8, 20, 0.5
 """The data are linearised so often, each time for so many steps of which so much is taken."""
 
@@ -88,8 +86,7 @@ class MachineRuns:
         model, every = self.model, np.arange(len(self.model.points))
         choice = model.choice(inner, every, model.table(every))
         misfit = np.log(choice.seconds) - np.log(model.points.seconds)
-        design = slopes(model, inner, every, choice)
-        weight = INDEPENDENT / SCALE**2 / np.sqrt(1 + (misfit / SCALE) ** 2)
+        design, weight = slopes(model, inner, every, choice), evidence(misfit)
         information = design.T @ (weight[:, None] * design)
         vector = information @ (inner - self.offset) - design.T @ (weight * misfit)
         return Evidence(information, vector)
@@ -98,7 +95,12 @@ class MachineRuns:
 def at_specification(model: Model, specification: Specification) -> Model:
     """The model whose fit starts at the specification of a machine's links."""
     rest = np.array([parameter.rest for parameter in model.parameters])
-    return model.starting(offsets(model, specification) + rest, model.weight)
+    population = population_of(model.library.name)
+    apart = None
+    if population is not None:
+        of_transport = population.over(transport(model.library, specification.interconnect))
+        apart = of_transport.apart(shared_names(model))
+    return model.starting(offsets(model, specification) + rest, model.weight, apart)
 
 
 def offsets(model: Model, specification: Specification) -> Floats:
@@ -287,7 +289,8 @@ class Unseen(NamedTuple):
     def variance(self, spread: Spread, base: IntervalRules) -> Floats:
         """The variance of `off` by the rules of intervals."""
         rules = base._replace(machine=spread.machine)
-        alone = shared(rules) + rules.noise**2 + spread.between**2 * self.several
+        fixed = shared(rules) + rules.noise**2 + rules.job**2
+        alone = fixed + spread.between**2 * self.several
         alone += (spread.software * self.software) ** 2
         return np.asarray(alone + spread.parameters**2 * self.parameters)
 

@@ -1,16 +1,17 @@
 """The rules of intervals, learnt from points that fits have not seen, and their coverage.
 
-The rules are those under which the errors of these points are most likely.
+The rules are those under which the errors of these points are most likely, times a factor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
 import yaml
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 
 from experiments.calibration.held_out import HeldOut, LeftOut
 from simulator.uncertainty.interval import LEVEL, quantile
@@ -45,6 +46,7 @@ START = IntervalRules(
     own_scale=0.3,
     usual_scale=30.0,
     message=0.05,
+    job=0.05,
 )
 """Where learning starts."""
 RULE_RANGE = 3.0
@@ -53,10 +55,22 @@ GREATEST_RULES = {"own_scale": 0.0}
 """The greatest values of rules that have one, in log."""
 PULL = 0.001
 """The cost of a rule that is a factor of e from its start, in log likelihood of a point."""
-ROUNDS = 12
+MOST_WIDER = 3.0
+"""Intervals become wider or narrower by this factor at most."""
+ROUNDS = 24
 FOLDS, SEEN = 4, 120
 """So many folds of a protocol, and points that were seen, are enough to learn from."""
-WEIGHTS = {"sizes": 1.0, "ranks": 1.0, "plateau": 0.5, "collectives": 0.3, "few": 0.3}
+WEIGHTS = {
+    "sizes": 1.0,
+    "ranks": 1.0,
+    "between": 1.0,
+    "farther": 0.5,
+    "farthest": 0.3,
+    "plateau": 0.5,
+    "collectives": 0.3,
+    "few": 0.5,
+    "lopsided": 0.5,
+}
 """How much each protocol counts."""
 
 
@@ -148,16 +162,50 @@ def _named(inner: Floats) -> list[tuple[str, float]]:
 
 def _surprise(rules: IntervalRules, example: Example) -> float:
     """Minus the log likelihood of the errors of an example, by Student's t, up to a constant."""
+    off, variance = _judged(rules, example)
+    squares = off**2 / variance
+    return float((0.5 * np.log(variance) + 0.5 * (FREEDOM + 1) * np.log1p(squares / FREEDOM)).sum())
+
+
+def widened(rules: IntervalRules, families: Sequence[Sequence[Example]]) -> IntervalRules:
+    """The rules with all deviations times a factor, so that LEVEL of the points left out are inside
+    intervals of that level, with the weights of the likelihood. Likely rules hold fewer, as a few
+    families are far off."""
+    every = [example for family in families for example in family]
+    total = sum(example.weight * len(example.off) for example in every)
+
+    def missing(inner: float) -> float:
+        wider = _times(rules, exp(inner))
+        inside = 0.0
+        for example in every:
+            off, variance = _judged(wider, example)
+            inside += example.weight * float((off**2 <= quantile(LEVEL) ** 2 * variance).sum())
+        return LEVEL - inside / total
+
+    ends = -log(MOST_WIDER), log(MOST_WIDER)
+    if not total or missing(ends[0]) < 0 or missing(ends[1]) > 0:
+        return rules
+    return _times(rules, exp(float(brentq(missing, *ends, xtol=0.01))))
+
+
+def _times(rules: IntervalRules, factor: float) -> IntervalRules:
+    kept = ("size", "ranks", "own_scale", "usual_scale")
+    return IntervalRules(
+        *(value if name in kept else value * factor for name, value in rules._asdict().items())
+    )
+
+
+def _judged(rules: IntervalRules, example: Example) -> tuple[Floats, Floats]:
+    """The errors of an example, and their variances."""
     known = covariance(rules, likeness(rules, example.among), example.residuals)
     like = likeness(rules, example.between)
     whole = alone(rules, example.messages)
-    mean, variance = conditional(rules, known, like, example.residuals, whole)
+    inverse = np.asarray(np.linalg.inv(known))
+    mean, variance = conditional(rules, inverse, like, example.residuals, whole)
     variance = (variance + distance(rules, example.outside)) * scale(
         rules, known, example.residuals
     )
-    variance = variance + rules.parameters**2 * example.parameters
-    squares = (example.off - mean) ** 2 / variance
-    return float((0.5 * np.log(variance) + 0.5 * (FREEDOM + 1) * np.log1p(squares / FREEDOM)).sum())
+    return example.off - mean, variance + rules.parameters**2 * example.parameters
 
 
 class Coverage(NamedTuple):
@@ -173,6 +221,11 @@ class Coverage(NamedTuple):
     constant: float
     """The score of intervals of one width: that which holds 80% of the residuals of the fit's own
     points."""
+    lines: float | None
+    """The score of intervals about a line a curve, of the one width that holds 80% of these points.
+    None without lines."""
+    curves: float | None
+    """The same of the nearest points that were fitted."""
 
 
 def learnt(
@@ -181,15 +234,16 @@ def learnt(
     """The rules by all families, and for each family the rules by others: families are judged in
     five groups, each by rules from the families of the other groups."""
     prepared = {name: [examples(group) for group in groups] for name, groups in families.items()}
-    everything = learn([group for groups in prepared.values() for group in groups])
+    known = [group for groups in prepared.values() for group in groups]
+    everything = learn(known)
     by_family: dict[str, IntervalRules] = {}
     for names in np.array_split(sorted(prepared), min(5, len(prepared))):
         others = [
             group for name, groups in prepared.items() if name not in names for group in groups
         ]
         rules = learn(others, everything, rounds=4) if others else everything
-        by_family |= dict.fromkeys(map(str, names), rules)
-    return everything, by_family
+        by_family |= dict.fromkeys(map(str, names), widened(rules, others))
+    return widened(everything, known), by_family
 
 
 def coverage(judged: HeldOut, lefts: Sequence[LeftOut]) -> Coverage:
@@ -203,7 +257,18 @@ def coverage(judged: HeldOut, lefts: Sequence[LeftOut]) -> Coverage:
         float(np.median(half)),
         float(_scores(errors, half).mean()),
         float(_scores(judged.model[known], constant).mean()),
+        *(
+            _of_one_width(np.abs(np.concatenate(column)))
+            for column in zip(*((left.line, left.curve) for left in lefts), strict=True)
+        ),
     )
+
+
+def _of_one_width(errors: Floats) -> float | None:
+    errors = errors[~np.isnan(errors)]
+    if not len(errors):
+        return None
+    return float(_scores(errors, np.full(len(errors), np.quantile(errors, LEVEL))).mean())
 
 
 def _scores(errors: Floats, half: Floats) -> Floats:

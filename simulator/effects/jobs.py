@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from topologies.topology import Floats, Ints, Topology
 
-Index = slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+Index = slice | None | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
 LONE_SENDERS = ("shift",)
 """Algorithms in which one rank of a node sends to another node, and does not share its ports."""
 
@@ -37,7 +37,7 @@ class Jobs(NamedTuple):
         return np.array([reduces(collective) for collective in self.collectives])[self.algorithm]
 
     def at(self, index: Index) -> Jobs:
-        """The jobs at `index`, in the shape of `index`."""
+        """The jobs at `index`, in the shape of `index`; at None, a job in the shape (1,)."""
         columns = (column[index] for column in self[3:])
         return Jobs(self.names, self.collectives, self.algorithm[index], *columns)
 

@@ -57,3 +57,6 @@ class IntervalRules(NamedTuple):
     message: Deviation = 0.0
     """What messages of one size share besides, in all algorithms and on all ranks of a collective.
     A point has it as far as messages make up its time."""
+    job: Deviation = 0.0
+    """Added for another job than the measured ones: another day, and other nodes of the machine.
+    It was learnt on ranks and nodes on which no job was measured."""

@@ -75,6 +75,8 @@ class Apart(NamedTuple):
 class Beyond(NamedTuple):
     """How far points are outside what was seen, shape (points,) each."""
 
+    job: Floats
+    """1 for ranks and nodes on which no job was measured."""
     more_ranks: Floats
     """Doublings of the ranks."""
     more_bytes: Floats
@@ -133,9 +135,11 @@ def beyond(places: MeasuredPlaces, seen: MeasuredPlaces) -> Beyond:
     """How far `places` are outside `seen`, which has a point at least."""
     collective = places.collective[:, None] == seen.collective
     algorithm = collective & (places.algorithm[:, None] == seen.algorithm)
+    same_job = (places.ranks[:, None] == seen.ranks) & (places.nodes[:, None] == seen.nodes)
     single = bool(seen.nodes.max() == 1)
     flags = (places.nodes > 1) & single, ~algorithm.any(axis=1), ~collective.any(axis=1)
     return Beyond(
+        (~same_job.any(axis=1)).astype(np.float64),
         _doublings(places.ranks, seen.ranks),
         _doublings(places.nbytes, seen.nbytes),
         *(column.astype(np.float64) for column in flags),

@@ -41,14 +41,16 @@ class Residuals:
         """The expected residuals of new runs at `places`, and their variances, both of shape
         (points,).
 
-        The variance has the noise of a run, and grows with the distance from the measured points.
+        The variance has the noise of a run, which is another job, and grows with the distance from
+        the measured points.
         """
         whole = alone(self.rules, own_likeness(places.messages))
         if not len(self.seen):
-            return np.zeros(len(places)), whole + self.rules.noise**2
+            return np.zeros(len(places)), whole + self.rules.noise**2 + self.rules.job**2
         like = likeness(self.rules, apart(places, self.seen))
-        farther = distance(self.rules, beyond(places, self.seen))
-        mean, variance = conditional(self.rules, self._covariance, like, self.values, whole)
+        outside = beyond(places, self.seen)
+        farther = distance(self.rules, outside._replace(job=np.ones(len(places))))
+        mean, variance = conditional(self.rules, self._inverse, like, self.values, whole)
         return mean, (variance + farther) * self._scale
 
     def difference(self, one: MeasuredPlaces, other: MeasuredPlaces) -> tuple[float, float]:
@@ -72,6 +74,11 @@ class Residuals:
         return covariance(
             self.rules, likeness(self.rules, apart(self.seen, self.seen)), self.values
         )
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        """That of the covariance: a profile is asked for many points, one after the other."""
+        return np.asarray(np.linalg.inv(self._covariance))
 
     @cached_property
     def _scale(self) -> float:
@@ -155,11 +162,11 @@ def _ratio(rules: IntervalRules, values: Floats, solved: Floats) -> float:
 
 
 def conditional(
-    rules: IntervalRules, known: Floats, like: Floats, values: Floats, whole: Floats
+    rules: IntervalRules, inverse: Floats, like: Floats, values: Floats, whole: Floats
 ) -> tuple[Floats, Floats]:
-    """The mean and variance of residuals of new runs, shape (points,) each, from the covariance of
-    the `values` that are known, the new points' likeness to them, and their variance without them.
-    `scale` is not in it."""
-    solved = np.linalg.solve(known, np.column_stack((values, like.T)))
-    gained = np.einsum("ps,sp->p", like, solved[:, 1:])
-    return like @ solved[:, 0], np.maximum(whole - gained, 0.0) + rules.noise**2
+    """The mean and variance of residuals of new runs, shape (points,) each, from the inverse of the
+    covariance of the `values` that are known, the new points' likeness to them, and their variance
+    without them. `scale` is not in it."""
+    solved = like @ inverse
+    gained = np.einsum("ps,ps->p", like, solved)
+    return solved @ values, np.maximum(whole - gained, 0.0) + rules.noise**2

@@ -245,7 +245,7 @@ VALUES: dict[str, Value] = {
     "latency": _of("1us", "0us", "2.5ms", "100ns", "1s"),
     "gap": _of("0us", "1us", "300ns"),
     "reduction": _of("1TB/s", "10GB/s"),
-    "placement": _of(*["node", "round-robin"] * 4, "0,1,2,3", "3,2,1,0"),
+    "placement": _of(*["node", "round-robin"] * 4, "0,1,2,3", "3,2,1,0", "hosts.conf:n[1-2]"),
     "out": _of("out.csv", "out.csv", "a/../out.csv", "x.xlsx", "out.parquet"),
     "job": _of("yes"),
     "jobs": _of("1", "2", "scheduler.json", "host"),
@@ -256,6 +256,7 @@ VALUES: dict[str, Value] = {
     "timeline": _of("line.png", "line.svg", "line.pdf", "line.json", "traces", "x.chakra"),
     "profile": _of(*PROFILES),
     "level": _of("0.8", "0.5", "0.99"),
+    "library_version": _of("2.16", "2.27.5", "4.1", "new"),
     "model": _of(
         "model.yaml",
         "model.yaml",

@@ -98,6 +98,16 @@ def _noise(path: Path) -> None:
     parse(None, str(path), None, None, 0)
 
 
+def _hosts(path: Path) -> None:
+    from topologies.catalogue import find
+    from topologies.host_machines import on_hosts
+    from topologies.readers.placements import read_hosts
+
+    hosts = read_hosts(str(path))
+    if len(hosts.names) <= SMALL:
+        on_hosts(find("nvl72" if hosts.noun == "rack" else "hgx_h100"), hosts)
+
+
 def _sizes(path: Path) -> None:
     from experiments.size_tables import read_table
     from simulator.collectives import find
@@ -187,6 +197,7 @@ READERS: dict[str, Reader] = {
     "config": _config,
     "profile": _profile,
     "noise": _noise,
+    "hosts": _hosts,
     "sizes": _sizes,
     "program": _program,
     "pipeline": _pipeline,

@@ -44,11 +44,12 @@ JOURNAL_FACTS = output.facts({"p": "4"})
 _RUNS = (
     "collective,algorithm,protocol,ranks,nodes,size_bytes,in_place,"
     "time_us,min_us,p90_us,mean_us,cv,repetitions,wrong,"
-    "backend,device,dtype,library,topology,source\n"
+    "backend,device,dtype,library,topology,source,ran\n"
     "all_reduce,ring,,2,1,4096,1,61.5,60.1,70.2,62.0,0.05,100,0,gloo,cpu,float32,torch "
-    "2.13.0,,host\n"
-    "all_reduce,,,2,1,8192,1,75.25,71.0,80.5,76.0,0.04,100,0,gloo,cpu,float32,torch 2.13.0,,host\n"
-    "barrier,,,2,1,0,0,40.0,38.0,45.0,41.0,0.1,100,0,gloo,cpu,float32,torch 2.13.0,,host\n"
+    "2.13.0,,host,\n"
+    "all_reduce,,,2,1,8192,1,75.25,71.0,80.5,76.0,0.04,100,0,gloo,cpu,float32,torch "
+    "2.13.0,,host,tree LL\n"
+    "barrier,,,2,1,0,0,40.0,38.0,45.0,41.0,0.1,100,0,gloo,cpu,float32,torch 2.13.0,,host,\n"
 )
 _INDEX = (
     "case,family,collective,ranks,nodes,gpus_per_node,gpu_model,"
@@ -268,6 +269,14 @@ def _noise() -> Iterator[Seed]:
     yield Seed("noise.txt", b"1.0\n12.5ms\n0.9e-3\n100us\n2s\n")
 
 
+def _hosts() -> Iterator[Seed]:
+    leaves = "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=n[3,4]\n"
+    yield Seed("topology.conf", (leaves + "SwitchName=spine Switches=leaf[1-2]\n").encode())
+    fabric = "    Fabric\n        CliqueId : 32766\n        ClusterUUID : 1f2e-3d\n"
+    log = "==============NVSMI LOG==============\nAttached GPUs : 4\n" + 4 * fabric
+    yield Seed("hosts.txt", (log + log).encode())
+
+
 def _sizes() -> Iterator[Seed]:
     yield Seed("sizes.csv", b"# bytes\n0,4096,1e6,12\n7,0,0,3\n1,2,0,4.5\n0,0,1,0\n")
     yield Seed("chunks.csv", b"4096,1024,0,512\n")
@@ -349,6 +358,7 @@ _SEEDS = {
     "config": _configs,
     "profile": _profiles,
     "noise": _noise,
+    "hosts": _hosts,
     "sizes": _sizes,
     "program": _programs,
     "pipeline": _pipelines,

@@ -31,6 +31,7 @@ SHARES = {
     "runs to resume": 0.05,
     "journal": 0.03,
     "noise": 0.04,
+    "hosts": 0.04,
     "sizes": 0.03,
     "program": 0.04,
     "pipeline": 0.02,

@@ -13,12 +13,14 @@ import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.link_effects import reach
+from experiments.calibration.fit import directions
 from experiments.calibration.library_model import Model
 from experiments.calibration.standing import POPULATION
-from experiments.calibration.uncertainty import directions
 from topologies.readers.plain_files import load_yaml
 from topologies.topology import Floats
 
+ALONE = 0.3
+"""The spread of parameters that are of a single machine."""
 ENOUGH = 3
 """A transport that so many machines have has a population."""
 SPECIFIED = "times specified"
@@ -88,6 +90,13 @@ class Population:
         place = {name: k for k, name in enumerate(self.members)}
         columns = np.array([place.get(name, -1) for name in names], dtype=np.int64)
         return np.where(columns >= 0, whole[:, columns], 0.0)
+
+    def apart(self, names: Sequence[str]) -> Floats:
+        """The covariance of machines in the parameters of these names, shape (names, names). Those
+        that the population does not have are of a single machine, and independent."""
+        moves = self.moves(names)
+        own = [0.0 if name in self.members else ALONE**2 for name in names]
+        return np.asarray(moves.T @ moves + np.diag(own))
 
     def mean(
         self, parameters: Sequence[Parameter], names: Sequence[str], offsets: Floats

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from experiments.calibration.calibrated_profile import calibrate, document, separated
-from experiments.calibration.fit import Fit, estimates, explore, fit
-from experiments.calibration.held_out import FOLDS, _folds, affine, held_out
+from experiments.calibration.fit import Fit, estimates, explore, fit, strays
+from experiments.calibration.held_out import FOLDS, _folds, _nearest, affine, held_out
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
@@ -148,6 +148,65 @@ def test_at_most_so_many_sizes_are_left_out_in_turn() -> None:
     assert all(np.diff(np.flatnonzero(left)).max() == 1 for left in folds)
     five_folds = list(_folds(FitPoints([points.curves[0].at(np.arange(len(sizes)) < 5)]), "sizes"))
     assert [left.sum() for left in five_folds] == [1] * 5
+
+
+def measured_on(*ranks: int, label: str = "ring") -> list[FitCurve]:
+    """A curve for each number of ranks, on nodes of four, in ranks us at all sizes."""
+    return [
+        FitCurve(
+            f"{p}", "all_reduce", (label,), p, -(-p // 4), SIZES, np.full(len(SIZES), p * 1e-6)
+        )
+        for p in ranks
+    ]
+
+
+def left_ranks(protocol: str, *ranks: int) -> list[list[int]]:
+    """The numbers of ranks that each fold leaves out."""
+    points = FitPoints(measured_on(*ranks))
+    return [sorted({*points.ranks[fold].tolist()}) for fold in _folds(points, protocol)]
+
+
+def test_ranks_are_left_out_between_and_beyond_others() -> None:
+    ranks = (2, 4, 8, 16, 32)
+    assert left_ranks("between", *ranks) == [[4], [8], [16]]
+    assert left_ranks("ranks", *ranks) == [[32]]
+    assert left_ranks("farther", *ranks) == [[16, 32]]
+    assert left_ranks("farthest", *ranks) == [[8, 16, 32]]
+    assert left_ranks("between", 4, 8) == []
+
+
+def test_lopsided_runs_are_those_of_a_node_and_a_pair() -> None:
+    """Ranks 2 are on one node here, so there is no pair."""
+    assert left_ranks("lopsided", 2, 4, 8) == []
+    pair = FitCurve("pair", "all_reduce", ("ring",), 2, 2, SIZES, np.full(len(SIZES), 1e-6))
+    points = FitPoints([*measured_on(4, 8, 16), pair])
+    [fold] = _folds(points, "lopsided")
+    assert {*points.ranks[fold].tolist()} == {8, 16}
+
+
+def test_the_nearest_curve_tells_the_points_of_others() -> None:
+    """Of ranks left out, the curve with the same label on the nearest ranks; of sizes left out, the
+    same curve."""
+    points = FitPoints([*measured_on(4, 8, 64), *measured_on(16, label="double_tree")])
+    seconds = _nearest(points, points.ranks == 8)
+    assert seconds[points.ranks == 8] == pytest.approx(4e-6)
+    assert np.isnan(seconds[points.ranks != 8]).all()
+    assert np.isnan(_nearest(points, points.ranks == 16)).all()
+    some = points.size == SIZES[3]
+    assert _nearest(points, some)[some] == pytest.approx(points.seconds[some])
+
+
+def test_latencies_that_no_link_has_are_named(made: Made) -> None:
+    model, _ = made()
+    usual = explore(model)
+    assert not list(strays(usual))
+    inner, names = usual.inner.copy(), [parameter.name for parameter in model.parameters]
+    inner[names.index("LL node α")] = np.log(1e-9)
+    inner[names.index("Simple network 1/β")] += 6.0
+    lines = list(strays(Fit(model, inner, usual.kept, 0.0)))
+    assert [line.partition(" is ")[0] for line in lines] == ["LL node α", "Simple network 1/β"]
+    assert "1e-09 s" in lines[0]
+    assert " times more than on measured machines" in lines[1]
 
 
 def test_estimates_of_node_corrections_are_those_of_the_profile() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.calibration.calibrated_profile import Calibration, document
-from experiments.calibration.fit import Fit, covariance, explore
+from experiments.calibration.fit import Fit, covariance, explore, fit, left_open
 from experiments.calibration.libraries import MPI
 from experiments.calibration.library_model import Model
 from experiments.calibration.uncertainty import (
@@ -50,6 +50,38 @@ def predicted(fit: Fit) -> tuple[np.ndarray, np.ndarray]:
 def test_moves_have_the_covariance_of_the_parameters(exact_fit: Fit) -> None:
     changes = moves(exact_fit)
     assert changes.T @ changes == pytest.approx(covariance(exact_fit), abs=1e-5)
+
+
+def test_what_no_run_shows_keeps_the_spread_of_machines(made: Made) -> None:
+    """Runs of large sizes alone: LL is as uncertain as machines differ, and Simple much less. Fewer
+    runs leave more open."""
+    model, _ = made(noise=0.02)
+    apart = np.diag(np.full(len(model.start), 0.5**2))
+    names = [parameter.name for parameter in model.parameters]
+    here = model.starting(model.start, model.weight, apart)
+    large = model.points.size > 2**24
+    deviation = np.sqrt(np.diag(left_open(explored(here, large))))
+    assert deviation[names.index("LL network α")] == pytest.approx(0.5, rel=0.02)
+    assert deviation[names.index("Simple network 1/β")] < 0.25
+    few = np.sqrt(np.diag(left_open(explored(here, large & (model.points.ranks == 16)))))
+    assert (few >= deviation - 1e-3).all()
+    assert (deviation <= 0.5 + 1e-9).all()
+
+
+def test_what_machines_share_moves_together(made: Made) -> None:
+    """Two parameters of which runs show the first alone, and that go together over machines."""
+    model, _ = made(noise=0.02)
+    names = [parameter.name for parameter in model.parameters]
+    shown, hidden = names.index("Simple network 1/β"), names.index("LL network α")
+    apart = np.diag(np.full(len(model.start), 0.5**2))
+    apart[shown, hidden] = apart[hidden, shown] = 0.9 * 0.5**2
+    here = model.starting(model.start, model.weight, apart)
+    opened = np.sqrt(np.diag(left_open(explored(here, model.points.size > 2**24))))
+    assert opened[hidden] < 0.35
+
+
+def explored(model: Model, keep: np.ndarray) -> Fit:
+    return fit(explore(model).model, keep)
 
 
 @pytest.mark.exhaustive

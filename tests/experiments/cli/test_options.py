@@ -65,7 +65,7 @@ def test_what_is_measured_is_the_librarys_and_ours() -> None:
         ("train --strategy ddp : bu", ["bucket=25MiB"]),
         ("train --strategy ddp : bucket = 1MiB,ov", ["1MiB,overlap=yes"]),
         ("train --strategy ssp :", ["server=gpu", "update=0s", "server_memory=0B/s", "bound=3"]),
-        ("sweep --topology = hgx_h100 : no", ["nodes=2"]),
+        ("sweep --topology = hgx_h100 : no", ["nodes=2", "nodes_per_leaf=4"]),
         ("sweep --topology = hgx_h2", ["hgx_h200"]),
         ("topo show nobody : no", []),
         ("run --algo nvls :", ["segments=8"]),

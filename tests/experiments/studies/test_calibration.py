@@ -62,7 +62,7 @@ def lefts(group: CurveGroup, measured: FitPoints) -> Lefts:
     columns = measured.ranks, measured.nodes, measured.size
     where = MeasuredPlaces(names, names, *columns, no_messages(len(measured)))
     off, one = np.ones(len(measured)) / 100, np.arange(1)
-    left = LeftOut(every, where, off, 3 * off, 0 * off, where.take(one), np.zeros(1))
+    left = LeftOut(every, where, off, 3 * off, 4 * off, 0 * off, where.take(one), np.zeros(1))
     return {name: [left] for name in generated_pages.SPLITS}
 
 
@@ -71,11 +71,11 @@ def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
 ) -> None:
     monkeypatch.setattr(calibration, "_lefts", lefts)
     shown = main(folder).split("\n\n")
-    splits = {shown[k].rstrip(":"): shown[k + 1].splitlines() for k in range(0, 10, 2)}
+    splits = {shown[k].rstrip(":"): shown[k + 1].splitlines() for k in range(0, 18, 2)}
     assert [*splits] == [*generated_pages.SPLITS]
     for split, (header, _, *rows) in splits.items():
         assert "NCCL's own" in header
-        floor = "" if split in ("collectives", "few") else "0.0%"
+        floor = "0.0%" if split in ("sizes", "ranks", "plateau") else ""
         for row, last in zip(rows, (floor, "", ""), strict=True):
             cells = [cell.strip() for cell in row.split("|")]
             assert cells[5:9] == ["1.0%", "1.0%", "3.0%", last]
@@ -95,7 +95,7 @@ def test_the_page_is_written_from_the_files_of_a_run(
     main(folder, ["X01", "X02", "X03"], tmp_path)
     text = (
         "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n"
-        "$machines_summary\n\n$machines\n$by_machine\n$worst\n$pairs"
+        "$classes\n$machines_summary\n\n$machines\n$by_machine\n$worst\n$pairs"
     )
     (tmp_path / "page.txt").write_text(text)
     (tmp_path / "nccl-left-out.csv").write_text(LEFT_OUT)
@@ -110,6 +110,7 @@ def test_the_page_is_written_from_the_files_of_a_run(
     assert "| three: MPI forced | not used | 1.0% | 100.0% |" in page
     assert "| 1.0% | 100.0% | 40.0% | 30.0% |" in page
     assert "| M1 | Made, NCCL | tuned | 10 | 40.0% | 10.0% |  | 70.0% | 30.0% | 50.0% |" in page
+    assert "| sizes | 3 | 100% | 100% | " in page
     assert "| not used | sizes | 2 | 1.0% | 1.0% | 3.0% | 2 of 2 | 100% | 100% |" in page
 
 

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from experiments.calibration.held_out import LeftOut, judged
-from experiments.studies.rule_learning import START, examples, learn, rules_file
+from experiments.studies.rule_learning import START, examples, learn, rules_file, widened
 from simulator.uncertainty.interval import quantile
 from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.measured_places import MeasuredPlaces, apart, beyond
@@ -46,7 +46,7 @@ def farther(where: MeasuredPlaces, rules: IntervalRules, random: np.random.Gener
 def left(where: MeasuredPlaces, values: np.ndarray, fold: np.ndarray) -> LeftOut:
     zeros = np.zeros(np.count_nonzero(fold))
     return LeftOut(
-        fold, where.take(fold), values[fold], zeros, zeros, where.take(~fold), values[~fold]
+        fold, where.take(fold), values[fold], zeros, zeros, zeros, where.take(~fold), values[~fold]
     )
 
 
@@ -85,6 +85,21 @@ def test_intervals_of_other_families_hold_their_level(learnt: IntervalRules) -> 
             half = quantile(0.8) * held_out.deviation[known]
             shares.append((held_out.discrepancy[known] <= half).mean())
     assert 0.7 < np.mean(shares) < 0.95
+
+
+def test_rules_become_as_wide_as_their_level_says(learnt: IntervalRules) -> None:
+    """Rules whose intervals are half as wide as they should be, and twice as wide."""
+    families = [examples(family(seed)) for seed in range(10)]
+    right = widened(learnt, families)
+    for factor in (0.5, 2.0):
+        wrong = learnt._replace(
+            **{
+                name: value * factor
+                for name, value in learnt._asdict().items()
+                if name not in ("size", "ranks", "own_scale", "usual_scale")
+            }
+        )
+        assert widened(wrong, families) == pytest.approx(right, rel=0.1)
 
 
 def test_nothing_to_learn_from_leaves_the_start() -> None:

@@ -126,7 +126,7 @@ def test_what_was_not_seen_is_named() -> None:
     outside = beyond(here, seen)
     assert outside.more_ranks == pytest.approx([2])
     assert outside.more_bytes == pytest.approx([np.log2(SIZES[5] / SIZES[4]) + 1])
-    assert [column[0] for column in outside[2:]] == [1, 1, 1]
+    assert [column[0] for column in (outside.job, *outside[3:])] == [1, 1, 1, 1]
     assert distance(RULES, beyond(seen, seen)) == pytest.approx(np.zeros(5))
 
 
@@ -215,3 +215,17 @@ def test_the_scale_is_of_differences_too() -> None:
         Residuals(rules, seen, values) for rules in (RULES, RULES._replace(own_scale=1.0))
     )
     assert scaled.difference(one, other)[1] > 2 * usual.difference(one, other)[1]
+
+
+def test_a_new_run_is_another_job() -> None:
+    """Where runs were measured, too: the variance has that of a job, and the mean does not."""
+    seen = places(4).take(np.arange(5))
+    values = np.linspace(-0.1, 0.1, 5)
+    mean, variance = Residuals(RULES._replace(job=0.0), seen, values).at(seen)
+    with_job = Residuals(RULES._replace(job=0.2), seen, values)
+    assert with_job.at(seen)[0] == pytest.approx(mean)
+    assert with_job.at(seen)[1] == pytest.approx(variance + 0.2**2 * with_job._scale)
+    one, other = seen.take(np.array([0])), seen.take(np.array([1]))
+    assert with_job.difference(one, other) == Residuals(
+        RULES._replace(job=0.0), seen, values
+    ).difference(one, other)
