@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SHOWN = (
     *("model", "strategy", "plan", "algorithm", "collective", "ranks", "gpus", "size_B"),
     *("time_s", "step_s", "expected_s", "low_s", "high_s", "over_bound", "busbw_Bps", "gain"),
-    *("efficiency", "tokens_per_s", "mfu", "fits", "abnormal"),
+    *("efficiency", "ttft_s", "tpot_s", "tokens_per_s", "mfu", "fits", "abnormal"),
 )
 """The columns of printed rows: what the time is of, the time, and how good it is."""
 
@@ -132,6 +132,13 @@ def expect(on: Any, collective: str = "all_reduce", **options: Any) -> Rows:
     if "size" in options:
         options["size"] = _listed(options["size"], _size)
     return _rows(Expect, on, collective=collective, **options)
+
+
+def serve(model: str, on: Any, plan: str = "tp=1", **options: Any) -> Rows:
+    """How fast an engine serves a model: the rows of `simctl serve`."""
+    from experiments.commands.serve import Serve
+
+    return _rows(Serve, on, model=model, plan=plan, **options)
 
 
 def _rows(command: Any, on: Any, **options: Any) -> Rows:

@@ -33,6 +33,7 @@ COMMANDS = (
     "calibrate",
     "diagnose",
     "expect",
+    "serve",
     "report",
     "list",
     "pipelines",

@@ -40,6 +40,7 @@ COMMANDS = {
         "expect:Expect",
         "Print what a library should give on a machine, by size.",
     ),
+    "serve": ("serve:Serve", "Predict how fast an engine serves a model."),
     "report": ("report:ReportPage", "Make one page of stored results, tables and logs."),
     "list": ("list:List", "List algorithms, machines, models or strategies."),
     "pipelines": ("pipelines:Pipelines", "Compare orders of pipelines."),

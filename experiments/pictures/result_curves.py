@@ -275,3 +275,23 @@ def memory_drawing(result: SearchResult) -> Figure:
     style.entitle(axes, f"{space.training.name} on {machine}, {space.batch} sequences a step")
     style.legend_beside(figure)
     return figure
+
+
+@mpl.rc_context(style.STYLE)
+def serving_drawing(
+    title: str, curves: Mapping[str, Sequence[tuple[float, float]]], least: float
+) -> Figure:
+    """Tokens a second of a GPU by those of a user, with a curve for each way to serve. Users want
+    at least so many; 0: as few as may be."""
+    figure, [axes] = style.panels(4.5)
+    for number, (name, points) in enumerate([*curves.items()][: style.MOST_CURVES]):
+        users, gpus = zip(*points, strict=True)
+        axes.plot(users, gpus, label=name, **style.look(number, len(points)))
+    if least:
+        axes.axvline(least, color="0.5", linestyle=":", label="limit of TPOT")
+    axes.set(xlabel="tokens/s a user", ylabel="tokens/s a GPU", xscale="log", yscale="log")
+    for axis in (axes.xaxis, axes.yaxis):
+        style.log_ticks(axis, StrMethodFormatter("{x:,.0f}"))
+    style.entitle(axes, title)
+    style.legend_beside(figure, None, *style.not_drawn(len(curves) - style.MOST_CURVES))
+    return figure

@@ -20,6 +20,8 @@ from topologies.topology import Floats
 
 PRECISIONS = {"bfloat16": "bf16"} | {name: name for name in ("fp8", "fp8_static", *NARROW)}
 """Our names of the precisions of a table. Others are of weights alone."""
+UNPACKED = {"w4a16_mxfp4": "mxfp4"}
+"""Those of weights alone."""
 
 EAGER = "_eager"
 """The end of the names of engines that launch each kernel from their host."""
@@ -40,11 +42,11 @@ def read(path: Path, columns: set[str]) -> list[Row]:
     return table
 
 
-def rows(path: Path) -> dict[Key, list[Row]]:
-    """The rows of a table by device, precision and engine, without precisions of weights alone.
-    Raises InputError as :func:`read`."""
+def rows(path: Path, precisions: Mapping[str, str] = PRECISIONS) -> dict[Key, list[Row]]:
+    """The rows of a table in these precisions by device, precision and engine. Raises InputError as
+    :func:`read`."""
     table = read(path, {"machine", "framework", "version", "precision", "time_us"})
-    return grouped((row for row in table if row["precision"] in PRECISIONS), key_of)
+    return grouped((row for row in table if row["precision"] in precisions), key_of)
 
 
 def key_of(row: Row) -> Key:
@@ -52,7 +54,7 @@ def key_of(row: Row) -> Key:
     is faster than its host."""
     eager = row["framework"] == "vllm" and row["precision"] == "fp8_block"
     engine = row["framework"] + EAGER * (eager and row["version"] >= "0.22")
-    return Key(device_of(row), PRECISIONS[row["precision"]], engine)
+    return Key(device_of(row), (PRECISIONS | UNPACKED)[row["precision"]], engine)
 
 
 def device_of(row: Row) -> str:
@@ -108,7 +110,7 @@ def products(folder: Path) -> Groups:
     return groups_of(path, groups, sizes, lambda row: [row["n"], row["k"]])
 
 
-def grouped_products(folder: Path) -> Groups:
+def grouped_products(folder: Path, precisions: Mapping[str, str] = PRECISIONS) -> Groups:
     """The layers of experts of `moe.csv`. All layers of a model, and of a cut, are left out
     together. Kernels for the least latency are an engine of their own."""
     path, cut = folder / "moe.csv", ("hidden", "inter", "topk", "experts", "tp", "ep")
@@ -121,7 +123,9 @@ def grouped_products(folder: Path) -> Groups:
             "uneven": np.array([0.0 if text == "balanced" else float(text) for text in power]),
         }
 
-    return groups_of(path, _engines(rows(path)), sizes, lambda row: [row[name] for name in cut])
+    return groups_of(
+        path, _engines(rows(path, precisions)), sizes, lambda row: [row[name] for name in cut]
+    )
 
 
 def _engines(groups: dict[Key, list[Row]]) -> dict[Key, list[Row]]:

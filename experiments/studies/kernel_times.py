@@ -17,7 +17,7 @@ import typer
 from experiments.models.kernel_times.attention import ATTENTION
 from experiments.models.kernel_times.casts import CASTS
 from experiments.models.kernel_times.exchange import EXCHANGE
-from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS
+from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS, UNPACKED_PRODUCTS
 from experiments.models.kernel_times.kernel_model import (
     EIGHTY,
     Chip,
@@ -103,6 +103,12 @@ SOURCES = {
     "grouped products": Source(
         GROUPED_PRODUCTS,
         kernel_rows.grouped_products,
+        Smoothness(0.15, (3.0, 3.0, 4.0), 2.0),
+        lambda measured: measured.sizes["tokens"] >= LARGE,
+    ),
+    "grouped products of weights in 4 bits": Source(
+        UNPACKED_PRODUCTS,
+        partial(kernel_rows.grouped_products, precisions=kernel_rows.UNPACKED),
         Smoothness(0.15, (3.0, 3.0, 4.0), 2.0),
         lambda measured: measured.sizes["tokens"] >= LARGE,
     ),

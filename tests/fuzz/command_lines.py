@@ -15,7 +15,6 @@ from command_values import (
     ALWAYS,
     FAMILIES,
     HELD_AGAINST,
-    HOSTILE,
     LINKS,
     OWN,
     SHAPES,
@@ -24,6 +23,7 @@ from command_values import (
     VALUES,
     Value,
 )
+from hostile_values import HOSTILE
 
 Path = tuple[str, ...]
 """The words that name a command."""

@@ -108,6 +108,14 @@ def _hosts(path: Path) -> None:
         on_hosts(find("nvl72" if hosts.noun == "rack" else "hgx_h100"), hosts)
 
 
+def _serving_points(path: Path) -> None:
+    from deployments import deploy
+    from experiments.serving.measured_points import factors, read_points
+    from topologies.catalogue import find
+
+    factors(deploy(), find("hgx_h200").build(8), read_points(path)[:SMALL])
+
+
 def _sizes(path: Path) -> None:
     from experiments.size_tables import read_table
     from simulator.collectives import find
@@ -198,6 +206,7 @@ READERS: dict[str, Reader] = {
     "profile": _profile,
     "noise": _noise,
     "hosts": _hosts,
+    "serving points": _serving_points,
     "sizes": _sizes,
     "program": _program,
     "pipeline": _pipeline,

@@ -125,7 +125,7 @@ def _files(*patterns: str) -> Iterator[Seed]:
 
 def _measurements() -> Iterator[Seed]:
     yield from _files(
-        "examples/*.csv",
+        "examples/*_all_reduce.csv",
         "examples/*.log",
         "tests/experiments/measurements/formats/*.log",
     )
@@ -282,6 +282,10 @@ def _sizes() -> Iterator[Seed]:
     yield Seed("chunks.csv", b"4096,1024,0,512\n")
 
 
+def _serving_points() -> Iterator[Seed]:
+    return _files("examples/serving_points.csv")
+
+
 def _index() -> Iterator[Seed]:
     yield Seed("index.csv", _INDEX.encode())
 
@@ -359,6 +363,7 @@ _SEEDS = {
     "profile": _profiles,
     "noise": _noise,
     "hosts": _hosts,
+    "serving points": _serving_points,
     "sizes": _sizes,
     "program": _programs,
     "pipeline": _pipelines,

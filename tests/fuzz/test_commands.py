@@ -91,6 +91,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "small.csv": SMALL,
         "pairs.csv": PAIRS,
         "pipeline.csv": "0F0,0B0\n1F0,1B0\n",
+        "points.csv": "isl,osl,concurrency,ttft_ms,tpot_ms\n1024,1024,8,100,10\n",
         "steps.csv": 'model,plan,seconds\ngpt2:layers=2,"dp=2,micro=1",0.05\n',
         "empty.txt": "",
         "=1\x1b[2J.csv": SMALL,

@@ -21,6 +21,8 @@ ROWS = {
         EXPERTS
         + "h100_sxm,trtllm,1.3.0rc10,moe_torch_flow_cutlass,bfloat16,4096,2048,768,8,128,1,1,"
         "balanced,900\n"
+        + "h100_sxm,sglang,0.5.14,sglang_fused_moe_triton,w4a16_mxfp4,4096,2880,2880,4,32,1,1,"
+        "balanced,2000\n"
     ),
     "attention_context.csv": (
         ATTENTION + "h100_sxm,vllm,0.19.0,fa,bfloat16,bfloat16,4,4096,0,32,8,128,0,870\n"

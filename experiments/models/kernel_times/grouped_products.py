@@ -9,6 +9,7 @@ are not read.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,3 +122,7 @@ GROUPED_PRODUCTS = Kind(
         (15, 17, 18, 19, 20, 21, 22, 23, 24, 26),
     ),
 )
+UNPACKED_PRODUCTS = replace(
+    GROUPED_PRODUCTS, table=Path(__file__).with_name("unpacked_products.csv")
+)
+"""Those of weights in mxfp4 that kernels unpack to 16 bits."""

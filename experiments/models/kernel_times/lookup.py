@@ -19,11 +19,18 @@ SIBLINGS = 1.1
 """Siblings have so many times the multiprocessors of each other at most."""
 CORES = 112
 """Those of the CPUs, instead of multiprocessors."""
-PEAKS = {"fp8_static": "fp8"}
+PEAKS = {"fp8_static": "fp8", "mxfp4": "bf16"}
 """The dtype of multiplications of precisions that are called otherwise."""
 SIMILAR = {"fp32": "bf16", "tf32": "bf16", "fp16": "bf16", "mxfp8": "fp8"}
 """The measured precisions whose shares others take."""
-WIDTHS = {"fp32": 4.0, "tf32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8_static": 1.0} | NARROW
+WIDTHS = {
+    "fp32": 4.0,
+    "tf32": 4.0,
+    "fp16": 2.0,
+    "bf16": 2.0,
+    "fp8_static": 1.0,
+    "mxfp4": 0.53125,
+} | NARROW
 """Bytes of an element with its share of a scale."""
 
 

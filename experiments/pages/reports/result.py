@@ -46,6 +46,7 @@ STORIES = {
     "winners": "recommendation_story:winners",
     "explain": "recommendation_story:explained",
     "placement": "placement_story:story",
+    "serve": "serving_story:story",
 }
 """Module and function that tell a kind of result."""
 Details = Callable[[], Mapping[str, Any]]

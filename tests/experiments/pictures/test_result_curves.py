@@ -23,7 +23,11 @@ from experiments.calibration.prediction import PredictedPoint
 from experiments.learning.learning_run import LearningPoint, LearningRow, LearningRun
 from experiments.pictures.cell_maps import winner_map_drawing
 from experiments.pictures.figure_file import to_bytes
-from experiments.pictures.result_curves import learning_drawing, prediction_drawing
+from experiments.pictures.result_curves import (
+    learning_drawing,
+    prediction_drawing,
+    serving_drawing,
+)
 from experiments.simulations.recommendation import Advice
 from experiments.simulations.winners import Winner
 from simulator.uncertainty.interval import Interval
@@ -236,3 +240,15 @@ def test_more_algorithms_than_colours_have_hatches() -> None:
     cells = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
     assert len({(cell.get_facecolor(), cell.get_hatch()) for cell in cells}) == 11
     assert words(figure)[0] == "a0"
+
+
+def test_ways_to_serve_are_curves_of_users_and_gpus() -> None:
+    """Further ways are left to the table."""
+    ways = {f"tp={number}": [(100.0, 50.0), (40.0, 900.0 + number)] for number in range(1, 30)}
+    [axes] = serving_drawing("A model", ways, 60.0).axes
+    assert axes.get_title() == "A model"
+    assert [line.get_label() for line in axes.lines][:2] == ["tp=1", "tp=2"]
+    assert axes.lines[-1].get_label() == "limit of TPOT"
+    assert len(axes.lines) < len(ways)
+    [axes] = serving_drawing("A model", {"tp=1": ways["tp=1"]}, 0.0).axes
+    assert len(axes.lines) == 1

@@ -1,0 +1,271 @@
+"""`simctl serve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+import typer
+
+from experiments import output
+from experiments.options.machine_options import MachineOptions
+from experiments.options.options import ReportOptions
+from experiments.pages.reports.result import Picture, Result, check_files
+from topologies.errors import InputError
+from topologies.units import parse_counts, parse_seconds, parse_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from experiments.serving.deployment import Cut, Deployment
+    from experiments.serving.operating_point import Factor
+    from experiments.serving.search import Served
+
+LONGEST = 2**20
+"""Tokens of a prompt or an answer at most."""
+CONCURRENCY = "1..256:x4"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serve(MachineOptions, ReportOptions):
+    """Predict how fast an engine serves a model: the first token and each further one.
+
+    TTFT is the time until the first token, and TPOT that of each further one. So many sequences are
+    in flight, and a new one comes for each that is done. With `--plan auto` it finds the most
+    tokens a GPU within --ttft and --tpot.
+    """
+
+    EXAMPLES: ClassVar = (
+        "serve --model llama3_70b --plan tp=8 --topology b200 --precision fp8 --concurrency 64",
+        "serve --model gpt_oss_120b --plan auto --gpus 8 --topology hgx_h200 --precision fp4 "
+        "--tpot 10ms",
+    )
+
+    model: Annotated[str, typer.Option(help="A transformer: llama3_70b, or its config.json.")] = (
+        "llama3_70b"
+    )
+    plan: Annotated[
+        str,
+        typer.Option(
+            help="How GPUs share it: tp=8,dp=8,ep=8, with attention of dp groups and experts of "
+            "ep; auto: find the best."
+        ),
+    ] = "tp=1"
+    p: Annotated[
+        str | None,
+        typer.Option("--p", "--gpus", help="GPUs of all instances.  [default: those of --plan]"),
+    ] = None
+    isl: Annotated[str, typer.Option(help="Tokens of a prompt.")] = "1024"
+    osl: Annotated[str, typer.Option(help="Tokens of an answer.")] = "1024"
+    concurrency: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Sequences in flight in an instance: 64, or {CONCURRENCY}, the default."
+        ),
+    ] = None
+    precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4.")] = "fp8"
+    engine: Annotated[str, typer.Option(help="trtllm, vllm or sglang.")] = "trtllm"
+    ttft: Annotated[
+        str | None,
+        typer.Option(help="With auto: the first token after this time at most, like 1s."),
+    ] = None
+    tpot: Annotated[str | None, typer.Option(help="With auto: each further token, like 30ms.")] = (
+        None
+    )
+    measured: Annotated[
+        Path | None,
+        typer.Option(
+            help="Points of yours: a CSV with isl, osl, concurrency, ttft_ms and tpot_ms, which "
+            "correct the times."
+        ),
+    ] = None
+    level: Annotated[
+        float,
+        typer.Option(help="The share of engines and models that an interval holds."),
+    ] = 0.8
+
+    def run(self) -> int:
+        """Print the operating points."""
+        check_files(plot=self.plot, report=self.report)
+        rows = self.records()
+        pictures = [Picture("Tokens of a user and of a GPU", self._picture)]
+        answer = Result("serve", self._report(rows), rows, self._parameters, pictures=pictures)
+        answer.write(plot=self.plot, report=self.report)
+        answer.show(self.format)
+        return 0
+
+    def records(self) -> list[output.Record]:
+        """A row for each number of sequences, or for each way to serve."""
+        return [self._record(each) for each in self._served]
+
+    @cached_property
+    def _served(self) -> Sequence[Served]:
+        from experiments.serving.operating_point import Load, point
+        from experiments.serving.search import Limits, Served, search
+
+        isl, osl = (self._tokens(name) for name in ("isl", "osl"))
+        load = Load(float(isl), float(osl), 1.0)
+        if self.plan == "auto":
+            for name in ("concurrency", "measured"):
+                if getattr(self, name) is not None:
+                    raise InputError(
+                        f"--{name} {getattr(self, name)} goes with a plan such as tp=8, not auto"
+                    )
+            gpus = self._gpus or self.blueprint.whole().ranks
+            limits = Limits(*(self._limit(name) for name in ("ttft", "tpot")))
+            progress, build = output.Progress("ways to serve"), cache(self.blueprint.build)
+            return search(self._deployment, build, gpus, load, limits, self.level, progress)
+        for name in ("ttft", "tpot"):
+            if getattr(self, name) is not None:
+                raise InputError(f"--{name} {getattr(self, name)} goes with --plan auto")
+        deployment = self._deployment
+        machine = self.blueprint.build(deployment.cut.tp)
+        loads = [load._replace(concurrency=float(each)) for each in self._concurrency]
+        factors = self._factors(deployment)
+        return [
+            Served(
+                deployment,
+                (self._gpus or deployment.cut.tp) // deployment.cut.tp,
+                each,
+                point(deployment, machine, each, factors=factors, level=self.level),
+            )
+            for each in loads
+        ]
+
+    @cached_property
+    def _deployment(self) -> Deployment:
+        from experiments.models.accelerators import DEVICES
+        from experiments.models.model_catalogue import find_transformer
+        from experiments.serving.deployment import Cut, Deployment, engine_named, parse_cut
+
+        entry = find_transformer(self.model)
+        name = self.blueprint.name
+        if name not in DEVICES:
+            known = ", ".join(DEVICES)
+            raise InputError(f"--topology {name}: its GPU is not known: take one of {known}")
+        cut: Cut = Cut() if self.plan == "auto" else parse_cut(self.plan)
+        if self._gpus and self._gpus % cut.tp:
+            raise InputError(f"--gpus {self._gpus}: instances have {cut.tp} GPUs each")
+        about = DEVICES[name], engine_named(self.engine), self.precision, cut
+        return Deployment(entry.name or self.model, entry.shape, *about)
+
+    @property
+    def _gpus(self) -> int | None:
+        return None if self.p is None else parse_whole(self.p)
+
+    @property
+    def _concurrency(self) -> list[int]:
+        text = CONCURRENCY if self.concurrency is None else self.concurrency
+        counts = parse_counts(text)
+        if min(counts) < 1:
+            raise InputError(f"--concurrency {text}: 1 sequence or more")
+        return counts
+
+    def _tokens(self, name: str) -> int:
+        text = getattr(self, name)
+        value = parse_whole(text)
+        if not 1 <= value <= LONGEST:
+            raise InputError(f"--{name} {text[:40]}: 1 to {LONGEST} tokens")
+        return value
+
+    def _limit(self, name: str) -> float:
+        text = getattr(self, name)
+        return float("inf") if text is None else parse_seconds(text)
+
+    def _factors(self, deployment: Deployment) -> tuple[Factor, Factor]:
+        from experiments.serving.operating_point import Factor
+
+        if self.measured is None:
+            return Factor(), Factor()
+        from experiments.serving.measured_points import factors, read_points
+
+        machine = self.blueprint.build(deployment.cut.tp)
+        found = factors(deployment, machine, read_points(self.measured))
+        tpot, ttft = (f"{factor.expected:.3g}" for factor in found)
+        output.note(
+            f"{self.measured}: TPOT takes {tpot} times, and TTFT {ttft} times what simctl predicts"
+        )
+        return found
+
+    def _record(self, served: Served) -> output.Record:
+        found, load, deployment = served.point, served.load, served.deployment
+        tokens = found.tokens(load)
+        return {
+            "plan": str(deployment.cut) or "tp=1",
+            "instances": served.instances,
+            "gpus": served.gpus,
+            "concurrency": load.concurrency,
+            "ttft_s": found.ttft.expected,
+            "ttft_low_s": found.ttft.low,
+            "ttft_high_s": found.ttft.high,
+            "tpot_s": found.tpot.expected,
+            "tpot_low_s": found.tpot.low,
+            "tpot_high_s": found.tpot.high,
+            "tokens_per_s": served.instances * tokens.expected,
+            "tokens_per_s_low": served.instances * tokens.low,
+            "tokens_per_s_high": served.instances * tokens.high,
+            "requests_per_s": served.instances * tokens.expected / load.osl,
+            "tokens_per_s_gpu": served.tokens,
+            "tokens_per_s_user": 1 / found.tpot.expected,
+            "in_flight": found.sequences,
+            "fits": found.fits,
+            "limit": found.limit,
+            "full": found.sequences < load.concurrency,
+            "prefilling": found.prefilling,
+            "weights_B": deployment.weights,
+            "kv_cache_B": found.sequences
+            / deployment.cut.dp
+            * deployment.kv_bytes(load.isl + load.osl),
+            **{f"token_{name}_s": seconds for name, seconds in found.parts.items()},
+            **{f"prefill_{name}_s": seconds for name, seconds in found.first.items()},
+        }
+
+    def _picture(self) -> Figure:
+        from experiments.pictures.result_curves import serving_drawing
+
+        served = self._served
+        if self.plan == "auto":
+            curves = {str(each.deployment.cut) or "tp=1": each.curve for each in served}
+        else:
+            curves = {
+                self.plan: [(1 / each.point.tpot.expected, each.tokens) for each in served],
+            }
+        about = self._deployment
+        title = f"{about.model} in {about.precision} by {about.engine} on {self.blueprint.text}"
+        return serving_drawing(title, curves, 1 / self._limit("tpot"))
+
+    def _report(self, rows: Sequence[output.Record]) -> dict[str, object]:
+        first = self._deployment
+        return {
+            "model": first.model,
+            "device": first.device,
+            "machine": self.blueprint.text,
+            "engine": first.engine,
+            "precision": first.precision,
+            "isl": int(self.isl),
+            "osl": int(self.osl),
+            "level": self.level,
+            "auto": self.plan == "auto",
+            "points": [dict(row) for row in rows],
+        }
+
+    @property
+    def _parameters(self) -> dict[str, output.Value]:
+        own = {
+            "model": self.model,
+            "plan": self.plan,
+            "p": self.p,
+            "isl": self.isl,
+            "osl": self.osl,
+            "concurrency": self.concurrency,
+            "precision": self.precision,
+            "engine": self.engine,
+            "ttft": self.ttft,
+            "tpot": self.tpot,
+            "measured": None if self.measured is None else str(self.measured),
+            "level": self.level,
+        }
+        return {**self.machine_parameters, **own}

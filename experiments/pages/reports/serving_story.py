@@ -1,0 +1,95 @@
+"""The answer of `simctl serve`: how fast a model is served, and what a token's time goes to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from experiments.answer_blocks import Block, Record, Story, table
+from experiments.output import counted
+from experiments.pages.reports.result import Result
+from topologies.units import format_bytes, format_seconds
+
+FULL = (
+    "Not all sequences fit into the memory for the KV cache: the others wait, which TTFT does not "
+    "have. Take fewer sequences, more GPUs or fewer bits."
+)
+PREFILLING = "Prefills take more than half of the time: more sequences hardly give more tokens."
+LIMITS = {
+    "memory": "the bandwidth of memory",
+    "links": "the links",
+    "launches": "the host",
+    "arithmetic": "arithmetic",
+}
+LEFT_OUT = (
+    "Engines differ by version and settings: chunks of prefills, CUDA graphs, kernels. --measured "
+    "takes points of yours. Tokens are not speculative."
+)
+
+
+def story(result: Result) -> Story:
+    """Operating points, or ways to serve."""
+    report = result.report
+    rows: Sequence[Record] = report["points"]
+    best = rows[0] if report["auto"] else rows[-1]
+    case = (
+        f"{report['model']} in {report['precision']} by {report['engine']} on {report['machine']}, "
+        f"{report['isl']} tokens in and {report['osl']} out"
+    )
+    sequences = counted(round(best["concurrency"]), "sequence")
+    where = f"{best['plan']} with {sequences}"
+    summary = [
+        f"How fast is {case} served?",
+        f"{where}: the first token after {format_seconds(best['ttft_s'])}, then one each "
+        f"{format_seconds(best['tpot_s'])}, {best['tokens_per_s_gpu']:.0f} tokens/s a GPU.",
+        f"Most of a token's time goes to what {LIMITS[best['limit']]} limits.",
+    ]
+    interval = f"{report['level']:.0%}"
+    columns = {
+        **({"plan": "plan", "instances": "instances"} if report["auto"] else {}),
+        "in flight": "{concurrency:.0f}",
+        "TTFT": "ttft_s",
+        interval: "{ttft_low_s} - {ttft_high_s}",
+        "TPOT": "tpot_s",
+        f"{interval} ": "{tpot_low_s} - {tpot_high_s}",
+        "tokens/s": "{tokens_per_s:,.0f}",
+        "a GPU": "{tokens_per_s_gpu:,.0f}",
+        "a user": "{tokens_per_s_user:.1f}",
+        "fit": "{fits:,.0f}",
+        "limit": "{limit}",
+    }
+    note = (
+        f"TTFT: the time until the first token. TPOT: that of each further one. {interval}: of "
+        "engines and models. fit: sequences whose KV caches fit. limit: what most of a token's "
+        "time is."
+    )
+    title = "Ways to serve, the most tokens a GPU first" if report["auto"] else "Operating points"
+    blocks: list[Block] = [
+        table(title, rows, columns, note=note, rare=("instances", "fit", "tokens/s")),
+        *(
+            _shares(f"Where the time of {what} goes: {where}", best, prefix)
+            for what, prefix in (("a token", "token_"), ("a prefill's kernels", "prefill_"))
+        ),
+        table(
+            "Memory of a GPU",
+            [
+                {"what": "weights", "size": format_bytes(best["weights_B"])},
+                {"what": "KV cache", "size": format_bytes(best["kv_cache_B"])},
+            ],
+            {"": "what", "bytes": "size"},
+        ),
+    ]
+    remarks = {"full": FULL, "prefilling": PREFILLING}
+    left = [text for key, text in remarks.items() if any(row[key] for row in rows)]
+    return Story(f"Serving {case}", summary, blocks, [*left, LEFT_OUT])
+
+
+def _shares(title: str, row: Record, prefix: str) -> Block:
+    """The parts whose columns start with `prefix`."""
+    parts = [
+        {"part": name.removeprefix(prefix).removesuffix("_s"), "time_s": seconds}
+        for name, seconds in row.items()
+        if name.startswith(prefix) and seconds
+    ]
+    total = sum(part["time_s"] for part in parts)
+    shown = [{**part, "share": part["time_s"] / total} for part in parts]
+    return table(title, shown, {"part": "part", "time": "time_s", "share": "{share:.1%}"})

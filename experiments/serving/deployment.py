@@ -1,0 +1,156 @@
+"""How a model is served: its engine, its precision, and how GPUs share it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, get_args
+
+from experiments.models.accelerators import ACCELERATORS, accelerator
+from experiments.models.model_shapes import TransformerShape
+from experiments.option_text import parse_at_least, parse_pairs
+from topologies.errors import InputError, nearest_name
+
+Engine = Literal["sglang", "trtllm", "vllm"]
+ENGINES: tuple[Engine, ...] = get_args(Engine)
+WIDTHS = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.03125, "nvfp4": 0.5625, "mxfp4": 0.53125}
+"""Bytes of an element of a weight, with its share of a scale."""
+PRECISIONS = ("bf16", "fp8", "fp4")
+"""What a user calls the precision of a model that is served."""
+MARGIN = 0.9
+"""The share of a GPU's memory that weights and the KV cache have: what engines take unless they are
+told otherwise (gpu_memory_utilization of vLLM)."""
+
+
+def engine_named(name: str) -> Engine:
+    """The engine of that name. Raises InputError."""
+    for engine in ENGINES:
+        if engine == name:
+            return engine
+    raise InputError(f"engine {name[:40]!r}: it is one of {', '.join(ENGINES)}")
+
+
+class Cut(NamedTuple):
+    """How the GPUs of a deployment share a model."""
+
+    tp: int = 1
+    """GPUs that share each layer: all of a deployment."""
+    dp: int = 1
+    """Groups of these that have attention of sequences of their own."""
+    ep: int = 1
+    """Groups that have experts of their own."""
+
+    def __str__(self) -> str:
+        return ",".join(f"{name}={value}" for name, value in self._asdict().items() if value > 1)
+
+
+def parse_cut(text: str) -> Cut:
+    """A cut as the user writes it: tp=8,dp=8,ep=8. Raises InputError."""
+
+    def unknown(key: str) -> str:
+        hint = nearest_name(key, Cut._fields, f"it has {', '.join(Cut._fields)}")
+        return f"a deployment has no {key[:40]!r}: {hint}"
+
+    parsers = dict.fromkeys(Cut._fields, parse_at_least(1))
+    return Cut(**parse_pairs(text.replace(" ", ""), "plan", parsers, unknown, "tp=8"))
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """A model on the GPUs of an instance. Raises InputError for a cut that does not fit it."""
+
+    model: str
+    shape: TransformerShape
+    device: str
+    """A name of :data:`experiments.models.accelerators.ACCELERATORS`."""
+    engine: Engine
+    precision: str
+    """One of :data:`PRECISIONS`."""
+    cut: Cut
+
+    def __post_init__(self) -> None:
+        if self.shape.kind != "decoder" or self.shape.mamba:
+            raise InputError(f"{self.model} cannot be served here: take a decoder with attention")
+        if self.precision not in PRECISIONS:
+            raise InputError(
+                f"precision {self.precision[:40]!r}: it is one of {', '.join(PRECISIONS)}"
+            )
+        tp, dp, ep = self.cut
+        for name, value in (("dp", dp), ("ep", ep)):
+            if tp % value:
+                raise InputError(f"{name}={value} does not divide tp={tp}")
+        if self.shape.heads % self.ranks_of_heads:
+            raise InputError(
+                f"tp={tp}: {self.model} has {self.shape.heads} heads, which "
+                f"{self.ranks_of_heads} GPUs do not share evenly"
+            )
+        experts = self.shape.experts
+        if ep > 1 and (experts is None or experts.number % ep):
+            has = f"{experts.number} experts" if experts else "no experts"
+            raise InputError(f"ep={ep}: {self.model} has {has}")
+        peaks = accelerator(self.device).peak
+        for math in (self.attention, self.inner):
+            if math != "mxfp4" and math not in peaks:
+                raise InputError(f"{self.device} has no {math}: it has {', '.join(peaks)}")
+
+    @property
+    def ranks_of_heads(self) -> int:
+        """The GPUs that share the heads of a sequence."""
+        return self.cut.tp // self.cut.dp
+
+    @property
+    def attention(self) -> str:
+        """The precision of the matrices of attention: experts in 4 bits leave it in 16."""
+        if self.precision == "bf16" or (self.precision == "fp4" and self.shape.experts):
+            return "bf16"
+        if self.precision == "fp4":
+            return "nvfp4"
+        return "fp8_block" if self.shape.latent else "fp8"
+
+    @property
+    def inner(self) -> str:
+        """The precision of MLPs and experts. Models with sinks are trained with experts in mxfp4
+        (GPT-OSS)."""
+        if self.precision != "fp4":
+            return self.attention
+        return "mxfp4" if self.shape.sinks else "nvfp4"
+
+    @property
+    def kv_width(self) -> float:
+        """Bytes of an element of the KV cache. TensorRT-LLM has it in 8 bits with such weights."""
+        return 1.0 if self.engine == "trtllm" and self.precision != "bf16" else 2.0
+
+    @cached_property
+    def kv_elements(self) -> float:
+        """Elements of the KV cache of a token in a block on a GPU. Narrow vectors of latent
+        attention are whole on each."""
+        latent, ranks = self.shape.latent, self.ranks_of_heads
+        if latent:
+            return latent.key_rank + latent.rope
+        heads = max(1.0, self.shape.kv_heads / ranks)
+        return heads * (self.shape.key_size + self.shape.value_size)
+
+    def kv_bytes(self, tokens: float) -> float:
+        """Bytes of the KV cache of a sequence of so many tokens on a GPU."""
+        shape, width = self.shape, self.kv_elements * self.kv_width
+        seen = shape.parts["w"] * min(tokens, shape.window or tokens) + shape.parts["*"] * tokens
+        return seen * width
+
+    @cached_property
+    def weights(self) -> float:
+        """Bytes of the weights of a GPU. Attention is whole in each group of `dp`."""
+        shape, experts = self.shape, self.shape.experts
+        attention = shape.attention_blocks * shape.attention / self.ranks_of_heads
+        inner = shape.parts["-"] * shape.mlp(shape.hidden) / self.cut.tp
+        if experts:
+            each = sum(matrix.parameters for matrix in shape.expert_matrices)
+            block = experts.number * each + shape.mlp(experts.shared)
+            inner += shape.parts["E"] * block / self.cut.tp
+        ends = 2.0 * (shape.embedding + shape.head_parameters) / self.cut.tp
+        return attention * WIDTHS[self.attention] + inner * WIDTHS[self.inner] + ends
+
+    def fits(self, tokens: float) -> float:
+        """Sequences of so many tokens whose KV caches fit, on all GPUs together; 0 or less if the
+        weights leave no room."""
+        room = ACCELERATORS[self.device].capacity * MARGIN - self.weights
+        return self.cut.dp * room / self.kv_bytes(tokens)

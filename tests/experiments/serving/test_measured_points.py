@@ -1,0 +1,64 @@
+"""Points of a user, and their files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from deployments import deploy
+from experiments.serving.measured_points import MeasuredPoint, factors, read_points
+from experiments.serving.operating_point import Load, point
+from grouped_cases import each_case
+from topologies.catalogue import find
+from topologies.errors import InputError
+
+HEADER = "isl,osl,concurrency,ttft_ms,tpot_ms\n"
+MACHINE = find("hgx_h200").build(8)
+
+
+def test_points_are_read_by_the_names_of_columns(tmp_path: Path) -> None:
+    path = tmp_path / "points.csv"
+    path.write_text("tpot_ms,note,isl,osl,ttft_ms,concurrency\n20,a,1024,512,300,64\n")
+    assert read_points(path) == [MeasuredPoint(Load(1024.0, 512.0, 64.0), 0.3, 0.02)]
+
+
+@each_case(
+    ("data", "message"),
+    [
+        (b"", "expected rows under the columns isl, osl, concurrency"),
+        (HEADER.encode(), "expected rows under the columns"),
+        (b"isl,osl\n1,2\n", "expected rows under the columns"),
+        (HEADER.encode() + b"1024,1024,8,100\n", "line 2: expected five numbers"),
+        (HEADER.encode() + b"1024,1024,8,fast,10\n", "line 2: expected five numbers"),
+        (HEADER.encode() + b"1,1,1,1,1\n1024,0,8,100,10\n", "line 3: expected numbers above 0"),
+        (HEADER.encode() + b"1024,1024,8,nan,10\n", "line 2: expected numbers above 0"),
+        (HEADER.encode() + b"1024,1024,8,1e400,10\n", "line 2: expected numbers above 0"),
+        (HEADER.encode() + b'1024,"1024,8,100,10\n', "not a CSV"),
+        (b"\xff\xfe\x00", "points.csv"),
+        (HEADER.encode() + b"1,1,1,1,1\n" * 2**18, "take fewer points"),
+    ],
+)
+def test_files_without_points_are_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "points.csv"
+    path.write_bytes(data)
+    with pytest.raises(InputError) as raised:
+        read_points(path)
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_points_move_predictions_the_more_the_more_there_are() -> None:
+    """Twice as long as predicted: one point moves most of the way, ten nearly all of it."""
+    deployment = deploy("tp=8")
+    load = Load(1024.0, 1024.0, 16.0)
+    found = point(deployment, MACHINE, load)
+    slow = MeasuredPoint(load, 2 * found.ttft.expected, 2 * found.tpot.expected)
+    one, ten = factors(deployment, MACHINE, [slow]), factors(deployment, MACHINE, [slow] * 10)
+    for few, many in zip(one, ten, strict=True):
+        assert 1.5 < few.expected < many.expected < 2
+        assert 0.1 < (many.spread or 0) < (few.spread or 0) < 0.2
+    same = slow._replace(ttft=found.ttft.expected, tpot=found.tpot.expected)
+    assert [each.expected for each in factors(deployment, MACHINE, [same])] == pytest.approx([1, 1])
+    near = point(deployment, MACHINE, load, factors=ten)
+    assert near.tpot.high / near.tpot.low < found.tpot.high / found.tpot.low

@@ -1,0 +1,143 @@
+"""Laws of iterations and operating points."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deployments import deploy
+from experiments.models.accelerators import accelerator
+from experiments.serving.deployment import WIDTHS
+from experiments.serving.iterations import decode, prefill
+from experiments.serving.operating_point import LIMITS, Factor, Load, overheads, point
+from grouped_cases import each_case
+from topologies.catalogue import find
+from topologies.errors import InputError
+
+MACHINE = find("hgx_h200").build(8)
+LOAD = Load(1024.0, 1024.0, 16.0)
+
+
+def test_a_decode_reads_the_cache_once() -> None:
+    deployment = deploy("tp=8")
+    parts = decode(deployment, MACHINE, 16.0, 1024.0)
+    assert parts.context == pytest.approx(
+        16 * deployment.kv_bytes(1024.0) / 2 / accelerator("h200").bandwidth
+    )
+    twice = decode(deployment, MACHINE, 32.0, 1024.0)
+    assert twice.context == pytest.approx(2 * parts.context)
+
+
+def test_products_take_at_least_reading_their_weights() -> None:
+    """All but the embedding, whose rows are looked up."""
+    deployment = deploy("tp=8")
+    parts = decode(deployment, MACHINE, 1.0, 1.0)
+    embedding = 2 * 128256 * 8192 / 8
+    least = (deployment.weights - embedding) / accelerator("h200").bandwidth
+    assert least < parts.attention + parts.inner + parts.head < 4 * least
+
+
+def test_a_prefill_does_the_arithmetic_of_its_tokens() -> None:
+    deployment = deploy("tp=8")
+    parts = prefill(deployment, MACHINE, 8192.0)
+    flops = 2 * (deployment.shape.active_parameters - 2 * 128256 * 8192) * 8192 / 8
+    least = flops / accelerator("h200").peak["fp8"]
+    assert least < parts.attention + parts.inner < 3 * least
+
+
+def test_one_gpu_exchanges_nothing() -> None:
+    deployment = deploy("", "llama3_8b")
+    assert decode(deployment, MACHINE, 4.0, 10.0).exchange == 0
+    found = point(deployment, MACHINE, LOAD)
+    assert found.parts["collectives"] == 0
+
+
+def test_groups_of_attention_gather_and_scatter() -> None:
+    whole, groups = (
+        decode(deploy(cut, "deepseek_v3"), MACHINE, 1024.0, 1024.0)
+        for cut in ("tp=8", "tp=8,dp=8,ep=8")
+    )
+    assert 0 < groups.exchange < whole.exchange
+
+
+@each_case(
+    ("device", "most"),
+    [("b200", 3), ("h200", 9)],
+)
+def test_experts_in_4_bits_take_at_least_reading_them(device: str, most: float) -> None:
+    """Kernels of Triton that unpack weights on Hopper are far from its bandwidth."""
+    deployment = deploy("", "gpt_oss_120b", precision="fp4", device=device)
+    least = 36 * 128 * 3 * 2880 * 2880 * WIDTHS["mxfp4"] / accelerator(device).bandwidth
+    assert least < decode(deployment, MACHINE, 512.0, 1.0).inner < most * least
+
+
+@given(st.sampled_from(["vllm", "sglang", "trtllm"]), st.integers(0, 8), st.integers(5, 12))
+def test_more_sequences_take_longer_and_give_more(engine: str, first: int, isl: int) -> None:
+    deployment = deploy("tp=8", engine=engine)
+    one, more = (
+        LOAD._replace(isl=2.0**isl, concurrency=2.0 ** (first + extra)) for extra in (0, 1)
+    )
+    few, many = (point(deployment, MACHINE, load) for load in (one, more))
+    assert few.tpot.expected <= many.tpot.expected
+    assert few.ttft.expected <= many.ttft.expected
+    if many.sequences > few.sequences:
+        assert few.tokens(one).expected <= many.tokens(more).expected * 1.02
+
+
+def test_parts_are_all_of_a_token() -> None:
+    """As a fixed point has them."""
+    found = point(deploy("tp=8"), MACHINE, LOAD)
+    assert sum(found.parts.values()) == pytest.approx(found.tpot.expected, rel=1e-9)
+    assert found.limit in LIMITS
+    assert found.limit == "memory"
+    assert found.tpot.low < found.tpot.expected < found.tpot.high
+    rate = found.tokens(LOAD)
+    assert rate.low < rate.expected < rate.high
+
+
+def test_prefills_of_long_prompts_take_most() -> None:
+    found = point(deploy("tp=8"), MACHINE, Load(8192.0, 128.0, 64.0))
+    assert found.prefilling
+    assert found.limit == "arithmetic"
+    assert not point(deploy("tp=8"), MACHINE, LOAD).prefilling
+
+
+def test_no_more_decode_than_fit() -> None:
+    deployment = deploy("tp=1", precision="fp8")
+    found = point(deployment, MACHINE, LOAD._replace(concurrency=4096.0))
+    assert found.sequences == found.fits < 4096
+    again = point(deployment, MACHINE, LOAD._replace(concurrency=8192.0))
+    assert again.tpot == found.tpot
+
+
+def test_levels_and_factors_scale() -> None:
+    deployment = deploy("tp=8")
+    plain = point(deployment, MACHINE, LOAD)
+    narrow = point(deployment, MACHINE, LOAD, level=0.5)
+    assert plain.tpot.low < narrow.tpot.low < narrow.tpot.high < plain.tpot.high
+    slower = point(deployment, MACHINE, LOAD, factors=(Factor(2.0), Factor()))
+    assert slower.tpot.expected == pytest.approx(2 * plain.tpot.expected, rel=0.02)
+
+
+def test_what_does_not_fit_says_by_how_much() -> None:
+    deployment = deploy("", precision="bf16")
+    with pytest.raises(InputError) as raised:
+        point(deployment, MACHINE, LOAD)
+    missing = deployment.weights - 0.9 * accelerator("h200").capacity
+    missing += deployment.kv_bytes(2048)
+    assert f"needs {missing / 1e9:.3g} GB more" in str(raised.value)
+
+
+def test_positions_end() -> None:
+    deployment = deploy("", "gpt2", precision="bf16")
+    point(deployment, MACHINE, Load(512.0, 512.0, 1.0))
+    with pytest.raises(InputError, match="1025 tokens of a prompt and its answer: gpt2 has 1024"):
+        point(deployment, MACHINE, Load(512.0, 513.0, 1.0))
+
+
+@each_case("engine", ["sglang", "trtllm", "vllm"])
+def test_engines_have_the_same_overheads(engine: str) -> None:
+    known = overheads(engine)
+    assert known.keys() == overheads("vllm").keys()
+    assert all(value > 0 for value in known.values())

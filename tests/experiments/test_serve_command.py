@@ -1,0 +1,97 @@
+"""`simctl serve`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import simctl as door
+from grouped_cases import each_case
+from simctl_process import Simctl
+
+POINTS = Path(__file__).parents[2] / "examples" / "serving_points.csv"
+CASE = ("--model", "llama3_70b", "--plan", "tp=4", "--topology", "hgx_h200", "--engine", "vllm")
+
+
+def test_points_are_shown_with_parts_and_memory(simctl: Simctl) -> None:
+    done = simctl("serve", *CASE, "--concurrency", "4,64")
+    assert (done.returncode, done.stderr) == (0, "")
+    for text in (
+        "Serving llama3_70b in fp8 by vllm on hgx_h200, 1024 tokens in and 1024 out",
+        "Where the time of a token goes: tp=4 with 64 sequences",
+        "Where the time of a prefill's kernels goes",
+        "Memory of a GPU",
+    ):
+        assert text in done.stdout
+
+
+def test_rows_are_the_same_everywhere(simctl: Simctl, tmp_path: Path) -> None:
+    options = "--concurrency", "4,64"
+    [few, many] = csv.DictReader(
+        io.StringIO(simctl("serve", *CASE, *options, "--format", "csv").stdout)
+    )
+    report = json.loads(simctl("serve", *CASE, *options, "--format", "json").stdout)
+    rows = door.serve("llama3_70b", "hgx_h200", "tp=4", engine="vllm", concurrency="4,64")
+    for text, row, known in zip((few, many), report["points"], rows, strict=True):
+        assert row == json.loads(json.dumps(known))
+        assert float(text["tpot_s"]) == pytest.approx(row["tpot_s"])
+    assert float(few["tpot_s"]) < float(many["tpot_s"])
+    page = tmp_path / "page.html"
+    assert simctl("serve", *CASE, *options, "--report", str(page)).returncode == 0
+    assert "how fast is llama3_70b" in page.read_text().lower()
+
+
+def test_measured_points_correct_times(simctl: Simctl) -> None:
+    """The published points of this machine are near what is predicted, and nearer with them."""
+    options = "--concurrency", "64", "--format", "csv"
+    done = simctl("serve", *CASE, *options, "--measured", str(POINTS))
+    assert "times what simctl predicts" in done.stderr
+    [with_points] = csv.DictReader(io.StringIO(done.stdout))
+    [without] = csv.DictReader(io.StringIO(simctl("serve", *CASE, *options).stdout))
+    off = [abs(float(row["tpot_s"]) - 0.0160692) for row in (with_points, without)]
+    assert off[0] < off[1] < 0.2 * 0.0160692
+
+
+def test_auto_finds_ways_within_limits(simctl: Simctl, tmp_path: Path) -> None:
+    case = "--model", "gpt_oss_120b", "--plan", "auto", "--gpus", "8", "--topology", "hgx_h200"
+    picture = tmp_path / "serve.png"
+    limits = "--precision", "fp4", "--tpot", "10ms", "--plot", str(picture)
+    done = simctl("serve", *case, *limits, "--format", "csv")
+    assert done.returncode == 0
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert len(rows) > 3
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert all(float(row["tpot_s"]) <= 0.01 and row["gpus"] == "8" for row in rows)
+
+
+@each_case(
+    ("words", "message"),
+    [
+        (("--plan", "tp=3"), "64 heads"),
+        (("--plan", "pp=2"), "a deployment has no 'pp'"),
+        (("--precision", "fp4"), "h200 has no nvfp4"),
+        (("--engine", "tgi"), "one of sglang, trtllm, vllm"),
+        (("--isl", "0"), "--isl 0: 1 to 1048576 tokens"),
+        (("--osl", "many"), "many"),
+        (("--concurrency", "0"), "0"),
+        (("--gpus", "6"), "--gpus 6: instances have 4 GPUs each"),
+        (("--ttft", "1s"), "--ttft 1s goes with --plan auto"),
+        (("--topology", "star"), "its GPU is not known"),
+        (("--measured", "no.csv"), "no.csv"),
+        (("--plan", "auto", "--concurrency", "4"), "--concurrency 4 goes with a plan"),
+        (("--plan", "auto", "--measured", "x.csv"), "--measured x.csv goes with a plan"),
+        (("--plan", "auto", "--tpot", "soon"), "soon"),
+        (("--plan", "auto", "--tpot", "1us"), "no way to serve llama3_70b"),
+        (("--model", "resnet50"), "resnet50"),
+    ],
+)
+def test_mistakes_get_one_line(simctl: Simctl, words: tuple[str, ...], message: str) -> None:
+    done = simctl("serve", *CASE, *words)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
