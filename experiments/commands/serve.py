@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from experiments.serving.deployment import Cut, Deployment
     from experiments.serving.operating_point import Factor
     from experiments.serving.search import Served
+    from topologies.topology import Topology
 
 LONGEST = 2**20
 """Tokens of a prompt or an answer at most."""
@@ -31,7 +32,7 @@ CONCURRENCY = "1..256:x4"
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(MachineOptions, ReportOptions):
-    """Predict how fast an engine serves a model: the first token and each further one.
+    """Predict how fast an engine serves a model.
 
     TTFT is the time until the first token, and TPOT that of each further one. So many sequences are
     in flight, and a new one comes for each that is done. With `--plan auto` it finds the most
@@ -51,12 +52,15 @@ class Serve(MachineOptions, ReportOptions):
         str,
         typer.Option(
             help="How GPUs share it: tp=8,dp=8,ep=8, with attention of dp groups and experts of "
-            "ep; auto: find the best."
+            "ep; auto: find the best of 1, 2, 4, ... GPUs an instance."
         ),
     ] = "tp=1"
     p: Annotated[
         str | None,
         typer.Option("--p", "--gpus", help="GPUs of all instances.  [default: those of --plan]"),
+    ] = None
+    device: Annotated[
+        str | None, typer.Option(help="A GPU: l40s.  [default: that of the machine]")
     ] = None
     isl: Annotated[str, typer.Option(help="Tokens of a prompt.")] = "1024"
     osl: Annotated[str, typer.Option(help="Tokens of an answer.")] = "1024"
@@ -116,13 +120,13 @@ class Serve(MachineOptions, ReportOptions):
                     )
             gpus = self._gpus or self.blueprint.whole().ranks
             limits = Limits(*(self._limit(name) for name in ("ttft", "tpot")))
-            progress, build = output.Progress("ways to serve"), cache(self.blueprint.build)
+            progress, build = output.Progress("ways to serve"), cache(self._machine)
             return search(self._deployment, build, gpus, load, limits, self.level, progress)
         for name in ("ttft", "tpot"):
             if getattr(self, name) is not None:
                 raise InputError(f"--{name} {getattr(self, name)} goes with --plan auto")
         deployment = self._deployment
-        machine = self.blueprint.build(deployment.cut.tp)
+        machine = self._machine(deployment.cut.tp)
         loads = [load._replace(concurrency=float(each)) for each in self._concurrency]
         factors = self._factors(deployment)
         return [
@@ -140,21 +144,40 @@ class Serve(MachineOptions, ReportOptions):
         from experiments.models.accelerators import DEVICES
         from experiments.models.model_catalogue import find_transformer
         from experiments.serving.deployment import Cut, Deployment, engine_named, parse_cut
+        from topologies.clusters import MACHINES
 
         entry = find_transformer(self.model)
         name = self.blueprint.name
-        if name not in DEVICES:
-            known = ", ".join(DEVICES)
-            raise InputError(f"--topology {name}: its GPU is not known: take one of {known}")
+        device = self.device or DEVICES.get(name)
+        if device is None:
+            known = ", ".join(each for each in DEVICES if each in MACHINES)
+            raise InputError(f"--topology {name}: give its GPU as --device, or take one of {known}")
         cut: Cut = Cut() if self.plan == "auto" else parse_cut(self.plan)
         if self._gpus and self._gpus % cut.tp:
             raise InputError(f"--gpus {self._gpus}: instances have {cut.tp} GPUs each")
-        about = DEVICES[name], engine_named(self.engine), self.precision, cut
+        about = device, engine_named(self.engine), self.precision, cut
         return Deployment(entry.name or self.model, entry.shape, *about)
 
-    @property
+    def _machine(self, gpus: int) -> Topology:
+        """That of an instance; no machine has a single rank."""
+        return self.blueprint.build(max(gpus, 2))
+
+    @cached_property
     def _gpus(self) -> int | None:
-        return None if self.p is None else parse_whole(self.p)
+        if self.p is None:
+            return None
+        gpus, stated = self._whole("gpus", self.p), self.blueprint.options.get("nodes")
+        if gpus < 1:
+            raise InputError("--gpus 0: 1 or more")
+        if (stated or self.hosts) and gpus > (ranks := self.blueprint.whole().ranks):
+            raise InputError(f"--gpus {gpus}: {self.blueprint.text} has {ranks} GPUs")
+        return gpus
+
+    def _whole(self, name: str, text: str) -> int:
+        try:
+            return parse_whole(text)
+        except InputError as error:
+            raise InputError(f"--{name}: {error}") from None
 
     @property
     def _concurrency(self) -> list[int]:
@@ -166,14 +189,17 @@ class Serve(MachineOptions, ReportOptions):
 
     def _tokens(self, name: str) -> int:
         text = getattr(self, name)
-        value = parse_whole(text)
-        if not 1 <= value <= LONGEST:
-            raise InputError(f"--{name} {text[:40]}: 1 to {LONGEST} tokens")
+        value, least = self._whole(name, text), 2 if name == "osl" else 1
+        if not least <= value <= LONGEST:
+            raise InputError(f"--{name} {text[:40]}: {least} to {LONGEST} tokens")
         return value
 
     def _limit(self, name: str) -> float:
         text = getattr(self, name)
-        return float("inf") if text is None else parse_seconds(text)
+        try:
+            return float("inf") if text is None else parse_seconds(text)
+        except InputError as error:
+            raise InputError(f"--{name}: {error}") from None
 
     def _factors(self, deployment: Deployment) -> tuple[Factor, Factor]:
         from experiments.serving.operating_point import Factor
@@ -182,7 +208,7 @@ class Serve(MachineOptions, ReportOptions):
             return Factor(), Factor()
         from experiments.serving.measured_points import factors, read_points
 
-        machine = self.blueprint.build(deployment.cut.tp)
+        machine = self._machine(deployment.cut.tp)
         found = factors(deployment, machine, read_points(self.measured))
         tpot, ttft = (f"{factor.expected:.3g}" for factor in found)
         output.note(
@@ -223,6 +249,10 @@ class Serve(MachineOptions, ReportOptions):
             **{f"prefill_{name}_s": seconds for name, seconds in found.first.items()},
         }
 
+    @property
+    def _where(self) -> str:
+        return f"{self.blueprint.text}" + (f" of {self.device}" if self.device else "")
+
     def _picture(self) -> Figure:
         from experiments.pictures.result_curves import serving_drawing
 
@@ -234,7 +264,7 @@ class Serve(MachineOptions, ReportOptions):
                 self.plan: [(1 / each.point.tpot.expected, each.tokens) for each in served],
             }
         about = self._deployment
-        title = f"{about.model} in {about.precision} by {about.engine} on {self.blueprint.text}"
+        title = f"{about.model} in {about.precision} by {about.engine} on {self._where}"
         return serving_drawing(title, curves, 1 / self._limit("tpot"))
 
     def _report(self, rows: Sequence[output.Record]) -> dict[str, object]:
@@ -242,7 +272,7 @@ class Serve(MachineOptions, ReportOptions):
         return {
             "model": first.model,
             "device": first.device,
-            "machine": self.blueprint.text,
+            "machine": self._where,
             "engine": first.engine,
             "precision": first.precision,
             "isl": int(self.isl),
@@ -258,6 +288,7 @@ class Serve(MachineOptions, ReportOptions):
             "model": self.model,
             "plan": self.plan,
             "p": self.p,
+            "device": self.device,
             "isl": self.isl,
             "osl": self.osl,
             "concurrency": self.concurrency,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
@@ -13,7 +14,7 @@ from topologies.errors import InputError, nearest_name
 
 Engine = Literal["sglang", "trtllm", "vllm"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
-WIDTHS = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1.03125, "nvfp4": 0.5625, "mxfp4": 0.53125}
+WIDTHS = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1 + 4 / 128**2, "nvfp4": 0.5625, "mxfp4": 0.53125}
 """Bytes of an element of a weight, with its share of a scale."""
 PRECISIONS = ("bf16", "fp8", "fp4")
 """What a user calls the precision of a model that is served."""
@@ -51,6 +52,8 @@ def parse_cut(text: str) -> Cut:
         hint = nearest_name(key, Cut._fields, f"it has {', '.join(Cut._fields)}")
         return f"a deployment has no {key[:40]!r}: {hint}"
 
+    if not text.strip():
+        raise InputError("plan '': write it like tp=8")
     parsers = dict.fromkeys(Cut._fields, parse_at_least(1))
     return Cut(**parse_pairs(text.replace(" ", ""), "plan", parsers, unknown, "tp=8"))
 
@@ -89,9 +92,14 @@ class Deployment:
             has = f"{experts.number} experts" if experts else "no experts"
             raise InputError(f"ep={ep}: {self.model} has {has}")
         peaks = accelerator(self.device).peak
+        if self.device == "cpu" or (self.engine == "trtllm" and self.device.startswith("mi")):
+            raise InputError(f"engine {self.engine} does not run on {self.device}")
         for math in (self.attention, self.inner):
             if math != "mxfp4" and math not in peaks:
-                raise InputError(f"{self.device} has no {math}: it has {', '.join(peaks)}")
+                raise InputError(
+                    f"precision {self.precision}: {self.device} has no {math}: it has "
+                    f"{', '.join(peaks)}"
+                )
 
     @property
     def ranks_of_heads(self) -> int:
@@ -116,9 +124,21 @@ class Deployment:
         return "mxfp4" if self.shape.sinks else "nvfp4"
 
     @property
+    def dense(self) -> str:
+        """The precision of MLPs and shared experts beside experts, or of MLPs."""
+        return self.attention if self.shape.experts else self.inner
+
+    @property
+    def multiplied(self) -> str:
+        """What experts are multiplied in: devices without products in 4 bits unpack mxfp4."""
+        native = self.inner == "mxfp4" and "nvfp4" in accelerator(self.device).peak
+        return "nvfp4" if native else self.inner
+
+    @property
     def kv_width(self) -> float:
-        """Bytes of an element of the KV cache. TensorRT-LLM has it in 8 bits with such weights."""
-        return 1.0 if self.engine == "trtllm" and self.precision != "bf16" else 2.0
+        """Bytes of an element of the KV cache. Published points of TensorRT-LLM and vLLM with such
+        weights have it in 8 bits: in 16, vLLM would read it faster than memory allows."""
+        return 1.0 if self.engine != "sglang" and self.precision != "bf16" else 2.0
 
     @cached_property
     def kv_elements(self) -> float:
@@ -137,17 +157,45 @@ class Deployment:
         return seen * width
 
     @cached_property
-    def weights(self) -> float:
-        """Bytes of the weights of a GPU. Attention is whole in each group of `dp`."""
-        shape, experts = self.shape, self.shape.experts
-        attention = shape.attention_blocks * shape.attention / self.ranks_of_heads
-        inner = shape.parts["-"] * shape.mlp(shape.hidden) / self.cut.tp
+    def products(self) -> Sequence[tuple[float, float]]:
+        """Outputs and inputs of the products of attention of a block on a GPU. Queries, keys and
+        values are one. Narrow matrices of latent attention are whole on each."""
+        shape, ranks = self.shape, self.ranks_of_heads
+        if not shape.latent:
+            queries = shape.heads * shape.key_size / ranks
+            return [(queries + self.kv_elements, shape.width), (shape.width, queries)]
+        sizes = list[tuple[float, float]]()
+        for matrix in shape.attention_matrices:
+            if matrix.name == "output":
+                sizes.append((matrix.outputs, matrix.inputs / ranks))
+            else:
+                shared = 1 if matrix.name.endswith("narrow") else ranks
+                sizes.append((matrix.outputs / shared, matrix.inputs))
+        return sizes
+
+    @cached_property
+    def parts(self) -> Mapping[str, float]:
+        """Bytes of the weights of a GPU by part."""
+        shape, experts, tp = self.shape, self.shape.experts, self.cut.tp
+        attention = shape.attention_blocks * sum(rows * columns for rows, columns in self.products)
+        dense = shape.parts["-"] * shape.mlp(shape.hidden) / tp
+        routed = 0.0
         if experts:
             each = sum(matrix.parameters for matrix in shape.expert_matrices)
-            block = experts.number * each + shape.mlp(experts.shared)
-            inner += shape.parts["E"] * block / self.cut.tp
-        ends = 2.0 * (shape.embedding + shape.head_parameters) / self.cut.tp
-        return attention * WIDTHS[self.attention] + inner * WIDTHS[self.inner] + ends
+            dense += shape.parts["E"] * shape.mlp(experts.shared) / tp
+            routed = shape.parts["E"] * experts.number * each / tp
+        return {
+            "attention": attention * WIDTHS[self.attention],
+            "dense": dense * WIDTHS[self.dense],
+            "routed": routed * WIDTHS[self.inner],
+            "embedding": 2.0 * shape.embedding / tp,
+            "head": 2.0 * shape.head_parameters / tp,
+        }
+
+    @property
+    def weights(self) -> float:
+        """Bytes of the weights of a GPU. Attention is whole in each group of `dp`."""
+        return sum(self.parts.values())
 
     def fits(self, tokens: float) -> float:
         """Sequences of so many tokens whose KV caches fit, on all GPUs together; 0 or less if the

@@ -7,12 +7,18 @@ reads the KV cache, and collectives are simulated on the machine.
 from __future__ import annotations
 
 from functools import lru_cache
-from math import floor, log2
+from math import ceil, floor, log2
 from typing import NamedTuple
+
+import numpy as np
 
 from experiments.models.accelerators import accelerator
 from experiments.models.kernel_times.attention import AttentionSizes, attention_seconds
-from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS, UNPACKED_PRODUCTS
+from experiments.models.kernel_times.grouped_products import (
+    GROUPED_PRODUCTS,
+    UNPACKED_PRODUCTS,
+    rows_of,
+)
 from experiments.models.kernel_times.kernel_model import KernelModel
 from experiments.models.kernel_times.lookup import model_of
 from experiments.models.kernel_times.products import ENGINE, NARROW_ENGINE, PRODUCTS
@@ -23,6 +29,8 @@ from topologies.topology import Topology
 
 EXCHANGED = 2.0
 """Bytes of an element that GPUs exchange."""
+UNEVEN = 1.01
+"""The exponent of the power law of the popularity of experts: that of most measured layers."""
 
 
 class Iteration(NamedTuple):
@@ -41,16 +49,33 @@ class Iteration(NamedTuple):
 
 def decode(deployment: Deployment, machine: Topology, sequences: float, tokens: float) -> Iteration:
     """A decode of a token of each of `sequences`, which have `tokens` tokens on average."""
-    each = sequences / deployment.cut.dp
-    bandwidth = accelerator(deployment.device).bandwidth
-    read = each * deployment.kv_bytes(tokens) / deployment.kv_width
+    each = max(sequences / deployment.cut.dp, 1.0)
+    shape, chip = deployment.shape, accelerator(deployment.device)
+    context = each * deployment.kv_bytes(tokens) / chip.bandwidth
+    if shape.latent:
+        ranks = shape.latent.key_rank + shape.latent.rope, shape.latent.key_rank
+        flops = 2 * shape.heads / deployment.ranks_of_heads * sum(ranks) * tokens * each
+        context = max(context, shape.attention_blocks * flops / chip.peak["bf16"])
     return Iteration(
         _attention(deployment, each),
-        read / bandwidth,
+        context,
         _inner(deployment, sequences),
         _product(deployment.device, "bf16", sequences, *_head(deployment)),
         _exchange(deployment, machine, sequences),
     )
+
+
+def reading(deployment: Deployment, sequences: float) -> Iteration:
+    """What a decode takes at least: reading its weights at the bandwidth of memory."""
+    parts, bandwidth = deployment.parts, accelerator(deployment.device).bandwidth
+    used = 0.0
+    if deployment.shape.experts:
+        model, sizes = _experts(deployment, sequences)
+        columns = {name: np.array([size]) for name, size in sizes.items()}
+        used = float(-np.expm1(-rows_of(columns, model.values)).mean())
+    inner = parts["dense"] + parts["routed"] * used
+    attention, head = parts["attention"] / bandwidth, parts["head"] / bandwidth
+    return Iteration(attention, 0.0, inner / bandwidth, head, 0.0)
 
 
 def prefill(deployment: Deployment, machine: Topology, tokens: float) -> Iteration:
@@ -65,22 +90,10 @@ def prefill(deployment: Deployment, machine: Topology, tokens: float) -> Iterati
 
 
 def _attention(deployment: Deployment, rows: float) -> float:
-    """The products of attention of all blocks. Queries, keys and values are one."""
-    shape, ranks = deployment.shape, deployment.ranks_of_heads
-    sizes = []
-    if shape.latent:
-        for matrix in shape.attention_matrices:
-            narrow = matrix.name.endswith("narrow")
-            outputs = (
-                matrix.outputs if narrow or matrix.name == "output" else matrix.outputs / ranks
-            )
-            inputs = matrix.inputs / ranks if matrix.name == "output" else matrix.inputs
-            sizes.append((outputs, inputs))
-    else:
-        queries = shape.heads * shape.key_size / ranks
-        sizes = [(queries + deployment.kv_elements, shape.width), (shape.width, queries)]
+    """The products of attention of all blocks."""
     device, math = deployment.device, deployment.attention
-    return shape.attention_blocks * sum(_product(device, math, rows, *size) for size in sizes)
+    each = sum(_product(device, math, rows, *size) for size in deployment.products)
+    return deployment.shape.attention_blocks * each
 
 
 def _context(deployment: Deployment, tokens: float) -> float:
@@ -98,54 +111,69 @@ def _context(deployment: Deployment, tokens: float) -> float:
 
 def _inner(deployment: Deployment, rows: float) -> float:
     shape, experts, cut = deployment.shape, deployment.shape.experts, deployment.cut
-    device, wide = deployment.device, deployment.attention if experts else deployment.inner
+    device, math = deployment.device, deployment.dense
 
     def mlp(hidden: int) -> float:
         inside, ups = hidden / cut.tp, 2 if shape.gated else 1
-        return _product(device, wide, rows, ups * inside, shape.width) + _product(
-            device, wide, rows, shape.width, inside
-        )
+        sizes = (ups * inside, shape.width), (shape.width, inside)
+        return sum(_product(device, math, rows, *size) for size in sizes)
 
     seconds = shape.parts["-"] * mlp(shape.hidden) if shape.parts["-"] else 0.0
     if experts:
         block = _product(device, "bf16", rows, experts.number, shape.width)
         block += mlp(experts.shared) if experts.shared else 0.0
-        model = _grouped(device, deployment.inner)
-        block += model.of(
-            tokens=max(rows, 1.0),
-            hidden=shape.expert_width,
-            inter=experts.hidden,
-            topk=experts.top,
-            experts=experts.number,
-            tp=cut.tp / cut.ep,
-            ep=cut.ep,
-            ups=2.0 if shape.gated else 1.0,
-            uneven=0.0,
-        ).expected
-        seconds += shape.parts["E"] * block
+        model, sizes = _experts(deployment, rows)
+        seconds += shape.parts["E"] * (block + model.of(**sizes).expected)
     return seconds
+
+
+def _experts(deployment: Deployment, rows: float) -> tuple[KernelModel, dict[str, float]]:
+    """The model of the experts of a block, and their sizes."""
+    shape, experts, cut = deployment.shape, deployment.shape.experts, deployment.cut
+    assert experts
+    return _grouped(deployment.device, deployment.multiplied), {
+        "tokens": float(_padded(rows)),
+        "hidden": shape.expert_width,
+        "inter": experts.hidden,
+        "topk": experts.top,
+        "experts": experts.number,
+        "tp": cut.tp / cut.ep,
+        "ep": cut.ep,
+        "ups": 2.0 if shape.gated else 1.0,
+        "uneven": UNEVEN,
+    }
 
 
 def _head(deployment: Deployment) -> tuple[float, float]:
     return deployment.shape.vocabulary / deployment.cut.tp, deployment.shape.width
 
 
-@lru_cache(maxsize=16384)
+def _padded(rows: float) -> int:
+    """The rows that an engine takes for so many: its CUDA graphs have such sizes."""
+    return next((few for few in (1, 2, 4) if rows <= few), 8 * ceil(rows / 8))
+
+
 def _product(device: str, math: str, rows: float, outputs: float, inputs: float) -> float:
-    engine = ENGINE if WIDTHS[math] == WIDTHS["bf16"] else NARROW_ENGINE
-    sizes = {"m": max(round(rows), 1), "n": round(outputs), "k": round(inputs)}
-    return model_of(PRODUCTS, device, math, engine).of(**sizes, quantised=0.0).expected
+    return _product_of(device, math, _padded(rows), round(outputs), round(inputs))
+
+
+@lru_cache(maxsize=16384)
+def _product_of(device: str, math: str, m: int, n: int, k: int) -> float:
+    """Kernels below 16 bits were measured with their launches, which CUDA graphs hide: small ones
+    take no longer than in 16."""
+    sizes = {"m": m, "n": n, "k": k, "quantised": 0.0}
+    wide = model_of(PRODUCTS, device, "bf16", ENGINE).of(**sizes).expected
+    if WIDTHS[math] == WIDTHS["bf16"]:
+        return wide
+    return min(wide, model_of(PRODUCTS, device, math, NARROW_ENGINE).of(**sizes).expected)
 
 
 @lru_cache
 def _grouped(device: str, math: str) -> KernelModel:
-    """The experts of TensorRT-LLM. A device without products in 4 bits unpacks weights to 16 in
-    kernels of Triton, as SGLang does."""
-    if math != "mxfp4":
-        return model_of(GROUPED_PRODUCTS, device, math, NARROW_ENGINE)
-    if "nvfp4" in accelerator(device).peak:
-        return model_of(GROUPED_PRODUCTS, device, "nvfp4", NARROW_ENGINE)
-    return model_of(UNPACKED_PRODUCTS, device, math, "sglang")
+    """The experts of TensorRT-LLM. Those of SGLang in Triton unpack weights to 16 bits."""
+    if math == "mxfp4":
+        return model_of(UNPACKED_PRODUCTS, device, math, "sglang")
+    return model_of(GROUPED_PRODUCTS, device, math, NARROW_ENGINE)
 
 
 def _exchange(deployment: Deployment, machine: Topology, rows: float) -> float:
@@ -154,9 +182,14 @@ def _exchange(deployment: Deployment, machine: Topology, rows: float) -> float:
     shape, (tp, dp, _) = deployment.shape, deployment.cut
     if tp == 1:
         return 0.0
-    names = ["all_reduce"] * 2 if dp == 1 else ["all_gather", "reduce_scatter"]
     nbytes = rows * shape.width * EXCHANGED
-    return shape.blocks * sum(_collective(machine, tp, name, nbytes) for name in names)
+    if dp == 1:
+        return shape.blocks * 2 * _collective(machine, tp, "all_reduce", nbytes)
+    names = "all_gather", "reduce_scatter"
+    seconds = sum(_collective(machine, tp, name, nbytes) for name in names)
+    if dp < tp:
+        seconds += _collective(machine, tp // dp, "all_reduce", nbytes / dp)
+    return shape.blocks * seconds
 
 
 def _collective(machine: Topology, ranks: int, name: str, nbytes: float) -> float:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from math import exp, hypot, isfinite, log
+from math import exp, hypot, isfinite
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from experiments.serving.deployment import Deployment
-from experiments.serving.operating_point import Factor, Load, overheads, point
+from experiments.serving.operating_point import TIMES, Factor, Load, overheads, point
 from topologies.errors import InputError
 from topologies.readers.contents import text_of
 from topologies.topology import Topology
 
 COLUMNS = "isl", "osl", "concurrency", "ttft_ms", "tpot_ms"
 MOST_BYTES = 2**20
+FARTHEST = 10.0
+"""Points that are farther from what is predicted than this factor are no points of a deployment."""
 NOISE = 0.1
 """The standard deviation of a measured point about what a deployment usually takes, in the
 logarithm: the same point on another day."""
@@ -48,6 +52,8 @@ def read_points(path: Path) -> list[MeasuredPoint]:
         values = isl, osl, concurrency, ttft, tpot
         if not all(isfinite(value) and 0 < value < 1e9 for value in values):
             raise InputError(f"{path} line {number}: expected numbers above 0")
+        if osl < 2:
+            raise InputError(f"{path} line {number}: expected an osl of 2 or more")
         points.append(MeasuredPoint(Load(isl, osl, concurrency), ttft / 1e3, tpot / 1e3))
     return points
 
@@ -56,14 +62,39 @@ def factors(
     deployment: Deployment, machine: Topology, points: Sequence[MeasuredPoint]
 ) -> tuple[Factor, Factor]:
     """Those of TPOT and TTFT: the mean of the points, near 1 as far as engines usually are (a
-    normal prior with the spread that points of other models have)."""
-    found = [point(deployment, machine, each.load) for each in points]
+    normal prior with the spread that points of other models have).
 
-    def factor(name: str) -> Factor:
-        prior, sure = overheads(deployment.engine)[f"spread_{name}"] ** -2, NOISE**-2
-        pairs = zip(points, found, strict=True)
-        off = [log(getattr(each, name) / getattr(one, name).expected) for each, one in pairs]
-        all_of_it = len(off) * sure + prior
-        return Factor(exp(sum(off) * sure / all_of_it), hypot(all_of_it**-0.5, NOISE))
+    Raises InputError with the first point that cannot be one of the deployment.
+    """
+    ratios = [_ratios(deployment, machine, number, each) for number, each in enumerate(points, 1)]
+    found = []
+    for name, off in zip(TIMES, zip(*ratios, strict=True), strict=True):
+        logs = np.log(off)
+        noise = max(NOISE, float(logs.std()))
+        prior, sure = overheads(deployment.engine)[f"spread_{name}"] ** -2, len(logs) * noise**-2
+        mean = float(logs.mean()) * sure / (sure + prior)
+        found.append(Factor(exp(mean), hypot((sure + prior) ** -0.5, noise)))
+    return found[0], found[1]
 
-    return factor("tpot"), factor("ttft")
+
+def _ratios(
+    deployment: Deployment, machine: Topology, number: int, measured: MeasuredPoint
+) -> tuple[float, float]:
+    """Measured over predicted TPOT and TTFT."""
+    where = f"measured point {number}"
+    try:
+        found = point(deployment, machine, measured.load)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+    if found.sequences < measured.load.concurrency:
+        raise InputError(
+            f"{where}: {measured.load.concurrency:g} sequences at once, but {found.fits:g} fit"
+        )
+    ratios = measured.tpot / found.tpot.expected, measured.ttft / found.ttft.expected
+    for name, ratio in zip(TIMES, ratios, strict=True):
+        if not 1 / FARTHEST < ratio < FARTHEST:
+            raise InputError(
+                f"{where}: its {name.upper()} is {ratio:.3g} times what simctl predicts: expected "
+                f"{1 / FARTHEST:g} to {FARTHEST:g} times"
+            )
+    return ratios

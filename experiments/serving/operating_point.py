@@ -1,9 +1,9 @@
 """An operating point: so many sequences at once, each of which comes back when it is done.
 
-In each iteration all sequences get a token, and of `concurrency` / `osl` sequences the prefill is
-due. So the time to each further token (TPOT) is that of a decode and of this share of a prefill.
-The first token (TTFT) waits for its prefill, and for those of sequences that came with it: a
-benchmark starts with all of them at once. What engines add to kernels was learnt from measured
+In each iteration all sequences get a token, and of `concurrency` / (`osl` - 1) sequences the
+prefill is due. So the time to each further token (TPOT) is that of a decode and of this share of a
+prefill. The first token (TTFT) waits for its prefill, and for those of sequences that came with it:
+a benchmark starts with all of them at once. What engines add to kernels was learnt from measured
 points (`python -m experiments.studies serving-points`).
 """
 
@@ -12,40 +12,41 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from functools import cache
-from math import exp
+from math import exp, floor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
 
-from experiments.models.accelerators import accelerator
-from experiments.serving.deployment import WIDTHS, Deployment
-from experiments.serving.iterations import Iteration, decode, prefill
+from experiments.models.kernel_times.lookup import chip_of
+from experiments.serving.deployment import Deployment
+from experiments.serving.iterations import Iteration, decode, prefill, reading
 from simulator.uncertainty.interval import LEVEL, quantile
 from topologies.errors import InputError
 from topologies.topology import Topology
 
 OVERHEADS = Path(__file__).with_name("overheads.csv")
 LIMITS = {
-    "memory": ("KV cache",),
+    "memory": ("kv_cache",),
     "links": ("collectives",),
-    "launches": ("small kernels", "host"),
+    "launches": ("small_kernels", "host"),
     "arithmetic": ("prefills",),
 }
 """What limits a token's time, and the parts that it always decides."""
-PRODUCTS_OF_MODEL = "products of attention", "MLPs and experts", "head"
+PRODUCTS_OF_MODEL = "products_of_attention", "mlps_and_experts", "head"
 """Parts that the bandwidth of memory limits with few sequences, and arithmetic with many."""
 PREFILL = {
-    "attention": "products of attention",
-    "context": "attention among tokens",
-    "inner": "MLPs and experts",
+    "attention": "products_of_attention",
+    "context": "attention_among_tokens",
+    "inner": "mlps_and_experts",
     "head": "head",
     "exchange": "collectives",
 }
 """The parts of a prefill."""
 TIMES = "tpot", "ttft"
-ROUNDS = 8
-"""How often the share of sequences that decode is looked for."""
+LEAST = 1e-3
+"""The share of sequences that decode is found to within this."""
 
 
 class Load(NamedTuple):
@@ -63,7 +64,11 @@ class PointWork(NamedTuple):
     """What a point makes an engine do. Iterations of numbers, or of arrays of one shape."""
 
     decode: Iteration
+    reading: Iteration
+    """What a decode takes at least."""
     prefill: Iteration
+    groups: Any
+    """Groups with attention of their own: as many prefills at once."""
     blocks: Any
     exchanges: Any
     """Collectives of an iteration; 0 on one GPU."""
@@ -98,6 +103,8 @@ class Point(NamedTuple):
     """Until each further one."""
     sequences: float
     """Those that are in flight: as many as the load has, or as fit."""
+    decoding: float
+    """The share of these that decode."""
     fits: float
     """Those whose KV caches fit."""
     parts: Mapping[str, float]
@@ -115,7 +122,7 @@ class Point(NamedTuple):
     def tokens(self, load: Load) -> Span:
         """Tokens a second of all sequences together."""
         first, each = (np.array(span) for span in (self.ttft, self.tpot))
-        expected, high, low = self.sequences * load.osl / (first + load.osl * each)
+        expected, high, low = self.sequences * load.osl / (first + (load.osl - 1) * each)
         return Span(float(expected), float(low), float(high))
 
 
@@ -124,7 +131,9 @@ def work_of(deployment: Deployment, machine: Topology, load: Load, decoding: flo
     shape, tp = deployment.shape, deployment.cut.tp
     return PointWork(
         decode(deployment, machine, decoding, load.isl + load.osl / 2),
+        reading(deployment, decoding),
         prefill(deployment, machine, load.isl),
+        float(deployment.cut.dp),
         shape.blocks,
         2 * shape.blocks * (tp > 1),
         float(shape.experts is not None),
@@ -136,26 +145,29 @@ def decode_parts(work: PointWork, values: Mapping[str, Any]) -> dict[str, Any]:
     """Seconds of the parts of a decode, with what the engine adds."""
     attention, context, inner, head, exchange = work.decode
     factor = work.experts * values["experts"] + (1 - work.experts) * values["mlp"]
+    least = work.reading
     return {
-        "products of attention": values["attention"] * attention,
-        "KV cache": values["kv"] * context,
-        "MLPs and experts": factor * inner,
-        "head": values["attention"] * head,
+        "products_of_attention": np.maximum(values["attention"] * attention, least.attention),
+        "kv_cache": np.maximum(values["kv"], 1.0) * context,
+        "mlps_and_experts": np.maximum(factor * inner, least.inner),
+        "head": np.maximum(values["attention"] * head, least.head),
         "collectives": exchange + work.exchanges * values["exchange"],
-        "small kernels": work.blocks * values["block"],
+        "small_kernels": work.blocks * values["block"],
         "host": values["host"],
     }
 
 
-def prefill_seconds(work: PointWork, values: Mapping[str, Any]) -> Any:
-    """Seconds of a prefill between decodes."""
-    return values["prefill"] * sum(work.prefill) + values["prefill_host"]
+def prefills(work: PointWork, due: Any, values: Mapping[str, Any]) -> Any:
+    """Seconds of so many prefills between decodes, which groups of attention share."""
+    own = work.prefill.attention + work.prefill.context
+    each = sum(work.prefill) - own + own / np.clip(due, 1.0, work.groups)
+    return due * (values["prefill"] * each + values["prefill_host"])
 
 
 def tpot(work: PointWork, load: Load, values: Mapping[str, Any]) -> Any:
     """Seconds of each further token."""
-    due = load.concurrency / load.osl
-    return sum(decode_parts(work, values).values()) + due * prefill_seconds(work, values)
+    due = load.concurrency / (load.osl - 1)
+    return sum(decode_parts(work, values).values()) + prefills(work, due, values)
 
 
 def ttft(work: PointWork, load: Load, values: Mapping[str, Any]) -> Any:
@@ -192,28 +204,39 @@ def point(
             f"{tokens:g} tokens of a prompt and its answer: {deployment.model} has "
             f"{deployment.shape.positions} positions"
         )
-    fits = deployment.fits(tokens)
+    room = deployment.fits(tokens)
+    fits = float(deployment.cut.dp * floor(room / deployment.cut.dp))
     if fits < 1:
-        missing = (1 - fits) / deployment.cut.dp * deployment.kv_bytes(tokens)
+        missing = (1 - room / deployment.cut.dp) * deployment.kv_bytes(tokens)
         raise InputError(
             f"{deployment.model} in {deployment.precision} with a sequence of {tokens:g} tokens "
             f"needs {missing / 1e9:.3g} GB more than each of {deployment.cut.tp} "
             f"{deployment.device} has: take more GPUs, or fewer bits"
         )
     values, most = overheads(deployment.engine), min(float(load.concurrency), fits)
-    limited, decoding = load._replace(concurrency=most), most
-    for _ in range(ROUNDS):
-        work = work_of(deployment, machine, limited, decoding)
-        running = limited._replace(concurrency=decoding)
-        each, first = tpot(work, running, values), ttft(work, limited, values)
-        each, first = factors[0].expected * each, factors[1].expected * first
-        # Little's law: a sequence decodes for so much of its time
-        share = load.osl * each / (first + load.osl * each)
-        if abs(decoding - most * share) < 0.01 * decoding:
-            break
-        decoding = most * share
+    start = work_of(deployment, machine, load, most)
+
+    def at(decoding: float) -> tuple[PointWork, float, float]:
+        """The work, TPOT and TTFT if so many sequences decode."""
+        tokens = load.isl + load.osl / 2
+        work = start._replace(
+            decode=decode(deployment, machine, decoding, tokens),
+            reading=reading(deployment, decoding),
+        )
+        each = factors[0].expected * tpot(work, load._replace(concurrency=decoding), values)
+        first = factors[1].expected * ttft(work, load._replace(concurrency=most), values)
+        return work, float(each), float(first)
+
+    def too_few(decoding: float) -> float:
+        """Little's law: a sequence decodes for so much of its time."""
+        _, each, first = at(decoding)
+        further = float(load.osl - 1) * each
+        return most * further / (first + further) - decoding
+
+    decoding: float = brentq(too_few, LEAST * most, most, xtol=LEAST * most, maxiter=50)
+    work, each, first = at(decoding)
     parts = decode_parts(work, values)
-    parts["prefills"] = decoding / load.osl * prefill_seconds(work, values)
+    parts["prefills"] = prefills(work, decoding / (load.osl - 1), values)
     parts = {name: factors[0].expected * float(seconds) for name, seconds in parts.items()}
     spans = []
     for name, factor, seconds in zip(TIMES, factors, (each, first), strict=True):
@@ -224,6 +247,7 @@ def point(
         spans[1],
         spans[0],
         most,
+        decoding / most,
         fits,
         parts,
         {PREFILL[name]: float(seconds) for name, seconds in work.prefill._asdict().items()},
@@ -233,10 +257,9 @@ def point(
 
 def _limit(deployment: Deployment, parts: Mapping[str, float], sequences: float) -> str:
     """What most of a token's time is."""
-    chip = accelerator(deployment.device)
+    chip = chip_of(deployment.device, deployment.multiplied)
     flops = 2 * deployment.shape.active_parameters * sequences / deployment.cut.tp
-    peak = chip.peak["bf16"] * 2 / WIDTHS[deployment.inner]
-    reads = deployment.weights / chip.bandwidth > flops / peak
+    reads = deployment.weights / chip.bandwidth > flops / chip.flops
     products = "memory" if reads else "arithmetic"
     seconds = {name: sum(parts[part] for part in own) for name, own in LIMITS.items()}
     seconds[products] += sum(parts[name] for name in PRODUCTS_OF_MODEL)

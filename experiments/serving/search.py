@@ -6,13 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from experiments.output import counted
 from experiments.serving.deployment import Cut, Deployment
 from experiments.serving.operating_point import Load, Point, point
 from topologies.errors import InputError
 from topologies.topology import Topology
+from topologies.units import format_seconds
 
 MOST = 4096
 """Sequences of an instance at most."""
+CLOSE = 0.03
+"""The most sequences within the limits are found to within this share."""
 
 
 class Served(NamedTuple):
@@ -48,8 +52,8 @@ class Limits(NamedTuple):
 
 
 def cuts(deployment: Deployment, gpus: int) -> Iterator[Cut]:
-    """The cuts of a model for instances that share `gpus` GPUs evenly: attention whole or of groups
-    of its own, experts cut or of groups of their own."""
+    """The cuts of a model for instances of 1, 2, 4, ... GPUs that share `gpus` evenly: attention
+    whole or of groups of its own, experts cut or of groups of their own."""
     shape = deployment.shape
     for tp in (size for size in range(1, gpus + 1) if gpus % size == 0 and size & (size - 1) == 0):
         for dp in dict.fromkeys((1, tp if shape.latent else 1)):
@@ -71,31 +75,32 @@ def search(
 
     Raises InputError if no cut fits, or none is within the limits even with one sequence.
     """
-    found, refused, chosen = list[Served](), "", list(cuts(deployment, gpus))
+    found, chosen = list[Served](), list(cuts(deployment, gpus))
+    too_large, too_slow = "", dict[float, str]()
     for done, cut in enumerate(chosen):
         progress(done, len(chosen))
         try:
             served, topology = replace(deployment, cut=cut), machine(cut.tp)
-            points = [
-                (one, point(served, topology, one, level=level))
-                for one in _loads(load, served.fits(load.isl + load.osl))
-            ]
+            points = _points(served, topology, load, limits, level)
         except InputError as error:
-            refused = str(error)
+            too_large = str(error)
             continue
         curve = [(1 / each.tpot.expected, _rate((one, each)) / cut.tp) for one, each in points]
         best = [(one, each) for one, each in points if limits.met_by(each)]
         if best:
             found.append(Served(served, gpus // cut.tp, *max(best, key=_rate), curve))
-        elif points:
+        else:
             least = points[0][1]
-            refused = (
-                f"with one sequence {cut or 'one GPU'} has a TTFT of {least.ttft.expected:.3g} s "
-                f"and a TPOT of {least.tpot.expected:.3g} s"
+            missed = max(least.ttft.expected / limits.ttft, least.tpot.expected / limits.tpot)
+            too_slow[missed] = (
+                f"with one sequence {str(cut) or 'one GPU'} has a TTFT of "
+                f"{format_seconds(least.ttft.expected)} and a TPOT of "
+                f"{format_seconds(least.tpot.expected)}"
             )
     progress(len(chosen), len(chosen))
     if not found:
-        raise InputError(f"no way to serve {deployment.model} on {gpus} GPUs: {refused}")
+        why = too_slow[min(too_slow)] if too_slow else too_large
+        raise InputError(f"no way to serve {deployment.model} on {counted(gpus, 'GPU')}: {why}")
     return sorted(found, key=lambda each: -each.tokens)
 
 
@@ -104,9 +109,26 @@ def _rate(pair: tuple[Load, Point]) -> float:
     return found.tokens(load).expected
 
 
-def _loads(load: Load, fits: float) -> Iterator[Load]:
-    """Loads of more and more sequences, until no more fit."""
-    number = 1
-    while number <= min(max(fits, 1), MOST):
-        yield load._replace(concurrency=float(number))
-        number *= 2
+def _points(
+    served: Deployment, machine: Topology, load: Load, limits: Limits, level: float
+) -> list[tuple[Load, Point]]:
+    """Points of more and more sequences, until no more fit, and between the last within the limits
+    and the first beyond them."""
+
+    def at(number: int) -> tuple[Load, Point]:
+        one = load._replace(concurrency=float(number))
+        return one, point(served, machine, one, level=level)
+
+    first = at(1)
+    most = int(min(first[1].fits, MOST))
+    numbers = [1 << power for power in range(most.bit_length())]
+    points = {1: first} | {number: at(number) for number in [*numbers[1:], most]}
+    inside = [number for number, (_, each) in points.items() if limits.met_by(each)]
+    if inside and max(inside) < most:
+        low = max(inside)
+        high = min(number for number in points if number > low)
+        while high - low > max(1, CLOSE * low):
+            middle = (low + high) // 2
+            points[middle] = at(middle)
+            low, high = (middle, high) if limits.met_by(points[middle][1]) else (low, middle)
+    return [points[number] for number in sorted(points)]

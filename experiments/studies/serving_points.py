@@ -1,5 +1,4 @@
-"""What serving engines add to kernels, learnt from measured points, and errors on points that were
-left out."""
+"""What serving engines add to kernels, learnt from measured points, and the errors left out."""
 
 from __future__ import annotations
 

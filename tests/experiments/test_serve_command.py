@@ -68,6 +68,15 @@ def test_auto_finds_ways_within_limits(simctl: Simctl, tmp_path: Path) -> None:
     assert all(float(row["tpot_s"]) <= 0.01 and row["gpus"] == "8" for row in rows)
 
 
+def test_machines_of_ones_own_say_their_device(simctl: Simctl) -> None:
+    case = "--model", "llama3_8b", "--plan", "tp=2", "--topology", "nodes:per_node=4"
+    assert simctl("serve", "--model", "llama3_8b", "--device", "l40s").returncode == 0
+    done = simctl("serve", *case, "--device", "l40s", "--concurrency", "8", "--format", "csv")
+    assert "on nodes:per_node=4 of l40s" in simctl("serve", *case, "--device", "l40s").stdout
+    [row] = csv.DictReader(io.StringIO(done.stdout))
+    assert float(row["weights_B"]) == pytest.approx(4.54e9, rel=0.02)
+
+
 @each_case(
     ("words", "message"),
     [
@@ -76,15 +85,23 @@ def test_auto_finds_ways_within_limits(simctl: Simctl, tmp_path: Path) -> None:
         (("--precision", "fp4"), "h200 has no nvfp4"),
         (("--engine", "tgi"), "one of sglang, trtllm, vllm"),
         (("--isl", "0"), "--isl 0: 1 to 1048576 tokens"),
-        (("--osl", "many"), "many"),
+        (("--osl", "many"), "--osl: 'many' is not a whole number"),
+        (("--osl", "1"), "--osl 1: 2 to 1048576 tokens"),
         (("--concurrency", "0"), "0"),
+        (("--gpus", "0"), "--gpus 0: 1 or more"),
+        (("--plan", ""), "plan ''"),
+        (("--topology", "hgx_h200:nodes=2", "--gpus", "800"), "hgx_h200:nodes=2 has 16 GPUs"),
+        (("--topology", "mi300x", "--engine", "trtllm"), "engine trtllm does not run on mi300x"),
+        (("--topology", "mi355x", "--precision", "fp4"), "precision fp4: mi355x has no nvfp4"),
+        (("--device", "cpu"), "engine vllm does not run on cpu"),
         (("--gpus", "6"), "--gpus 6: instances have 4 GPUs each"),
         (("--ttft", "1s"), "--ttft 1s goes with --plan auto"),
-        (("--topology", "star"), "its GPU is not known"),
+        (("--topology", "star"), "give its GPU as --device"),
+        (("--device", "abacus"), "'abacus' is no device"),
         (("--measured", "no.csv"), "no.csv"),
         (("--plan", "auto", "--concurrency", "4"), "--concurrency 4 goes with a plan"),
         (("--plan", "auto", "--measured", "x.csv"), "--measured x.csv goes with a plan"),
-        (("--plan", "auto", "--tpot", "soon"), "soon"),
+        (("--plan", "auto", "--tpot", "soon"), "--tpot: 'soon'"),
         (("--plan", "auto", "--tpot", "1us"), "no way to serve llama3_70b"),
         (("--model", "resnet50"), "resnet50"),
     ],

@@ -13,7 +13,10 @@ FULL = (
     "Not all sequences fit into the memory for the KV cache: the others wait, which TTFT does not "
     "have. Take fewer sequences, more GPUs or fewer bits."
 )
-PREFILLING = "Prefills take more than half of the time: more sequences hardly give more tokens."
+PREFILLING = (
+    "Prefills take more than half of the time: more sequences hardly give more tokens, and the "
+    "times are outside of what was learnt."
+)
 LIMITS = {
     "memory": "the bandwidth of memory",
     "links": "the links",
@@ -86,10 +89,14 @@ def story(result: Result) -> Story:
 def _shares(title: str, row: Record, prefix: str) -> Block:
     """The parts whose columns start with `prefix`."""
     parts = [
-        {"part": name.removeprefix(prefix).removesuffix("_s"), "time_s": seconds}
+        {"part": _words(name.removeprefix(prefix).removesuffix("_s")), "time_s": seconds}
         for name, seconds in row.items()
         if name.startswith(prefix) and seconds
     ]
     total = sum(part["time_s"] for part in parts)
     shown = [{**part, "share": part["time_s"] / total} for part in parts]
     return table(title, shown, {"part": "part", "time": "time_s", "share": "{share:.1%}"})
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("kv", "KV").replace("mlps", "MLPs")

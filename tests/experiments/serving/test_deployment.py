@@ -21,13 +21,14 @@ def test_weights_are_those_of_the_model() -> None:
 
 
 def test_a_token_has_keys_and_values_of_its_groups() -> None:
-    """80 blocks with 8 groups of 128 elements: 320 KiB in 16 bits, and 160 KiB under TensorRT-LLM.
-    More GPUs than groups have each group several times."""
-    assert deploy("").kv_bytes(1) == 80 * 2 * 8 * 128 * 2
-    assert deploy("tp=8").kv_bytes(1) == 80 * 2 * 128 * 2
+    """80 blocks with 8 groups of 128 elements: 320 KiB in 16 bits, and 160 KiB where engines have
+    it in 8. More GPUs than groups have each group several times."""
+    assert deploy("", engine="sglang").kv_bytes(1) == 80 * 2 * 8 * 128 * 2
+    assert deploy("tp=8", engine="sglang").kv_bytes(1) == 80 * 2 * 128 * 2
     assert deploy("tp=16").kv_bytes(1) == deploy("tp=8").kv_bytes(1)
-    assert deploy("", engine="trtllm").kv_bytes(1) == 80 * 2 * 8 * 128
-    assert deploy("", engine="trtllm", precision="bf16").kv_bytes(1) == 80 * 2 * 8 * 128 * 2
+    for engine in ("trtllm", "vllm"):
+        assert deploy("", engine=engine).kv_bytes(1) == 80 * 2 * 8 * 128
+        assert deploy("", engine=engine, precision="bf16").kv_bytes(1) == 80 * 2 * 8 * 128 * 2
 
 
 def test_windows_and_narrow_vectors_are_fewer_bytes() -> None:
@@ -35,7 +36,7 @@ def test_windows_and_narrow_vectors_are_fewer_bytes() -> None:
     of 61 blocks, on every GPU."""
     near, far = (deploy("", "gpt_oss_120b", precision="fp4").kv_bytes(n) for n in (128, 1024))
     assert far / near == pytest.approx((128 + 1024) / (2 * 128))
-    assert deploy("tp=8", "deepseek_v3").kv_bytes(1) == 61 * 576 * 2
+    assert deploy("tp=8", "deepseek_v3").kv_bytes(1) == 61 * 576
 
 
 def test_attention_of_groups_is_whole_and_has_sequences_of_its_own() -> None:

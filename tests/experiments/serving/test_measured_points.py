@@ -8,7 +8,7 @@ import pytest
 
 from deployments import deploy
 from experiments.serving.measured_points import MeasuredPoint, factors, read_points
-from experiments.serving.operating_point import Load, point
+from experiments.serving.operating_point import TIMES, Load, point
 from grouped_cases import each_case
 from topologies.catalogue import find
 from topologies.errors import InputError
@@ -31,10 +31,11 @@ def test_points_are_read_by_the_names_of_columns(tmp_path: Path) -> None:
         (b"isl,osl\n1,2\n", "expected rows under the columns"),
         (HEADER.encode() + b"1024,1024,8,100\n", "line 2: expected five numbers"),
         (HEADER.encode() + b"1024,1024,8,fast,10\n", "line 2: expected five numbers"),
-        (HEADER.encode() + b"1,1,1,1,1\n1024,0,8,100,10\n", "line 3: expected numbers above 0"),
+        (HEADER.encode() + b"1,2,1,1,1\n1024,0,8,100,10\n", "line 3: expected numbers above 0"),
         (HEADER.encode() + b"1024,1024,8,nan,10\n", "line 2: expected numbers above 0"),
         (HEADER.encode() + b"1024,1024,8,1e400,10\n", "line 2: expected numbers above 0"),
         (HEADER.encode() + b'1024,"1024,8,100,10\n', "not a CSV"),
+        (HEADER.encode() + b"1024,1,8,100,10\n", "line 2: expected an osl of 2 or more"),
         (b"\xff\xfe\x00", "points.csv"),
         (HEADER.encode() + b"1,1,1,1,1\n" * 2**18, "take fewer points"),
     ],
@@ -62,3 +63,25 @@ def test_points_move_predictions_the_more_the_more_there_are() -> None:
     assert [each.expected for each in factors(deployment, MACHINE, [same])] == pytest.approx([1, 1])
     near = point(deployment, MACHINE, load, factors=ten)
     assert near.tpot.high / near.tpot.low < found.tpot.high / found.tpot.low
+
+
+def test_points_that_differ_leave_more_unsure() -> None:
+    deployment, load = deploy("tp=8"), Load(1024.0, 1024.0, 16.0)
+    ttft, tpot = (getattr(point(deployment, MACHINE, load), name).expected for name in TIMES[::-1])
+    alike = [MeasuredPoint(load, ttft, tpot)] * 4
+    apart = [MeasuredPoint(load, ttft * off, tpot * off) for off in (0.5, 2, 0.5, 2)]
+    known, unsure = (factors(deployment, MACHINE, points)[0] for points in (alike, apart))
+    assert (known.spread or 0) < 0.2 < (unsure.spread or 0)
+
+
+@each_case(
+    ("load", "seconds", "message"),
+    [
+        (Load(1024.0, 1024.0, 8.0), 1e-300, r"measured point 1: its TPOT is .* times what simctl"),
+        (Load(1024.0, 1024.0, 1e8), 1.0, r"measured point 1: 1e\+08 sequences at once, but"),
+        (Load(1e8, 1024.0, 1.0), 1.0, r"measured point 1: llama3_70b in fp8 .* needs"),
+    ],
+)
+def test_points_that_cannot_be_are_refused(load: Load, seconds: float, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        factors(deploy("tp=8"), MACHINE, [MeasuredPoint(load, seconds, seconds)])

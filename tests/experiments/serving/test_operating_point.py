@@ -10,7 +10,15 @@ from deployments import deploy
 from experiments.models.accelerators import accelerator
 from experiments.serving.deployment import WIDTHS
 from experiments.serving.iterations import decode, prefill
-from experiments.serving.operating_point import LIMITS, Factor, Load, overheads, point
+from experiments.serving.operating_point import (
+    LIMITS,
+    Factor,
+    Load,
+    overheads,
+    point,
+    prefills,
+    work_of,
+)
 from grouped_cases import each_case
 from topologies.catalogue import find
 from topologies.errors import InputError
@@ -23,7 +31,7 @@ def test_a_decode_reads_the_cache_once() -> None:
     deployment = deploy("tp=8")
     parts = decode(deployment, MACHINE, 16.0, 1024.0)
     assert parts.context == pytest.approx(
-        16 * deployment.kv_bytes(1024.0) / 2 / accelerator("h200").bandwidth
+        16 * deployment.kv_bytes(1024.0) / accelerator("h200").bandwidth
     )
     twice = decode(deployment, MACHINE, 32.0, 1024.0)
     assert twice.context == pytest.approx(2 * parts.context)
@@ -85,8 +93,63 @@ def test_more_sequences_take_longer_and_give_more(engine: str, first: int, isl: 
         assert few.tokens(one).expected <= many.tokens(more).expected * 1.02
 
 
+@each_case("osl", [2.0, 3.0, 64.0])
+def test_parts_are_all_of_a_token_of_short_answers(osl: float) -> None:
+    for concurrency in (1.0, 256.0):
+        found = point(
+            deploy("tp=8,dp=8,ep=8", "deepseek_v3"), MACHINE, Load(8192, osl, concurrency)
+        )
+        assert sum(found.parts.values()) == pytest.approx(found.tpot.expected, rel=1e-9)
+
+
+@each_case(
+    ("model", "cut", "about"),
+    [
+        ("mixtral_8x7b", "tp=2", {"precision": "bf16"}),
+        ("deepseek_v3", "tp=8,dp=8,ep=8", {}),
+        ("gpt_oss_120b", "", {"precision": "fp4"}),
+        ("llama3_70b", "tp=4", {"engine": "vllm"}),
+    ],
+)
+def test_no_token_is_faster_than_memory(model: str, cut: str, about: dict[str, str]) -> None:
+    deployment = deploy(cut, model, **about)
+    for concurrency in (1.0, 64.0, 256.0):
+        load = Load(8192.0, 1024.0, concurrency)
+        found = point(deployment, MACHINE, load)
+        cache = found.sequences * found.decoding / deployment.cut.dp
+        cache *= deployment.kv_bytes(8192 + 512)
+        assert found.parts["kv_cache"] >= cache / accelerator("h200").bandwidth * 0.999
+        all_used = deployment.parts["dense"] + deployment.parts["routed"]
+        if concurrency == 256:
+            least = 0.7 * all_used / accelerator("h200").bandwidth
+            assert found.parts["mlps_and_experts"] >= least
+
+
+def test_more_bits_take_longer() -> None:
+    """Small products, too."""
+    for concurrency in (1.0, 8.0, 64.0):
+        wide, narrow = (
+            point(
+                deploy("tp=8", device="b200", precision=precision),
+                MACHINE,
+                LOAD._replace(concurrency=concurrency),
+            ).tpot.expected
+            for precision in ("bf16", "fp8")
+        )
+        assert narrow <= wide
+
+
+def test_groups_share_prefills() -> None:
+    """Each group has a prefill of its own at once."""
+    deployment = deploy("tp=8,dp=8,ep=8", "deepseek_v3")
+    work = work_of(deployment, MACHINE, LOAD, 64.0)
+    values = overheads("vllm")
+    own = values["prefill"] * (work.prefill.attention + work.prefill.context)
+    one, eight = (prefills(work, due, values) for due in (1.0, 8.0))
+    assert eight == pytest.approx(8 * one - 7 * own)
+
+
 def test_parts_are_all_of_a_token() -> None:
-    """As a fixed point has them."""
     found = point(deploy("tp=8"), MACHINE, LOAD)
     assert sum(found.parts.values()) == pytest.approx(found.tpot.expected, rel=1e-9)
     assert found.limit in LIMITS
