@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.serving.deployment import Deployment
-from experiments.serving.operating_point import TIMES, Factor, Load, overheads, point
+from experiments.serving.operating_point import TIMES, Factor, Load, point, spread_of
 from topologies.errors import InputError
 from topologies.readers.contents import text_of
 from topologies.topology import Topology
@@ -71,7 +71,7 @@ def factors(
     for name, off in zip(TIMES, zip(*ratios, strict=True), strict=True):
         logs = np.log(off)
         noise = max(NOISE, float(logs.std()))
-        prior, sure = overheads(deployment.engine)[f"spread_{name}"] ** -2, len(logs) * noise**-2
+        prior, sure = spread_of(deployment, name) ** -2, len(logs) * noise**-2
         mean = float(logs.mean()) * sure / (sure + prior)
         found.append(Factor(exp(mean), hypot((sure + prior) ** -0.5, noise)))
     return found[0], found[1]

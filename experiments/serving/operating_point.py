@@ -186,6 +186,12 @@ def overheads(engine: str) -> Mapping[str, float]:
     return {row["name"]: float(row["value"]) for row in rows if row["engine"] in ("all", engine)}
 
 
+def spread_of(deployment: Deployment, time: str) -> float:
+    """The spread of a time, in the logarithm. Points of latent attention are far more spread."""
+    latent = "_latent" if deployment.shape.latent else ""
+    return overheads(deployment.engine)[f"spread_{time}{latent}"]
+
+
 def point(
     deployment: Deployment,
     machine: Topology,
@@ -240,7 +246,7 @@ def point(
     parts = {name: factors[0].expected * float(seconds) for name, seconds in parts.items()}
     spans = []
     for name, factor, seconds in zip(TIMES, factors, (each, first), strict=True):
-        spread = values[f"spread_{name}"] if factor.spread is None else factor.spread
+        spread = spread_of(deployment, name) if factor.spread is None else factor.spread
         wide = exp(quantile(level) * spread)
         spans.append(Span(seconds, seconds / wide, seconds * wide))
     return Point(

@@ -37,6 +37,8 @@ FIRST = 0.1
 """The first token takes at most this share of a request in points that count."""
 MOST_WAITING = 64
 """The most sequences of points whose first token counts."""
+LARGE = 1.0
+"""The spread of what was not measured."""
 SPECULATIVE = "DeepSeek-R1/V3"
 """A family whose points do not say whether tokens were speculative."""
 SHARED = {
@@ -292,12 +294,14 @@ def left_out_errors(
 
 
 def spreads(points: Points, errors: Mapping[str, tuple[Floats, Floats]]) -> Mapping[str, float]:
-    """The standard deviations of both times, by which an interval holds LEVEL of these errors."""
-    usual = points.family != SPECULATIVE
-    return {
-        time: float(np.nanquantile(np.abs(off[usual]), LEVEL)) / quantile(LEVEL)
-        for time, (off, _) in errors.items()
-    }
+    """The standard deviations of both times, by which an interval holds LEVEL of these errors:
+    those of most models, and of the family that is odd."""
+    odd, found = points.family == SPECULATIVE, {}
+    for time, (off, _) in errors.items():
+        for name, chosen in ((time, ~odd), (f"{time}_latent", odd)):
+            size = np.abs(off[chosen & ~np.isnan(off)])
+            found[name] = float(np.quantile(size, LEVEL)) / quantile(LEVEL) if len(size) else LARGE
+    return found
 
 
 def _rows(

@@ -174,6 +174,13 @@ def test_no_more_decode_than_fit() -> None:
     assert again.tpot == found.tpot
 
 
+def test_intervals_of_latent_attention_are_wider() -> None:
+    wide, narrow = (
+        point(deploy("tp=8", model), MACHINE, LOAD).ttft for model in ("deepseek_v3", "llama3_70b")
+    )
+    assert wide.high / wide.expected > 1.2 * narrow.high / narrow.expected
+
+
 def test_levels_and_factors_scale() -> None:
     deployment = deploy("tp=8")
     plain = point(deployment, MACHINE, LOAD)
