@@ -132,7 +132,7 @@ def _experts(deployment: Deployment, rows: float) -> tuple[KernelModel, dict[str
     shape, experts, cut = deployment.shape, deployment.shape.experts, deployment.cut
     assert experts
     return _grouped(deployment.device, deployment.multiplied), {
-        "tokens": float(_padded(rows)),
+        "tokens": max(rows, 1.0),
         "hidden": shape.expert_width,
         "inter": experts.hidden,
         "topk": experts.top,
