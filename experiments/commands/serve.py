@@ -52,7 +52,8 @@ class Serve(MachineOptions, ReportOptions):
         str,
         typer.Option(
             help="How GPUs share it: tp=8,dp=8,ep=8, with attention of dp groups and experts of "
-            "ep; auto: find the best of 1, 2, 4, ... GPUs an instance."
+            "ep; pp=2: stages of a pipeline; mtp=2: drafted tokens; auto: find the best of 1, 2, "
+            "4, ... GPUs an instance."
         ),
     ] = "tp=1"
     p: Annotated[
@@ -79,6 +80,9 @@ class Serve(MachineOptions, ReportOptions):
     tpot: Annotated[str | None, typer.Option(help="With auto: each further token, like 30ms.")] = (
         None
     )
+    accepted: Annotated[
+        float, typer.Option(help="With mtp: the share of drafted tokens that are accepted.")
+    ] = 0.7
     measured: Annotated[
         Path | None,
         typer.Option(
@@ -126,13 +130,13 @@ class Serve(MachineOptions, ReportOptions):
             if getattr(self, name) is not None:
                 raise InputError(f"--{name} {getattr(self, name)} goes with --plan auto")
         deployment = self._deployment
-        machine = self._machine(deployment.cut.tp)
+        machine = self._machine(deployment.cut.gpus)
         loads = [load._replace(concurrency=float(each)) for each in self._concurrency]
         factors = self._factors(deployment)
         return [
             Served(
                 deployment,
-                (self._gpus or deployment.cut.tp) // deployment.cut.tp,
+                (self._gpus or deployment.cut.gpus) // deployment.cut.gpus,
                 each,
                 point(deployment, machine, each, factors=factors, level=self.level),
             )
@@ -153,9 +157,9 @@ class Serve(MachineOptions, ReportOptions):
             known = ", ".join(each for each in DEVICES if each in MACHINES)
             raise InputError(f"--topology {name}: give its GPU as --device, or take one of {known}")
         cut: Cut = Cut() if self.plan == "auto" else parse_cut(self.plan)
-        if self._gpus and self._gpus % cut.tp:
-            raise InputError(f"--gpus {self._gpus}: instances have {cut.tp} GPUs each")
-        about = device, engine_named(self.engine), self.precision, cut
+        if self._gpus and self._gpus % cut.gpus:
+            raise InputError(f"--gpus {self._gpus}: instances have {cut.gpus} GPUs each")
+        about = device, engine_named(self.engine), self.precision, cut, self.accepted
         return Deployment(entry.name or self.model, entry.shape, *about)
 
     def _machine(self, gpus: int) -> Topology:
@@ -208,7 +212,7 @@ class Serve(MachineOptions, ReportOptions):
             return Factor(), Factor()
         from experiments.serving.measured_points import factors, read_points
 
-        machine = self._machine(deployment.cut.tp)
+        machine = self._machine(deployment.cut.gpus)
         found = factors(deployment, machine, read_points(self.measured))
         tpot, ttft = (f"{factor.expected:.3g}" for factor in found)
         output.note(
@@ -244,6 +248,7 @@ class Serve(MachineOptions, ReportOptions):
             "weights_B": deployment.weights,
             "kv_cache_B": found.sequences
             / deployment.cut.dp
+            / deployment.cut.pp
             * deployment.kv_bytes(load.isl + load.osl),
             **{f"token_{name}_s": seconds for name, seconds in found.parts.items()},
             **{f"prefill_{name}_s": seconds for name, seconds in found.first.items()},
@@ -278,6 +283,7 @@ class Serve(MachineOptions, ReportOptions):
             "isl": int(self.isl),
             "osl": int(self.osl),
             "level": self.level,
+            "unchecked": first.cut.pp > 1 or first.cut.mtp > 0,
             "auto": self.plan == "auto",
             "points": [dict(row) for row in rows],
         }
@@ -296,6 +302,7 @@ class Serve(MachineOptions, ReportOptions):
             "engine": self.engine,
             "ttft": self.ttft,
             "tpot": self.tpot,
+            "accepted": self.accepted,
             "measured": None if self.measured is None else str(self.measured),
             "level": self.level,
         }

@@ -18,6 +18,7 @@ WIDTHS = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1 + 4 / 128**2, "nvfp4": 0.5625,
 """Bytes of an element of a weight, with its share of a scale."""
 PRECISIONS = ("bf16", "fp8", "fp4")
 """What a user calls the precision of a model that is served."""
+MOST_DRAFTED = 8
 MARGIN = 0.9
 """The share of a GPU's memory that weights and the KV cache have: what engines take unless they are
 told otherwise (gpu_memory_utilization of vLLM)."""
@@ -35,14 +36,25 @@ class Cut(NamedTuple):
     """How the GPUs of a deployment share a model."""
 
     tp: int = 1
-    """GPUs that share each layer: all of a deployment."""
+    """GPUs that share each layer."""
     dp: int = 1
     """Groups of these that have attention of sequences of their own."""
     ep: int = 1
     """Groups that have experts of their own."""
+    pp: int = 1
+    """Stages that share the blocks, each of `tp` GPUs."""
+    mtp: int = 0
+    """Tokens that are drafted at once, with a block each."""
+
+    @property
+    def gpus(self) -> int:
+        """Those of an instance."""
+        return self.tp * self.pp
 
     def __str__(self) -> str:
-        return ",".join(f"{name}={value}" for name, value in self._asdict().items() if value > 1)
+        return ",".join(
+            f"{name}={value}" for name, value in self._asdict().items() if value > (name != "mtp")
+        )
 
 
 def parse_cut(text: str) -> Cut:
@@ -54,7 +66,7 @@ def parse_cut(text: str) -> Cut:
 
     if not text.strip():
         raise InputError("plan '': write it like tp=8")
-    parsers = dict.fromkeys(Cut._fields, parse_at_least(1))
+    parsers = {name: parse_at_least(int(name != "mtp")) for name in Cut._fields}
     return Cut(**parse_pairs(text.replace(" ", ""), "plan", parsers, unknown, "tp=8"))
 
 
@@ -70,6 +82,8 @@ class Deployment:
     precision: str
     """One of :data:`PRECISIONS`."""
     cut: Cut
+    accepted: float = 0.7
+    """The share of drafted tokens that are accepted, each if those before it are."""
 
     def __post_init__(self) -> None:
         if self.shape.kind != "decoder" or self.shape.mamba:
@@ -78,7 +92,14 @@ class Deployment:
             raise InputError(
                 f"precision {self.precision[:40]!r}: it is one of {', '.join(PRECISIONS)}"
             )
-        tp, dp, ep = self.cut
+        tp, dp, ep, pp, mtp = self.cut
+        if self.shape.blocks < pp:
+            raise InputError(f"pp={pp}: {self.model} has {self.shape.blocks} blocks")
+        if mtp > MOST_DRAFTED or not 0 <= self.accepted <= 1:
+            raise InputError(
+                f"mtp={mtp}, {self.accepted:g} of them accepted: expected up to {MOST_DRAFTED} "
+                "tokens, and a share of them"
+            )
         for name, value in (("dp", dp), ("ep", ep)):
             if tp % value:
                 raise InputError(f"{name}={value} does not divide tp={tp}")
@@ -100,6 +121,11 @@ class Deployment:
                     f"precision {self.precision}: {self.device} has no {math}: it has "
                     f"{', '.join(peaks)}"
                 )
+
+    @property
+    def tokens(self) -> float:
+        """Tokens of a sequence in a decode: one, and those that are drafted and accepted."""
+        return sum(self.accepted**number for number in range(self.cut.mtp + 1))
 
     @property
     def ranks_of_heads(self) -> int:
@@ -151,7 +177,7 @@ class Deployment:
         return heads * (self.shape.key_size + self.shape.value_size)
 
     def kv_bytes(self, tokens: float) -> float:
-        """Bytes of the KV cache of a sequence of so many tokens on a GPU."""
+        """Bytes of the KV cache of a sequence of so many tokens on a GPU of each stage."""
         shape, width = self.shape, self.kv_elements * self.kv_width
         seen = shape.parts["w"] * min(tokens, shape.window or tokens) + shape.parts["*"] * tokens
         return seen * width
@@ -175,7 +201,7 @@ class Deployment:
 
     @cached_property
     def parts(self) -> Mapping[str, float]:
-        """Bytes of the weights of a GPU by part."""
+        """Bytes of the weights of a GPU of each stage by part."""
         shape, experts, tp = self.shape, self.shape.experts, self.cut.tp
         attention = shape.attention_blocks * sum(rows * columns for rows, columns in self.products)
         dense = shape.parts["-"] * shape.mlp(shape.hidden) / tp
@@ -195,10 +221,11 @@ class Deployment:
     @property
     def weights(self) -> float:
         """Bytes of the weights of a GPU. Attention is whole in each group of `dp`."""
-        return sum(self.parts.values())
+        drafts = 1 + self.cut.mtp / self.shape.blocks
+        return drafts * sum(self.parts.values()) / self.cut.pp
 
     def fits(self, tokens: float) -> float:
         """Sequences of so many tokens whose KV caches fit, on all GPUs together; 0 or less if the
         weights leave no room."""
         room = ACCELERATORS[self.device].capacity * MARGIN - self.weights
-        return self.cut.dp * room / self.kv_bytes(tokens)
+        return self.cut.dp * room / (self.kv_bytes(tokens) / self.cut.pp)

@@ -25,6 +25,7 @@ from experiments.models.kernel_times.products import ENGINE, NARROW_ENGINE, PROD
 from experiments.serving.deployment import WIDTHS, Deployment
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
+from simulator.steps.step_graph import MESSAGE
 from topologies.topology import Topology
 
 EXCHANGED = 2.0
@@ -48,20 +49,27 @@ class Iteration(NamedTuple):
 
 
 def decode(deployment: Deployment, machine: Topology, sequences: float, tokens: float) -> Iteration:
-    """A decode of a token of each of `sequences`, which have `tokens` tokens on average."""
-    each = max(sequences / deployment.cut.dp, 1.0)
+    """A decode of each of `sequences`, which have `tokens` tokens on average.
+
+    Stages of a pipeline work on as many parts of the sequences, so it is the time of a part in all
+    stages. Drafted tokens are rows like others, and each is drafted by a block and the head.
+    """
+    cut, drafts = deployment.cut, 1 + deployment.cut.mtp
+    each = max(sequences / cut.dp / cut.pp, 1.0)
+    rows = sequences / cut.pp * drafts
+    blocks = 1 + cut.mtp / deployment.shape.blocks
     shape, chip = deployment.shape, accelerator(deployment.device)
     context = each * deployment.kv_bytes(tokens) / chip.bandwidth
     if shape.latent:
         ranks = shape.latent.key_rank + shape.latent.rope, shape.latent.key_rank
-        flops = 2 * shape.heads / deployment.ranks_of_heads * sum(ranks) * tokens * each
+        flops = 2 * shape.heads / deployment.ranks_of_heads * sum(ranks) * tokens * each * drafts
         context = max(context, shape.attention_blocks * flops / chip.peak["bf16"])
     return Iteration(
-        _attention(deployment, each),
-        context,
-        _inner(deployment, sequences),
-        _product(deployment.device, "bf16", sequences, *_head(deployment)),
-        _exchange(deployment, machine, sequences),
+        blocks * _attention(deployment, each * drafts),
+        blocks * context,
+        blocks * _inner(deployment, rows),
+        drafts * _product(deployment.device, "bf16", rows, *_head(deployment)),
+        blocks * _exchange(deployment, machine, rows),
     )
 
 
@@ -70,7 +78,8 @@ def reading(deployment: Deployment, sequences: float) -> Iteration:
     parts, bandwidth = deployment.parts, accelerator(deployment.device).bandwidth
     used = 0.0
     if deployment.shape.experts:
-        model, sizes = _experts(deployment, sequences)
+        rows = sequences / deployment.cut.pp * (1 + deployment.cut.mtp)
+        model, sizes = _experts(deployment, rows)
         columns = {name: np.array([size]) for name, size in sizes.items()}
         used = float(-np.expm1(-rows_of(columns, model.values)).mean())
     inner = parts["dense"] + parts["routed"] * used
@@ -179,34 +188,40 @@ def _grouped(device: str, math: str) -> KernelModel:
 def _exchange(deployment: Deployment, machine: Topology, rows: float) -> float:
     """The collectives of all blocks: an all-reduce after attention and one after the MLP. Attention
     of groups of their own gathers tokens for experts, and scatters what they return."""
-    shape, (tp, dp, _) = deployment.shape, deployment.cut
-    if tp == 1:
-        return 0.0
+    shape, cut = deployment.shape, deployment.cut
     nbytes = rows * shape.width * EXCHANGED
-    if dp == 1:
-        return shape.blocks * 2 * _collective(machine, tp, "all_reduce", nbytes)
+    degrees, seconds = Degrees(tp=cut.tp, pp=cut.pp), 0.0
+    if cut.pp > 1:
+        seconds = (cut.pp - 1) * _collective(machine, degrees, "0 to 1", MESSAGE, nbytes)
+    if cut.tp == 1:
+        return seconds
+    if cut.dp == 1:
+        return seconds + shape.blocks * 2 * _collective(
+            machine, degrees, "tp", "all_reduce", nbytes
+        )
     names = "all_gather", "reduce_scatter"
-    seconds = sum(_collective(machine, tp, name, nbytes) for name in names)
-    if dp < tp:
-        seconds += _collective(machine, tp // dp, "all_reduce", nbytes / dp)
-    return shape.blocks * seconds
+    block = sum(_collective(machine, degrees, "tp", name, nbytes) for name in names)
+    if cut.dp < cut.tp:
+        inside = Degrees(tp=cut.tp // cut.dp, dp=cut.dp, pp=cut.pp)
+        block += _collective(machine, inside, "tp", "all_reduce", nbytes / cut.dp)
+    return seconds + shape.blocks * block
 
 
-def _collective(machine: Topology, ranks: int, name: str, nbytes: float) -> float:
+def _collective(machine: Topology, degrees: Degrees, group: str, name: str, nbytes: float) -> float:
     """Seconds of a collective: between those of two powers of 2, which are simulated."""
-    least = 1 << floor(log2(nbytes))
-    low, high = (_simulated(machine, ranks, name, size) for size in (least, 2 * least))
+    least = 1 << floor(log2(max(nbytes, 1.0)))
+    low, high = (_simulated(machine, degrees, group, name, size) for size in (least, 2 * least))
     return low + (high - low) * (nbytes / least - 1)
 
 
 @lru_cache
-def _group(machine: Topology, ranks: int) -> GroupTimes:
-    return GroupTimes(machine, Degrees(tp=ranks), _SMALL)
+def _group(machine: Topology, degrees: Degrees) -> GroupTimes:
+    return GroupTimes(machine, degrees, _SMALL)
 
 
 @lru_cache(maxsize=4096)
-def _simulated(machine: Topology, ranks: int, name: str, nbytes: int) -> float:
-    return _group(machine, ranks).seconds("tp", name, float(nbytes))
+def _simulated(machine: Topology, degrees: Degrees, group: str, name: str, nbytes: int) -> float:
+    return _group(machine, degrees).seconds(group, name, float(nbytes))
 
 
 _SMALL = {"all_reduce": ("rings", "naive")}

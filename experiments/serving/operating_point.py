@@ -69,6 +69,10 @@ class PointWork(NamedTuple):
     prefill: Iteration
     groups: Any
     """Groups with attention of their own: as many prefills at once."""
+    stages: Any
+    """Stages of a pipeline: as many prefills at once, and launches of a decode."""
+    tokens: Any
+    """Tokens of a sequence in a decode."""
     blocks: Any
     exchanges: Any
     """Collectives of an iteration; 0 on one GPU."""
@@ -128,40 +132,43 @@ class Point(NamedTuple):
 
 def work_of(deployment: Deployment, machine: Topology, load: Load, decoding: float) -> PointWork:
     """What a deployment does of whose sequences so many decode."""
-    shape, tp = deployment.shape, deployment.cut.tp
+    shape, cut = deployment.shape, deployment.cut
     return PointWork(
         decode(deployment, machine, decoding, load.isl + load.osl / 2),
         reading(deployment, decoding),
         prefill(deployment, machine, load.isl),
-        float(deployment.cut.dp),
+        float(cut.dp),
+        float(cut.pp),
+        deployment.tokens,
         shape.blocks,
-        2 * shape.blocks * (tp > 1),
+        2 * shape.blocks * (cut.tp > 1) + cut.pp - 1,
         float(shape.experts is not None),
         float(shape.latent is not None),
     )
 
 
 def decode_parts(work: PointWork, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds of the parts of a decode, with what the engine adds."""
+    """Seconds of a token by the parts of a decode, with what the engine adds."""
     attention, context, inner, head, exchange = work.decode
     factor = work.experts * values["experts"] + (1 - work.experts) * values["mlp"]
     least = work.reading
-    return {
+    seconds = {
         "products_of_attention": np.maximum(values["attention"] * attention, least.attention),
         "kv_cache": np.maximum(values["kv"], 1.0) * context,
         "mlps_and_experts": np.maximum(factor * inner, least.inner),
         "head": np.maximum(values["attention"] * head, least.head),
         "collectives": exchange + work.exchanges * values["exchange"],
         "small_kernels": work.blocks * values["block"],
-        "host": values["host"],
+        "host": work.stages * values["host"],
     }
+    return {name: value / work.tokens for name, value in seconds.items()}
 
 
 def prefills(work: PointWork, due: Any, values: Mapping[str, Any]) -> Any:
     """Seconds of so many prefills between decodes, which groups of attention share."""
     own = work.prefill.attention + work.prefill.context
     each = sum(work.prefill) - own + own / np.clip(due, 1.0, work.groups)
-    return due * (values["prefill"] * each + values["prefill_host"])
+    return due * (values["prefill"] * each / work.stages + values["prefill_host"])
 
 
 def tpot(work: PointWork, load: Load, values: Mapping[str, Any]) -> Any:
@@ -175,7 +182,7 @@ def ttft(work: PointWork, load: Load, values: Mapping[str, Any]) -> Any:
     waits = 1 + values["wait"] * load.concurrency ** values["crowd"]
     kernels = sum(work.prefill) * values["latent"] ** work.latent
     first = values["first"] * kernels * waits + values["first_host"]
-    return first + sum(decode_parts(work, values).values())
+    return first + work.tokens * sum(decode_parts(work, values).values())
 
 
 @cache
@@ -213,10 +220,10 @@ def point(
     room = deployment.fits(tokens)
     fits = float(deployment.cut.dp * floor(room / deployment.cut.dp))
     if fits < 1:
-        missing = (1 - room / deployment.cut.dp) * deployment.kv_bytes(tokens)
+        missing = (1 - room / deployment.cut.dp) * deployment.kv_bytes(tokens) / deployment.cut.pp
         raise InputError(
             f"{deployment.model} in {deployment.precision} with a sequence of {tokens:g} tokens "
-            f"needs {missing / 1e9:.3g} GB more than each of {deployment.cut.tp} "
+            f"needs {missing / 1e9:.3g} GB more than each of {deployment.cut.gpus} "
             f"{deployment.device} has: take more GPUs, or fewer bits"
         )
     values, most = overheads(deployment.engine), min(float(load.concurrency), fits)
@@ -265,7 +272,7 @@ def _limit(deployment: Deployment, parts: Mapping[str, float], sequences: float)
     """What most of a token's time is."""
     chip = chip_of(deployment.device, deployment.multiplied)
     flops = 2 * deployment.shape.active_parameters * sequences / deployment.cut.tp
-    reads = deployment.weights / chip.bandwidth > flops / chip.flops
+    reads = deployment.weights * deployment.cut.pp / chip.bandwidth > flops / chip.flops
     products = "memory" if reads else "arithmetic"
     seconds = {name: sum(parts[part] for part in own) for name, own in LIMITS.items()}
     seconds[products] += sum(parts[name] for name in PRODUCTS_OF_MODEL)

@@ -32,12 +32,12 @@ class Served(NamedTuple):
     @property
     def gpus(self) -> int:
         """The GPUs of all instances."""
-        return self.instances * self.deployment.cut.tp
+        return self.instances * self.deployment.cut.gpus
 
     @property
     def tokens(self) -> float:
         """Tokens a second of a GPU."""
-        return self.point.tokens(self.load).expected / self.deployment.cut.tp
+        return self.point.tokens(self.load).expected / self.deployment.cut.gpus
 
 
 class Limits(NamedTuple):

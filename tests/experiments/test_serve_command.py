@@ -81,7 +81,7 @@ def test_machines_of_ones_own_say_their_device(simctl: Simctl) -> None:
     ("words", "message"),
     [
         (("--plan", "tp=3"), "64 heads"),
-        (("--plan", "pp=2"), "a deployment has no 'pp'"),
+        (("--plan", "cp=2"), "a deployment has no 'cp'"),
         (("--precision", "fp4"), "h200 has no nvfp4"),
         (("--engine", "tgi"), "one of sglang, trtllm, vllm"),
         (("--isl", "0"), "--isl 0: 1 to 1048576 tokens"),

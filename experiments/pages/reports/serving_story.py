@@ -23,9 +23,12 @@ LIMITS = {
     "launches": "the host",
     "arithmetic": "arithmetic",
 }
+UNCHECKED = (
+    "No published point has a pipeline, or says that tokens were drafted: nobody checked this."
+)
 LEFT_OUT = (
     "Engines differ by version and settings: chunks of prefills, CUDA graphs, kernels. --measured "
-    "takes points of yours. Tokens are not speculative."
+    "takes points of yours."
 )
 
 
@@ -83,6 +86,7 @@ def story(result: Result) -> Story:
     ]
     remarks = {"full": FULL, "prefilling": PREFILLING}
     left = [text for key, text in remarks.items() if any(row[key] for row in rows)]
+    left += [UNCHECKED] if report["unchecked"] else []
     return Story(f"Serving {case}", summary, blocks, [*left, LEFT_OUT])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from deployments import deploy
@@ -60,6 +62,9 @@ def test_experts_in_4_bits_leave_attention_in_16() -> None:
         ("tp=3", "llama3_70b", {}, "64 heads, which 3 GPUs do not share evenly"),
         ("tp=8,dp=3", "llama3_70b", {}, "dp=3 does not divide tp=8"),
         ("tp=8,ep=8", "llama3_70b", {}, "ep=8: llama3_70b has no experts"),
+        ("pp=81", "llama3_70b", {}, "pp=81: llama3_70b has 80 blocks"),
+        ("mtp=9", "llama3_70b", {}, "mtp=9, 0.7 of them accepted: expected up to 8 tokens"),
+        ("mtp=1", "llama3_70b", {"accepted": 1.5}, "mtp=1, 1.5 of them accepted: expected"),
         ("tp=8", "bert_base", {}, "bert_base cannot be served here"),
         ("tp=8", "llama3_70b", {"precision": "fp12"}, "one of bf16, fp8, fp4"),
         ("tp=8", "llama3_70b", {"precision": "fp4"}, "h200 has no nvfp4: it has"),
@@ -67,14 +72,14 @@ def test_experts_in_4_bits_leave_attention_in_16() -> None:
     ],
 )
 def test_what_cannot_be_is_refused(
-    cut: str, model: str, about: dict[str, str], message: str
+    cut: str, model: str, about: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InputError) as raised:
         deploy(cut, model, **about)
     assert message in str(raised.value)
 
 
-@each_case("text", ["tp=0", "tp", "pp=2", "tp=2,tp=4", "tp=x", "tp=-1"])
+@each_case("text", ["tp=0", "tp", "cp=2", "mtp=-1", "tp=2,tp=4", "tp=x", "tp=-1"])
 def test_cuts_that_are_none_are_refused(text: str) -> None:
     with pytest.raises(InputError):
         parse_cut(text)

@@ -181,6 +181,38 @@ def test_intervals_of_latent_attention_are_wider() -> None:
     assert wide.high / wide.expected > 1.2 * narrow.high / narrow.expected
 
 
+@each_case("drafted", [1, 2, 4])
+def test_drafted_tokens_pay_as_they_are_accepted(drafted: int) -> None:
+    """If none is accepted, they only cost; if all are, a decode gives all of them, and takes longer
+    than one without."""
+    plain = point(deploy("tp=8"), MACHINE, LOAD._replace(concurrency=1.0)).tpot.expected
+    none, some, each = (
+        point(
+            deploy(f"tp=8,mtp={drafted}", accepted=accepted),
+            MACHINE,
+            LOAD._replace(concurrency=1.0),
+        ).tpot.expected
+        for accepted in (0.0, 0.7, 1.0)
+    )
+    assert plain / (1 + drafted) < each < some < none
+    assert plain < none
+    assert deploy(f"tp=8,mtp={drafted}", accepted=0.5).tokens == 2 - 0.5**drafted
+
+
+def test_stages_hold_less_and_never_speed_up_a_single_token() -> None:
+    machine = find("hgx_h200").build(16)
+    one, two = (deploy(cut) for cut in ("tp=8", "tp=8,pp=2"))
+    assert two.weights == pytest.approx(one.weights / 2)
+    assert two.fits(2048) > 2 * one.fits(2048)
+    alone, many = (
+        [point(each, machine, LOAD._replace(concurrency=number)) for each in (one, two)]
+        for number in (1.0, 256.0)
+    )
+    assert alone[0].tpot.expected < alone[1].tpot.expected
+    assert many[0].tokens(LOAD).expected < many[1].tokens(LOAD).expected
+    assert many[1].tokens(LOAD).expected < 2 * many[0].tokens(LOAD).expected
+
+
 def test_levels_and_factors_scale() -> None:
     deployment = deploy("tp=8")
     plain = point(deployment, MACHINE, LOAD)
