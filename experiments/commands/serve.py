@@ -201,9 +201,12 @@ class Serve(MachineOptions, ReportOptions):
     def _limit(self, name: str) -> float:
         text = getattr(self, name)
         try:
-            return float("inf") if text is None else parse_seconds(text)
+            limit = float("inf") if text is None else parse_seconds(text)
         except InputError as error:
             raise InputError(f"--{name}: {error}") from None
+        if limit <= 0:
+            raise InputError(f"--{name} {text}: more than 0s")
+        return limit
 
     def _factors(self, deployment: Deployment) -> tuple[Factor, Factor]:
         from experiments.serving.operating_point import Factor

@@ -45,8 +45,8 @@ PREFILL = {
 }
 """The parts of a prefill."""
 TIMES = "tpot", "ttft"
-LEAST = 1e-3
-"""The share of sequences that decode is found to within this."""
+FEWEST, LEAST = 1e-12, 1e-3
+"""The least share of sequences that decode, and how exactly the share is found."""
 
 
 class Load(NamedTuple):
@@ -246,7 +246,8 @@ def point(
         further = float(load.osl - 1) * each
         return most * further / (first + further) - decoding
 
-    decoding: float = brentq(too_few, LEAST * most, most, xtol=LEAST * most, maxiter=50)
+    few = FEWEST * most
+    decoding: float = brentq(too_few, few, most, xtol=few, rtol=LEAST)
     work, each, first = at(decoding)
     parts = decode_parts(work, values)
     parts["prefills"] = prefills(work, decoding / (load.osl - 1), values)

@@ -102,6 +102,7 @@ def test_machines_of_ones_own_say_their_device(simctl: Simctl) -> None:
         (("--plan", "auto", "--concurrency", "4"), "--concurrency 4 goes with a plan"),
         (("--plan", "auto", "--measured", "x.csv"), "--measured x.csv goes with a plan"),
         (("--plan", "auto", "--tpot", "soon"), "--tpot: 'soon'"),
+        (("--plan", "auto", "--tpot", "0s"), "--tpot 0s: more than 0s"),
         (("--plan", "auto", "--tpot", "1us"), "no way to serve llama3_70b"),
         (("--model", "resnet50"), "resnet50"),
     ],

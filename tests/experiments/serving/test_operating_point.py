@@ -166,6 +166,12 @@ def test_prefills_of_long_prompts_take_most() -> None:
     assert not point(deploy("tp=8"), MACHINE, LOAD).prefilling
 
 
+def test_the_longest_prompts_have_points() -> None:
+    found = point(deploy("tp=8"), MACHINE, Load(500_000.0, 2.0, 8.0))
+    assert 0 < found.decoding < 1
+    assert sum(found.parts.values()) == pytest.approx(found.tpot.expected, rel=1e-9)
+
+
 def test_no_more_decode_than_fit() -> None:
     deployment = deploy("tp=1", precision="fp8")
     found = point(deployment, MACHINE, LOAD._replace(concurrency=4096.0))
