@@ -32,6 +32,7 @@ SHARES = {
     "journal": 0.03,
     "noise": 0.04,
     "hosts": 0.04,
+    "serving points": 0.03,
     "sizes": 0.03,
     "program": 0.04,
     "pipeline": 0.02,
