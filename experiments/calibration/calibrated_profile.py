@@ -70,7 +70,7 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
         for parameter in model.parameters
     ]
     weight = np.where(surer, SURE, model.weight)
-    return model.starting(start, weight, population.apart(names))
+    return model.starting(start, weight, population.covariance_of(names))
 
 
 def sends_alone(points: FitPoints, library: Library) -> bool:

@@ -352,14 +352,13 @@ def left_open(end: Fit) -> Floats:
     how machines differ and what the points say of this one. Without measured machines, that of
     :func:`covariance`."""
     model, chosen = end.model, np.flatnonzero(end.kept)
-    if model.apart is None:
+    if model.machine_covariance is None:
         return covariance(end)
     design, misfit = slopes(model, end.inner, chosen), end.residuals[chosen]
     squares = np.minimum(misfit**2, (3 * SCALE) ** 2).sum()
     scatter = (USUAL * SCALE**2 + squares) / (USUAL + len(chosen))
     weight = evidence(misfit) * SCALE**2 / scatter
     information = design.T @ (weight[:, None] * design)
-    # (apart⁻¹ + information)⁻¹, where apart may be singular
-    return np.asarray(
-        np.linalg.solve(np.eye(len(information)) + model.apart @ information, model.apart)
-    )
+    # (prior⁻¹ + information)⁻¹, where the prior may be singular
+    prior = model.machine_covariance
+    return np.asarray(np.linalg.solve(np.eye(len(information)) + prior @ information, prior))

@@ -90,7 +90,7 @@ class Model:
         self.index = {parameter.name: k for k, parameter in enumerate(self.parameters)}
         self.start = np.array([parameter.inner for parameter in self.parameters])
         self.weight = np.array([parameter.weight for parameter in self.parameters])
-        self.apart: Floats | None = None
+        self.machine_covariance: Floats | None = None
         """How machines differ from the start: a covariance, shape (parameters, parameters). None if
         no machine of the library was measured."""
         self.mixing = self._mixing()
@@ -201,11 +201,14 @@ class Model:
         changed.effects = tuple(make(changed.data) for make in self.library.effects)
         return changed
 
-    def starting(self, inner: Floats, weight: Floats, apart: Floats | None = None) -> Model:
+    def starting(
+        self, inner: Floats, weight: Floats, machine_covariance: Floats | None = None
+    ) -> Model:
         """The same model whose fit starts elsewhere. Start and its weight have the shape
-        (parameters,). `apart`: how machines differ from this start."""
+        (parameters,). `machine_covariance`: how machines differ from this start."""
         changed = copy(self)
-        changed.start, changed.weight, changed.apart = inner, weight, apart
+        changed.start, changed.weight = inner, weight
+        changed.machine_covariance = machine_covariance
         return changed
 
     def taking(self, algorithms: Mapping[int, tuple[str, ...]]) -> Model:

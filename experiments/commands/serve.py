@@ -14,6 +14,7 @@ from experiments import output
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import ReportOptions
 from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.serving.engines import Engine, ServedPrecision
 from topologies.errors import InputError
 from topologies.units import parse_counts, parse_seconds, parse_whole
 
@@ -71,8 +72,10 @@ class Serve(MachineOptions, ReportOptions):
             help=f"Sequences in flight in an instance: 64, or {CONCURRENCY}, the default."
         ),
     ] = None
-    precision: Annotated[str, typer.Option(help="bf16, fp8 or fp4.")] = "fp8"
-    engine: Annotated[str, typer.Option(help="trtllm, vllm or sglang.")] = "trtllm"
+    precision: Annotated[ServedPrecision, typer.Option(help="That of weights and products.")] = (
+        ServedPrecision.fp8
+    )
+    engine: Annotated[Engine, typer.Option(help="What serves the model.")] = Engine.trtllm
     ttft: Annotated[
         str | None,
         typer.Option(help="With auto: the first token after this time at most, like 1s."),
@@ -147,7 +150,7 @@ class Serve(MachineOptions, ReportOptions):
     def _deployment(self) -> Deployment:
         from experiments.models.accelerators import DEVICES
         from experiments.models.model_catalogue import find_transformer
-        from experiments.serving.deployment import Cut, Deployment, engine_named, parse_cut
+        from experiments.serving.deployment import Cut, Deployment, parse_cut
         from topologies.clusters import MACHINES
 
         entry = find_transformer(self.model)
@@ -159,7 +162,7 @@ class Serve(MachineOptions, ReportOptions):
         cut: Cut = Cut() if self.plan == "auto" else parse_cut(self.plan)
         if self._gpus and self._gpus % cut.gpus:
             raise InputError(f"--gpus {self._gpus}: instances have {cut.gpus} GPUs each")
-        about = device, engine_named(self.engine), self.precision, cut, self.accepted
+        about = device, self.engine, self.precision, cut, self.accepted
         return Deployment(entry.name or self.model, entry.shape, *about)
 
     def _machine(self, gpus: int) -> Topology:
@@ -216,45 +219,45 @@ class Serve(MachineOptions, ReportOptions):
         from experiments.serving.measured_points import factors, read_points
 
         machine = self._machine(deployment.cut.gpus)
-        found = factors(deployment, machine, read_points(self.measured))
-        tpot, ttft = (f"{factor.expected:.3g}" for factor in found)
+        corrections = factors(deployment, machine, read_points(self.measured))
+        tpot, ttft = (f"{factor.expected:.3g}" for factor in corrections)
         output.note(
             f"{self.measured}: TPOT takes {tpot} times, and TTFT {ttft} times what simctl predicts"
         )
-        return found
+        return corrections
 
     def _record(self, served: Served) -> output.Record:
-        found, load, deployment = served.point, served.load, served.deployment
-        tokens = found.tokens(load)
+        point, load, deployment = served.point, served.load, served.deployment
+        tokens = point.tokens(load)
         return {
             "plan": str(deployment.cut) or "tp=1",
             "instances": served.instances,
             "gpus": served.gpus,
             "concurrency": load.concurrency,
-            "ttft_s": found.ttft.expected,
-            "ttft_low_s": found.ttft.low,
-            "ttft_high_s": found.ttft.high,
-            "tpot_s": found.tpot.expected,
-            "tpot_low_s": found.tpot.low,
-            "tpot_high_s": found.tpot.high,
+            "ttft_s": point.ttft.expected,
+            "ttft_low_s": point.ttft.low,
+            "ttft_high_s": point.ttft.high,
+            "tpot_s": point.tpot.expected,
+            "tpot_low_s": point.tpot.low,
+            "tpot_high_s": point.tpot.high,
             "tokens_per_s": served.instances * tokens.expected,
             "tokens_per_s_low": served.instances * tokens.low,
             "tokens_per_s_high": served.instances * tokens.high,
             "requests_per_s": served.instances * tokens.expected / load.osl,
             "tokens_per_s_gpu": served.tokens,
-            "tokens_per_s_user": 1 / found.tpot.expected,
-            "in_flight": found.sequences,
-            "fits": found.fits,
-            "limit": found.limit,
-            "full": found.sequences < load.concurrency,
-            "prefilling": found.prefilling,
+            "tokens_per_s_user": 1 / point.tpot.expected,
+            "in_flight": point.sequences,
+            "fits": point.fits,
+            "limit": point.limit,
+            "full": point.sequences < load.concurrency,
+            "prefilling": point.prefilling,
             "weights_B": deployment.weights,
-            "kv_cache_B": found.sequences
+            "kv_cache_B": point.sequences
             / deployment.cut.dp
             / deployment.cut.pp
             * deployment.kv_bytes(load.isl + load.osl),
-            **{f"token_{name}_s": seconds for name, seconds in found.parts.items()},
-            **{f"prefill_{name}_s": seconds for name, seconds in found.first.items()},
+            **{f"token_{name}_s": seconds for name, seconds in point.parts.items()},
+            **{f"prefill_{name}_s": seconds for name, seconds in point.first.items()},
         }
 
     @property
@@ -281,8 +284,8 @@ class Serve(MachineOptions, ReportOptions):
             "model": first.model,
             "device": first.device,
             "machine": self._where,
-            "engine": first.engine,
-            "precision": first.precision,
+            "engine": first.engine.value,
+            "precision": first.precision.value,
             "isl": int(self.isl),
             "osl": int(self.osl),
             "level": self.level,
@@ -293,7 +296,7 @@ class Serve(MachineOptions, ReportOptions):
 
     @property
     def _parameters(self) -> dict[str, output.Value]:
-        own = {
+        stated: dict[str, output.Value] = {
             "model": self.model,
             "plan": self.plan,
             "p": self.p,
@@ -301,12 +304,12 @@ class Serve(MachineOptions, ReportOptions):
             "isl": self.isl,
             "osl": self.osl,
             "concurrency": self.concurrency,
-            "precision": self.precision,
-            "engine": self.engine,
+            "precision": self.precision.value,
+            "engine": self.engine.value,
             "ttft": self.ttft,
             "tpot": self.tpot,
             "accepted": self.accepted,
             "measured": None if self.measured is None else str(self.measured),
             "level": self.level,
         }
-        return {**self.machine_parameters, **own}
+        return {**self.machine_parameters, **stated}

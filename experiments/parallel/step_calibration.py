@@ -4,7 +4,6 @@ calibration of the times of a device with a CSV of steps."""
 from __future__ import annotations
 
 import csv
-import io
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,7 +29,7 @@ from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS
 from simulator.parallel.step import Step, write
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
-from topologies.readers.contents import text_of
+from topologies.readers.contents import csv_rows
 from topologies.topology import Floats, Topology
 
 FILE = Path(__file__).with_name("plan_errors.csv")
@@ -38,7 +37,6 @@ FILE = Path(__file__).with_name("plan_errors.csv")
 BOUND = np.full(len(STREAMS), 2)
 """Which factor the times of a stream have: 0 that of the device, 1 that of launches, 2 none."""
 BOUND[[COMPUTE, COPIES]], BOUND[HOST] = 0, 1
-MOST_ROWS = 1000
 SHORTEST, LONGEST = 1e-6, 1e7
 """Seconds of a measured step."""
 SHOWN = 8
@@ -125,29 +123,11 @@ def read_steps(path: Path) -> dict[str, tuple[str, str, float]]:
 
     Raises InputError with file and line of the first mistake.
     """
-    expected = f"a CSV of {', '.join(COLUMNS)}"
-    text = text_of(path, 2**20, expected, f"take at most {MOST_ROWS} steps")
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    steps = {}
-    try:
-        missing = [column for column in COLUMNS if column not in (reader.fieldnames or ())]
-        if missing:
-            raise InputError(f"{path} line 1: no column {missing[0]}: expected {expected}")
-        for row in reader:
-            where = f"{path} line {reader.line_num}"
-            steps[where] = _step(where, *(row[column] for column in COLUMNS))
-            if len(steps) > MOST_ROWS:
-                raise InputError(f"{path}: more than {MOST_ROWS} steps")
-    except csv.Error as error:
-        raise InputError(f"{path} line {reader.line_num}: {error}: expected a CSV") from None
-    if not steps:
-        raise InputError(f"{path} has no step: expected a line with {', '.join(COLUMNS)}")
-    return steps
+    rows = csv_rows(path, COLUMNS, "step")
+    return {where: _step(where, *cells) for where, cells in rows.items()}
 
 
-def _step(
-    where: str, model: str | None, plan: str | None, text: str | None
-) -> tuple[str, str, float]:
+def _step(where: str, model: str, plan: str, text: str) -> tuple[str, str, float]:
     if not model or not plan or not text:
         raise InputError(f'{where}: a value is missing: write gpt2,"dp=2,micro=1",0.25')
     try:

@@ -5,31 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 from experiments.models.accelerators import ACCELERATORS, accelerator
+from experiments.models.kernel_times.lookup import WIDTHS as KERNEL_WIDTHS
 from experiments.models.model_shapes import TransformerShape
 from experiments.option_text import parse_at_least, parse_pairs
+from experiments.serving.engines import Engine, ServedPrecision
 from topologies.errors import InputError, nearest_name
 
-Engine = Literal["sglang", "trtllm", "vllm"]
-ENGINES: tuple[Engine, ...] = get_args(Engine)
-WIDTHS = {"bf16": 2.0, "fp8": 1.0, "fp8_block": 1 + 4 / 128**2, "nvfp4": 0.5625, "mxfp4": 0.53125}
-"""Bytes of an element of a weight, with its share of a scale."""
-PRECISIONS = ("bf16", "fp8", "fp4")
-"""What a user calls the precision of a model that is served."""
+WIDTHS = KERNEL_WIDTHS | {"fp8_block": 1 + 4 / 128**2}
+"""Bytes of an element of a weight, with its share of a scale: blocks of weights are squares."""
 MOST_DRAFTED = 8
+AMD = "mi"
+"""How the names of its GPUs begin, on which TensorRT-LLM does not run."""
 MARGIN = 0.9
 """The share of a GPU's memory that weights and the KV cache have: what engines take unless they are
 told otherwise (gpu_memory_utilization of vLLM)."""
-
-
-def engine_named(name: str) -> Engine:
-    """The engine of that name. Raises InputError."""
-    for engine in ENGINES:
-        if engine == name:
-            return engine
-    raise InputError(f"engine {name[:40]!r}: it is one of {', '.join(ENGINES)}")
 
 
 class Cut(NamedTuple):
@@ -79,8 +71,7 @@ class Deployment:
     device: str
     """A name of :data:`experiments.models.accelerators.ACCELERATORS`."""
     engine: Engine
-    precision: str
-    """One of :data:`PRECISIONS`."""
+    precision: ServedPrecision
     cut: Cut
     accepted: float = 0.7
     """The share of drafted tokens that are accepted, each if those before it are."""
@@ -88,10 +79,6 @@ class Deployment:
     def __post_init__(self) -> None:
         if self.shape.kind != "decoder" or self.shape.mamba:
             raise InputError(f"{self.model} cannot be served here: take a decoder with attention")
-        if self.precision not in PRECISIONS:
-            raise InputError(
-                f"precision {self.precision[:40]!r}: it is one of {', '.join(PRECISIONS)}"
-            )
         tp, dp, ep, pp, mtp = self.cut
         if self.shape.blocks < pp:
             raise InputError(f"pp={pp}: {self.model} has {self.shape.blocks} blocks")
@@ -113,7 +100,7 @@ class Deployment:
             has = f"{experts.number} experts" if experts else "no experts"
             raise InputError(f"ep={ep}: {self.model} has {has}")
         peaks = accelerator(self.device).peak
-        if self.device == "cpu" or (self.engine == "trtllm" and self.device.startswith("mi")):
+        if self.device == "cpu" or (self.engine == "trtllm" and self.device.startswith(AMD)):
             raise InputError(f"engine {self.engine} does not run on {self.device}")
         for math in (self.attention, self.inner):
             if math != "mxfp4" and math not in peaks:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
-from math import exp, hypot, isfinite
+from math import exp, hypot
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +12,10 @@ import numpy as np
 from experiments.serving.deployment import Deployment
 from experiments.serving.operating_point import TIMES, Factor, Load, point, spread_of
 from topologies.errors import InputError
-from topologies.readers.contents import text_of
+from topologies.readers.contents import csv_rows
 from topologies.topology import Topology
 
 COLUMNS = "isl", "osl", "concurrency", "ttft_ms", "tpot_ms"
-MOST_BYTES = 2**20
 FARTHEST = 10.0
 """Points that are farther from what is predicted than this factor are no points of a deployment."""
 NOISE = 0.1
@@ -36,26 +33,20 @@ class MeasuredPoint(NamedTuple):
 
 def read_points(path: Path) -> list[MeasuredPoint]:
     """The points of a CSV file. Raises InputError with the line of what is no point."""
-    text = text_of(path, MOST_BYTES, "a CSV of points", "take fewer points")
+    rows = csv_rows(path, COLUMNS, "point")
+    return [_point(where, cells) for where, cells in rows.items()]
+
+
+def _point(where: str, cells: Sequence[str]) -> MeasuredPoint:
     try:
-        rows = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-    except csv.Error as error:
-        raise InputError(f"{path}: not a CSV: {error}") from None
-    if not rows or not {*COLUMNS} <= rows[0].keys():
-        raise InputError(f"{path}: expected rows under the columns {', '.join(COLUMNS)}")
-    points = []
-    for number, row in enumerate(rows, 2):
-        try:
-            isl, osl, concurrency, ttft, tpot = (float(row[name]) for name in COLUMNS)
-        except (TypeError, ValueError):
-            raise InputError(f"{path} line {number}: expected five numbers") from None
-        values = isl, osl, concurrency, ttft, tpot
-        if not all(isfinite(value) and 0 < value < 1e9 for value in values):
-            raise InputError(f"{path} line {number}: expected numbers above 0")
-        if osl < 2:
-            raise InputError(f"{path} line {number}: expected an osl of 2 or more")
-        points.append(MeasuredPoint(Load(isl, osl, concurrency), ttft / 1e3, tpot / 1e3))
-    return points
+        isl, osl, concurrency, ttft, tpot = map(float, cells)
+    except ValueError:
+        raise InputError(f"{where}: expected five numbers") from None
+    if not all(0 < value < 1e9 for value in (isl, osl, concurrency, ttft, tpot)):
+        raise InputError(f"{where}: expected numbers above 0")
+    if osl < 2:
+        raise InputError(f"{where}: expected an osl of 2 or more")
+    return MeasuredPoint(Load(isl, osl, concurrency), ttft / 1e3, tpot / 1e3)
 
 
 def factors(
@@ -67,14 +58,14 @@ def factors(
     Raises InputError with the first point that cannot be one of the deployment.
     """
     ratios = [_ratios(deployment, machine, number, each) for number, each in enumerate(points, 1)]
-    found = []
-    for name, off in zip(TIMES, zip(*ratios, strict=True), strict=True):
-        logs = np.log(off)
+    pair = []
+    for name, of_points in zip(TIMES, zip(*ratios, strict=True), strict=True):
+        logs = np.log(of_points)
         noise = max(NOISE, float(logs.std()))
         prior, sure = spread_of(deployment, name) ** -2, len(logs) * noise**-2
         mean = float(logs.mean()) * sure / (sure + prior)
-        found.append(Factor(exp(mean), hypot((sure + prior) ** -0.5, noise)))
-    return found[0], found[1]
+        pair.append(Factor(exp(mean), hypot((sure + prior) ** -0.5, noise)))
+    return pair[0], pair[1]
 
 
 def _ratios(
@@ -83,14 +74,14 @@ def _ratios(
     """Measured over predicted TPOT and TTFT."""
     where = f"measured point {number}"
     try:
-        found = point(deployment, machine, measured.load)
+        predicted = point(deployment, machine, measured.load)
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
-    if found.sequences < measured.load.concurrency:
+    if predicted.sequences < measured.load.concurrency:
         raise InputError(
-            f"{where}: {measured.load.concurrency:g} sequences at once, but {found.fits:g} fit"
+            f"{where}: {measured.load.concurrency:g} sequences at once, but {predicted.fits:g} fit"
         )
-    ratios = measured.tpot / found.tpot.expected, measured.ttft / found.ttft.expected
+    ratios = measured.tpot / predicted.tpot.expected, measured.ttft / predicted.ttft.expected
     for name, ratio in zip(TIMES, ratios, strict=True):
         if not 1 / FARTHEST < ratio < FARTHEST:
             raise InputError(

@@ -166,8 +166,9 @@ def decode_parts(work: PointWork, values: Mapping[str, Any]) -> dict[str, Any]:
 
 def prefills(work: PointWork, due: Any, values: Mapping[str, Any]) -> Any:
     """Seconds of so many prefills between decodes, which groups of attention share."""
-    own = work.prefill.attention + work.prefill.context
-    each = sum(work.prefill) - own + own / np.clip(due, 1.0, work.groups)
+    attention = work.prefill.attention + work.prefill.context
+    shared = attention / np.clip(due, 1.0, work.groups)
+    each = sum(work.prefill) - attention + shared
     return due * (values["prefill"] * each / work.stages + values["prefill_host"])
 
 

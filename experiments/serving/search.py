@@ -46,9 +46,9 @@ class Limits(NamedTuple):
     ttft: float
     tpot: float
 
-    def met_by(self, found: Point) -> bool:
+    def met_by(self, point: Point) -> bool:
         """Whether a point is within both."""
-        return found.ttft.expected <= self.ttft and found.tpot.expected <= self.tpot
+        return point.ttft.expected <= self.ttft and point.tpot.expected <= self.tpot
 
 
 def cuts(deployment: Deployment, gpus: int) -> Iterator[Cut]:
@@ -75,7 +75,7 @@ def search(
 
     Raises InputError if no cut fits, or none is within the limits even with one sequence.
     """
-    found, chosen = list[Served](), list(cuts(deployment, gpus))
+    ways, chosen = list[Served](), list(cuts(deployment, gpus))
     too_large, too_slow = "", dict[float, str]()
     for done, cut in enumerate(chosen):
         progress(done, len(chosen))
@@ -88,7 +88,7 @@ def search(
         curve = [(1 / each.tpot.expected, _rate((one, each)) / cut.tp) for one, each in points]
         best = [(one, each) for one, each in points if limits.met_by(each)]
         if best:
-            found.append(Served(served, gpus // cut.tp, *max(best, key=_rate), curve))
+            ways.append(Served(served, gpus // cut.tp, *max(best, key=_rate), curve))
         else:
             least = points[0][1]
             missed = max(least.ttft.expected / limits.ttft, least.tpot.expected / limits.tpot)
@@ -98,15 +98,15 @@ def search(
                 f"{format_seconds(least.tpot.expected)}"
             )
     progress(len(chosen), len(chosen))
-    if not found:
+    if not ways:
         why = too_slow[min(too_slow)] if too_slow else too_large
         raise InputError(f"no way to serve {deployment.model} on {counted(gpus, 'GPU')}: {why}")
-    return sorted(found, key=lambda each: -each.tokens)
+    return sorted(ways, key=lambda each: -each.tokens)
 
 
 def _rate(pair: tuple[Load, Point]) -> float:
-    load, found = pair
-    return found.tokens(load).expected
+    load, served_point = pair
+    return served_point.tokens(load).expected
 
 
 def _points(

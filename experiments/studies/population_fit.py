@@ -96,11 +96,11 @@ def at_specification(model: Model, specification: Specification) -> Model:
     """The model whose fit starts at the specification of a machine's links."""
     rest = np.array([parameter.rest for parameter in model.parameters])
     population = population_of(model.library.name)
-    apart = None
+    machine_covariance = None
     if population is not None:
         of_transport = population.over(transport(model.library, specification.interconnect))
-        apart = of_transport.apart(shared_names(model))
-    return model.starting(offsets(model, specification) + rest, model.weight, apart)
+        machine_covariance = of_transport.covariance_of(shared_names(model))
+    return model.starting(offsets(model, specification) + rest, model.weight, machine_covariance)
 
 
 def offsets(model: Model, specification: Specification) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -14,15 +13,21 @@ from scipy.optimize import least_squares
 from experiments import output
 from experiments.models.accelerators import DEVICES, accelerator
 from experiments.models.model_catalogue import find_transformer
-from experiments.serving.deployment import ENGINES, Cut, Deployment, engine_named
+from experiments.serving.deployment import Cut, Deployment
+from experiments.serving.engines import Engine, ServedPrecision
 from experiments.serving.operating_point import Load, PointWork, tpot, ttft, work_of
 from experiments.studies.generated_pages import markdown
+from experiments.studies.kernel_rows import read as table_of
 from experiments.studies.measured_rows import Row, grouped
 from simulator.uncertainty.interval import LEVEL, quantile
 from topologies.catalogue import find
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats
 
+COLUMNS = {
+    *("machine", "model_family", "engine", "mode", "precision", "isl", "osl", "concurrency"),
+    *("gpus", "attention_dp_size", "moe_ep_size", "ttft_ms", "tpot_ms", "flags"),
+}
 MODELS = {
     "Llama-3.1-70B": "llama3_70b",
     "Llama-3.1-8B": "llama3_8b",
@@ -110,7 +115,7 @@ def main(
     heads = "left out", "time", "points", "median", "p90", "bias", "inside 80%", "plain"
     if out is not None:
         output.write(out, overheads_text(fit(points), spread))
-    rows = [row for name, found in errors.items() for row in _rows(points, name, found, spread)]
+    rows = [row for name, left in errors.items() for row in _rows(points, name, left, spread)]
     groups = "model", "machine", "engine", "points", *(f"{time} {what}" for time, what in _SHOWN)
     return "\n\n".join(
         (markdown((*heads, SPECULATIVE), rows), markdown(groups, _groups(points, errors["both"])))
@@ -120,10 +125,7 @@ def main(
 def read(folder: Path) -> Points:
     """The points of `serving.csv` that count. Equal points count once, by their median."""
     path = folder / "serving.csv"
-    if not path.is_file():
-        raise InputError(f"no file {path}")
-    with path.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if _counts(row)]
+    rows = [row for row in table_of(path, COLUMNS) if _counts(row)]
     if not rows:
         raise InputError(f"{path}: no point of one pool that says its GPUs and sequences")
     columns = [_point(alike) for alike in grouped(rows, _key).values()]
@@ -157,7 +159,7 @@ def _point(rows: Sequence[Row]) -> tuple[Any, ...]:
     machine = MACHINES[row["machine"]]
     model = MODELS[row["model_family"]]
     shape = find_transformer(model).shape
-    about = DEVICES[machine], engine_named(row["engine"]), row["precision"], cut
+    about = DEVICES[machine], Engine(row["engine"]), ServedPrecision(row["precision"]), cut
     deployment = Deployment(model, shape, *about)
     load = Load(*(float(row[name]) for name in ("isl", "osl", "concurrency")))
     work = work_of(deployment, find(machine).build(gpus), load, load.concurrency)
@@ -187,22 +189,22 @@ def _joined(columns: Sequence[tuple[Any, ...]]) -> Points:
     return Points(*map(stack, zip(*columns, strict=True)))
 
 
-NAMES = [*SHARED, *(f"{name} {engine}" for engine in ENGINES for name in OWN)]
-_USUAL = [*SHARED.values(), *(OWN[name] for _ in ENGINES for name in OWN)]
+NAMES = [*SHARED, *(f"{name} {engine}" for engine in Engine for name in OWN)]
+_USUAL = [*SHARED.values(), *(OWN[name] for _ in Engine for name in OWN)]
 
 
 def _values(inner: Floats, points: Points) -> dict[str, Any]:
     """The values of each point."""
     values = dict(zip(NAMES, np.exp(inner).tolist(), strict=True))
-    own = {
+    of_engines = {
         name: np.select(
-            [points.engine == engine for engine in ENGINES],
-            [values[f"{name} {engine}"] for engine in ENGINES],
+            [points.engine == engine for engine in Engine],
+            [values[f"{name} {engine}"] for engine in Engine],
             1.0,
         )
         for name in OWN
     }
-    return {name: values[name] for name in SHARED} | own
+    return {name: values[name] for name in SHARED} | of_engines
 
 
 def predicted(inner: Floats, points: Points) -> tuple[Floats, Floats]:
@@ -234,11 +236,11 @@ def plain_fit(points: Points) -> Callable[[Points], tuple[Floats, Floats]]:
     """A model of eight values: bytes of weights and KV cache over the bandwidth, FLOPs over the
     peak, a share of prefills, and a constant a layer for each engine; a factor on a prefill and a
     constant for the first token."""
-    start = np.log([1.0, 1.0, 2.0, *[3e-5] * len(ENGINES), 4.0, 5e-2])
+    start = np.log([1.0, 1.0, 2.0, *[3e-5] * len(Engine), 4.0, 5e-2])
 
     def model(inner: Floats, at: Points) -> tuple[Floats, Floats]:
         weights, cache, share, *layers, first, host = np.exp(inner)
-        layer = np.select([at.engine == engine for engine in ENGINES], layers, layers[0])
+        layer = np.select([at.engine == engine for engine in Engine], layers, layers[0])
         columns = at.plain.T
         each = weights * columns[0] + cache * columns[1] + share * columns[2] + layer * columns[3]
         return each, each + first * columns[4] + host
@@ -248,8 +250,8 @@ def plain_fit(points: Points) -> Callable[[Points], tuple[Floats, Floats]]:
         off = np.arctan(np.log(until / points.ttft))[points.waiting]
         return np.concatenate([np.arctan(np.log(each / points.tpot)), off])
 
-    found = least_squares(errors, start, bounds=(start - 9, start + 9), max_nfev=80).x
-    return lambda at: model(found, at)
+    fitted = least_squares(errors, start, bounds=(start - 9, start + 9), max_nfev=80).x
+    return lambda at: model(fitted, at)
 
 
 def left_out(points: Points) -> Iterator[tuple[str, list[tuple[Flags, Flags]]]]:
@@ -296,12 +298,12 @@ def left_out_errors(
 def spreads(points: Points, errors: Mapping[str, tuple[Floats, Floats]]) -> Mapping[str, float]:
     """The standard deviations of both times, by which an interval holds LEVEL of these errors:
     those of most models, and of the family that is odd."""
-    odd, found = points.family == SPECULATIVE, {}
+    odd, spread = points.family == SPECULATIVE, {}
     for time, (off, _) in errors.items():
         for name, chosen in ((time, ~odd), (f"{time}_latent", odd)):
             size = np.abs(off[chosen & ~np.isnan(off)])
-            found[name] = float(np.quantile(size, LEVEL)) / quantile(LEVEL) if len(size) else LARGE
-    return found
+            spread[name] = float(np.quantile(size, LEVEL)) / quantile(LEVEL) if len(size) else LARGE
+    return spread
 
 
 def _rows(
@@ -335,10 +337,10 @@ def _groups(points: Points, errors: Mapping[str, tuple[Floats, Floats]]) -> Iter
         chosen = (keys == key).all(axis=1)
         cells = []
         for off, _ in errors.values():
-            own = off[chosen & ~np.isnan(off)]
-            cells += [f"{np.median(own):+.1%}"] if len(own) else [""]
-            size = np.abs(own)
-            cells += [f"{np.quantile(size, at):.1%}" if len(own) else "" for at in (0.5, 0.9)]
+            known = off[chosen & ~np.isnan(off)]
+            cells += [f"{np.median(known):+.1%}"] if len(known) else [""]
+            size = np.abs(known)
+            cells += [f"{np.quantile(size, at):.1%}" if len(known) else "" for at in (0.5, 0.9)]
         yield [*map(str, key), str(chosen.sum()), *cells]
 
 

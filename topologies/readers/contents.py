@@ -3,18 +3,21 @@ for a pipe without a writer."""
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import os
 import re
 import stat
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from topologies.errors import InputError
 
 LIMIT = 16 * 2**20
+MOST_ROWS = 1000
+"""Rows of a CSV that a user writes."""
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -110,6 +113,30 @@ def text_of(path: Path, most: int, expected: str, smaller: str) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8: expected {expected}") from None
+
+
+def csv_rows(path: Path, columns: Sequence[str], noun: str) -> dict[str, list[str]]:
+    """The cells of these columns in a CSV that a user writes, by file and line; a cell that is
+    missing is empty. More columns count for nothing. `noun`: what a row is.
+
+    Raises InputError with file and line of the first mistake.
+    """
+    expected = f"a CSV of {', '.join(columns)}"
+    text = text_of(path, 2**20, expected, f"take at most {MOST_ROWS} {noun}s")
+    reader, rows = csv.DictReader(io.StringIO(text, newline=""), strict=True), {}
+    try:
+        missing = [column for column in columns if column not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError(f"{path} line 1: no column {missing[0]}: expected {expected}")
+        for row in reader:
+            rows[f"{path} line {reader.line_num}"] = [row[column] or "" for column in columns]
+            if len(rows) > MOST_ROWS:
+                raise InputError(f"{path}: more than {MOST_ROWS} {noun}s")
+    except csv.Error as error:
+        raise InputError(f"{path} line {reader.line_num}: {error}: expected a CSV") from None
+    if not rows:
+        raise InputError(f"{path} has no {noun}: expected a line with {', '.join(columns)}")
+    return rows
 
 
 def check_text(text: str, name: str) -> str:

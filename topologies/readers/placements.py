@@ -211,9 +211,11 @@ def _of_racks(text: str, path: str) -> Hosts:
         count = fields["Attached GPUs"][0]
         if not count.isdecimal() or not 1 <= int(count) <= 1024:
             raise InputError(f"{where}: Attached GPUs is {shown(count)}: a number of 1 or more")
-        found = min(len(fields.get(key, ())) for key in ("ClusterUUID", "CliqueId"))
-        if found != int(count):
-            raise InputError(f"{where} has {count} GPUs, and a rack of {found}: is the file whole?")
+        complete = min(len(fields.get(key, ())) for key in ("ClusterUUID", "CliqueId"))
+        if complete != int(count):
+            raise InputError(
+                f"{where} has {count} GPUs, and a rack of {complete}: is the file whole?"
+            )
         if len(cliques) > 1:
             raise InputError(f"{where}: its GPUs are in {len(cliques)} cliques: expected one")
         [(uuid, clique)] = cliques

@@ -91,12 +91,12 @@ class Population:
         columns = np.array([place.get(name, -1) for name in names], dtype=np.int64)
         return np.where(columns >= 0, whole[:, columns], 0.0)
 
-    def apart(self, names: Sequence[str]) -> Floats:
+    def covariance_of(self, names: Sequence[str]) -> Floats:
         """The covariance of machines in the parameters of these names, shape (names, names). Those
         that the population does not have are of a single machine, and independent."""
         moves = self.moves(names)
-        own = [0.0 if name in self.members else ALONE**2 for name in names]
-        return np.asarray(moves.T @ moves + np.diag(own))
+        alone = [0.0 if name in self.members else ALONE**2 for name in names]
+        return np.asarray(moves.T @ moves + np.diag(alone))
 
     def mean(
         self, parameters: Sequence[Parameter], names: Sequence[str], offsets: Floats

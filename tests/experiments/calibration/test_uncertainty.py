@@ -56,14 +56,14 @@ def test_what_no_run_shows_keeps_the_spread_of_machines(made: Made) -> None:
     """Runs of large sizes alone: LL is as uncertain as machines differ, and Simple much less. Fewer
     runs leave more open."""
     model, _ = made(noise=0.02)
-    apart = np.diag(np.full(len(model.start), 0.5**2))
+    prior = np.diag(np.full(len(model.start), 0.5**2))
     names = [parameter.name for parameter in model.parameters]
-    here = model.starting(model.start, model.weight, apart)
+    of_machines = model.starting(model.start, model.weight, prior)
     large = model.points.size > 2**24
-    deviation = np.sqrt(np.diag(left_open(explored(here, large))))
+    deviation = np.sqrt(np.diag(left_open(explored(of_machines, large))))
     assert deviation[names.index("LL network α")] == pytest.approx(0.5, rel=0.02)
     assert deviation[names.index("Simple network 1/β")] < 0.25
-    few = np.sqrt(np.diag(left_open(explored(here, large & (model.points.ranks == 16)))))
+    few = np.sqrt(np.diag(left_open(explored(of_machines, large & (model.points.ranks == 16)))))
     assert (few >= deviation - 1e-3).all()
     assert (deviation <= 0.5 + 1e-9).all()
 
@@ -73,10 +73,10 @@ def test_what_machines_share_moves_together(made: Made) -> None:
     model, _ = made(noise=0.02)
     names = [parameter.name for parameter in model.parameters]
     shown, hidden = names.index("Simple network 1/β"), names.index("LL network α")
-    apart = np.diag(np.full(len(model.start), 0.5**2))
-    apart[shown, hidden] = apart[hidden, shown] = 0.9 * 0.5**2
-    here = model.starting(model.start, model.weight, apart)
-    opened = np.sqrt(np.diag(left_open(explored(here, model.points.size > 2**24))))
+    prior = np.diag(np.full(len(model.start), 0.5**2))
+    prior[shown, hidden] = prior[hidden, shown] = 0.9 * 0.5**2
+    of_machines = model.starting(model.start, model.weight, prior)
+    opened = np.sqrt(np.diag(left_open(explored(of_machines, model.points.size > 2**24))))
     assert opened[hidden] < 0.35
 
 

@@ -14,7 +14,6 @@ from experiments.parallel.plan_step import work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from experiments.parallel.step_calibration import (
     FILE,
-    MOST_ROWS,
     PlanError,
     PlanKind,
     calibrated_by,
@@ -31,6 +30,7 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import write
 from topologies.catalogue import find
 from topologies.errors import InputError
+from topologies.readers.contents import MOST_ROWS
 from topologies.shapes import star
 
 STEP = 'gpt2:layers=2,"dp=2,micro=1,batch=4",0.05\n'

@@ -26,18 +26,19 @@ def test_points_are_read_by_the_names_of_columns(tmp_path: Path) -> None:
 @each_case(
     ("data", "message"),
     [
-        (b"", "expected rows under the columns isl, osl, concurrency"),
-        (HEADER.encode(), "expected rows under the columns"),
-        (b"isl,osl\n1,2\n", "expected rows under the columns"),
+        (b"", "no column isl: expected a CSV of isl, osl, concurrency"),
+        (HEADER.encode(), "has no point: expected a line with isl, osl"),
+        (b"isl,osl\n1,2\n", "line 1: no column concurrency"),
         (HEADER.encode() + b"1024,1024,8,100\n", "line 2: expected five numbers"),
         (HEADER.encode() + b"1024,1024,8,fast,10\n", "line 2: expected five numbers"),
         (HEADER.encode() + b"1,2,1,1,1\n1024,0,8,100,10\n", "line 3: expected numbers above 0"),
         (HEADER.encode() + b"1024,1024,8,nan,10\n", "line 2: expected numbers above 0"),
         (HEADER.encode() + b"1024,1024,8,1e400,10\n", "line 2: expected numbers above 0"),
-        (HEADER.encode() + b'1024,"1024,8,100,10\n', "not a CSV"),
+        (HEADER.encode() + b'1024,"1024,8,100,10\n', "expected a CSV"),
         (HEADER.encode() + b"1024,1,8,100,10\n", "line 2: expected an osl of 2 or more"),
         (b"\xff\xfe\x00", "points.csv"),
-        (HEADER.encode() + b"1,1,1,1,1\n" * 2**18, "take fewer points"),
+        (HEADER.encode() + b"1,2,1,1,1\n" * 2**18, "take at most 1000 points"),
+        (HEADER.encode() + b"1,2,1,1,1\n" * 1001, "more than 1000 points"),
     ],
 )
 def test_files_without_points_are_refused(tmp_path: Path, data: bytes, message: str) -> None:

@@ -144,9 +144,9 @@ def test_groups_share_prefills() -> None:
     deployment = deploy("tp=8,dp=8,ep=8", "deepseek_v3")
     work = work_of(deployment, MACHINE, LOAD, 64.0)
     values = overheads("vllm")
-    own = values["prefill"] * (work.prefill.attention + work.prefill.context)
+    attention = values["prefill"] * (work.prefill.attention + work.prefill.context)
     one, eight = (prefills(work, due, values) for due in (1.0, 8.0))
-    assert eight == pytest.approx(8 * one - 7 * own)
+    assert eight == pytest.approx(8 * one - 7 * attention)
 
 
 def test_parts_are_all_of_a_token() -> None:

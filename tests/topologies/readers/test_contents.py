@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from grouped_cases import each_case
 from topologies.errors import InputError, as_text, shown
 from topologies.link import Link
-from topologies.readers.contents import LIMIT, check_text
+from topologies.readers.contents import LIMIT, check_text, csv_rows
 from topologies.readers.files import check_connected
 from topologies.readers.mistakes import spelling
 from topologies.shapes import SHAPES
@@ -106,3 +108,13 @@ def test_a_value_is_shown_shortly(value: object, text: str) -> None:
 
 def test_a_deep_place_is_cut() -> None:
     assert spelling(("links", *[0] * 16)) == f"links{'[0]' * 15}..."
+
+
+def test_rows_of_a_csv_have_their_lines(tmp_path: Path) -> None:
+    """A cell may have several lines, and one that is missing is empty."""
+    path = tmp_path / "rows.csv"
+    path.write_text('b,more,a\n1,x,2\n"3\n4",y,5\n6\n')
+    rows = csv_rows(path, ("a", "b"), "row")
+    assert rows == {f"{path} line 2": ["2", "1"], f"{path} line 4": ["5", "3\n4"]} | {
+        f"{path} line 5": ["", "6"]
+    }
