@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from experiments.models.accelerators import NARROW
+from experiments.models.accelerators import NARROW, accelerator
 from experiments.models.kernel_times import nccl_calls as calls
 from experiments.models.kernel_times.casts import ENGINE, MOVED
 from experiments.models.kernel_times.exchange import USUAL, Exchange, sizes_of
@@ -21,11 +21,13 @@ from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from topologies.catalogue import find
 from topologies.errors import InputError
+from topologies.topology import Floats
 
 WIDE = {"bfloat16": 2.0, "fp8": NARROW["fp8_block"], "nvfp4": NARROW["nvfp4"]}
 """Bytes of an element on the wire with its share of a scale; fp8 as in DeepEP."""
 HEADS = "heads", "kv_heads", "head_dim", "window"
 LENGTHS = "q_len", "batch"
+COUNTS = "batch", "heads", "kv_heads"
 WIDTHS = "hidden", "experts", "topk"
 Value = TypeVar("Value")
 NODES = {"a100": "dgx_a100", "h100": "hgx_h100", "h200": "hgx_h200", "b200": "b200"}
@@ -46,19 +48,69 @@ def attention(folder: Path, shape: Sequence[str] = HEADS) -> Groups:
         return Key(device_of(row), _of(PRECISIONS, row["attn_dtype"], path), row["framework"])
 
     def sizes(alike: list[Row]) -> Sizes:
-        counts = {name: column(alike, name, path) for name in ("batch", "heads", "kv_heads")}
+        counts = {name: column(alike, name, path) for name in COUNTS}
         length = column(alike, "q_len", path)
-        every = {"0": "1e9"}
-        seen = [{"window": every.get(row["window"], row["window"])} for row in alike]
         return counts | {
             "head_size": column(alike, "head_dim", path),
             "queries": length,
             "keys": length,
-            "window": column(seen, "window", path),
+            "window": _windows(alike, path),
             "causal": np.ones(len(alike)),
         }
 
     return groups_of(path, grouped(rows, key_of), sizes, lambda row: [row[name] for name in shape])
+
+
+def decodes(folder: Path) -> Groups:
+    """The decodes of `attention_generation.csv`."""
+    path = folder / "attention_generation.csv"
+
+    def sizes(alike: list[Row]) -> Sizes:
+        tokens, size = column(alike, "past_len", path) + 1, column(alike, "head_dim", path)
+        seen = np.minimum(_windows(alike, path), tokens)
+        counts = {name: column(alike, name, path) for name in COUNTS}
+        return counts | {"head_size": size, "elements": 2 * size, "tokens": seen}
+
+    groups = _by_cache(path, {*HEADS})
+    return groups_of(path, groups, sizes, lambda row: [row[name] for name in HEADS])
+
+
+def latent_decodes(folder: Path) -> Groups:
+    """Those of latent attention, as DeepSeek-V3 has it, of `mla_kernel.csv`."""
+    path = folder / "mla_kernel.csv"
+
+    def sizes(alike: list[Row]) -> Sizes:
+        one = np.ones(len(alike))
+        return {
+            **{name: column(alike, name, path) for name in ("batch", "heads")},
+            **{"kv_heads": one, "head_size": 544 * one, "elements": 576 * one},
+            "tokens": column(alike, "past_len", path) + 1,
+        }
+
+    groups = {
+        key: [row for row in rows if row["op"] == "generation"]
+        for key, rows in _by_cache(path, {"op", "heads"}).items()
+    }
+    return groups_of(path, groups, sizes, lambda row: [row["heads"]])
+
+
+def _by_cache(path: Path, names: set[str]) -> dict[Key, list[Row]]:
+    """The rows by device, precision of the KV cache and engine. An A100 has such caches in 8 bits,
+    but no products."""
+    rows = read(path, {"machine", "framework", "kv_dtype", "batch", "past_len", "time_us", *names})
+
+    def key_of(row: Row) -> Key:
+        return Key(device_of(row), _of(PRECISIONS, row["kv_dtype"], path), row["framework"])
+
+    groups = grouped(rows, key_of)
+    return {key: rows for key, rows in groups.items() if key[1] in accelerator(key.device).peak}
+
+
+def _windows(rows: list[Row], path: Path) -> Floats:
+    """Keys that a query sees; very many without a window."""
+    every = {"0": "1e9"}
+    texts = [{"window": every.get(row["window"], row["window"])} for row in rows]
+    return column(texts, "window", path)
 
 
 def exchanges(folder: Path) -> Groups:
@@ -121,11 +173,35 @@ def collectives(folder: Path) -> Groups:
         for row, size, length in zip(rows, ranks, nbytes, strict=True)
         if size in GROUPS and length >= LEAST and row["collective"] in calls.ENGINES
     ]
+    return _calls(path, rows, "collective", {})
+
+
+def engine_calls(folder: Path) -> Groups:
+    """The all-reduces of `custom_all_reduce.csv` in CUDA graphs, of the same machines and sizes.
+
+    Raises InputError for a file without any.
+    """
+    path = folder / "custom_all_reduce.csv"
+    names = {"machine", "framework", "mode", "ranks", "size_bytes", "time_us"}
+    rows = [
+        {**row, "collective": "all_reduce"}
+        for row in read(path, names)
+        if row["mode"] == "graph" and device_of(row) in NODES
+    ]
+    nbytes = column(rows, "size_bytes", path)
+    rows = [row for row, length in zip(rows, nbytes.tolist(), strict=True) if length >= LEAST]
+    return _calls(path, rows, "framework", calls.ENGINE_ALGORITHMS)
+
+
+def _calls(
+    path: Path, rows: list[Row], engine: str, algorithms: Mapping[str, Sequence[str]]
+) -> Groups:
+    """Collectives on simulated links, by device and the column of their engine."""
     if not rows:
-        raise InputError(f"{path}: no collective of NCCL in nodes of {', '.join(NODES)}")
+        raise InputError(f"{path}: no collective that counts in nodes of {', '.join(NODES)}")
     machines = {device: find(NODES[device]).build(8) for device in {*map(device_of, rows)}}
     times = {
-        (device, size): GroupTimes(machine, Degrees(dp=8 // size, tp=size))
+        (device, size): GroupTimes(machine, Degrees(dp=8 // size, tp=size), algorithms)
         for device, machine in machines.items()
         for size in GROUPS
     }
@@ -138,7 +214,7 @@ def collectives(folder: Path) -> Groups:
         return calls.sizes_of(collective, ranks, nbytes, np.array(links))
 
     def key_of(row: Row) -> Key:
-        return Key(device_of(row), calls.PRECISION, row["collective"])
+        return Key(device_of(row), calls.PRECISION, row[engine])
 
     return groups_of(path, grouped(rows, key_of), sizes, lambda row: [row["size_bytes"]])
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.models.accelerators import NARROW
 from experiments.models.kernel_times.kernel_model import Key, Sizes
-from experiments.models.kernel_times.lookup import chip_of
+from experiments.models.kernel_times.lookup import EAGER, chip_of
 from experiments.studies.kernel_fit import Groups, Measured
 from experiments.studies.measured_rows import Row, grouped, rows_of
 from topologies.errors import InputError
@@ -22,9 +22,6 @@ PRECISIONS = {"bfloat16": "bf16"} | {name: name for name in ("fp8", "fp8_static"
 """Our names of the precisions of a table. Others are of weights alone."""
 UNPACKED = {"w4a16_mxfp4": "mxfp4"}
 """Those of weights alone."""
-
-EAGER = "_eager"
-"""The end of the names of engines that launch each kernel from their host."""
 
 
 def read(path: Path, columns: set[str]) -> list[Row]:

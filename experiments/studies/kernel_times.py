@@ -16,6 +16,7 @@ import typer
 
 from experiments.models.kernel_times.attention import ATTENTION
 from experiments.models.kernel_times.casts import CASTS
+from experiments.models.kernel_times.decode_attention import DECODE_ATTENTION, LATENT_DECODES
 from experiments.models.kernel_times.exchange import EXCHANGE
 from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS, UNPACKED_PRODUCTS
 from experiments.models.kernel_times.kernel_model import (
@@ -26,8 +27,8 @@ from experiments.models.kernel_times.kernel_model import (
     Kind,
     write,
 )
-from experiments.models.kernel_times.lookup import ALL, WIDTHS, model_of
-from experiments.models.kernel_times.nccl_calls import COLLECTIVES
+from experiments.models.kernel_times.lookup import ALL, EAGER, WIDTHS, model_of
+from experiments.models.kernel_times.nccl_calls import COLLECTIVES, ENGINE_CALLS
 from experiments.models.kernel_times.products import OUTPUT, PRODUCTS
 from experiments.studies import exchange_rows, kernel_rows
 from experiments.studies.kernel_fit import (
@@ -39,7 +40,6 @@ from experiments.studies.kernel_fit import (
     shared_fit,
     spread_of,
 )
-from experiments.studies.kernel_rows import EAGER
 from experiments.studies.measured_rows import aligned, grouped
 from topologies.topology import Flags, Floats
 
@@ -93,6 +93,7 @@ def _more_ranks(times: int, folder: Path, learnt: Learnt) -> tuple[Groups, Error
 
 
 SMOOTH_ATTENTION = Smoothness(0.3, (3.0, 2.0, 1.0, 4.0, 1.0))
+SMOOTH_DECODE = Smoothness(0.3, (3.0, 3.0, 1.0, 3.0))
 SMOOTH_EXCHANGE = Smoothness(0.15, (3.0, 2.5, 1.5, 2.0), 6.0)
 """The first kernels of runs on 16 ranks take 4 times as long as those after them. With a limit of 6
 they leave no trace in the grid, and errors at shapes left out stay as they are."""
@@ -119,6 +120,18 @@ SOURCES = {
         lambda measured: measured.sizes["queries"] >= LARGE,
         others={"lengths and batches left out": _lengths},
     ),
+    "attention, decode": Source(
+        DECODE_ATTENTION,
+        exchange_rows.decodes,
+        SMOOTH_DECODE,
+        lambda measured: measured.sizes["tokens"] >= LARGE,
+    ),
+    "latent attention, decode": Source(
+        LATENT_DECODES,
+        exchange_rows.latent_decodes,
+        SMOOTH_DECODE,
+        lambda measured: measured.sizes["tokens"] >= LARGE,
+    ),
     "exchanges of experts": Source(
         EXCHANGE,
         exchange_rows.exchanges,
@@ -130,6 +143,12 @@ SOURCES = {
     "collectives": Source(
         COLLECTIVES,
         exchange_rows.collectives,
+        Smoothness(0.15, (2.0, 2.0)),
+        lambda measured: measured.sizes["nbytes"] >= LARGE_COLLECTIVE,
+    ),
+    "all-reduces of engines": Source(
+        ENGINE_CALLS,
+        exchange_rows.engine_calls,
         Smoothness(0.15, (2.0, 2.0)),
         lambda measured: measured.sizes["nbytes"] >= LARGE_COLLECTIVE,
     ),

@@ -16,6 +16,9 @@ EXPERTS = (
     "distribution,time_us\n"
 )
 COLLECTIVES = "machine,library,collective,dtype,ranks,size_bytes,time_us,suspect\n"
+DECODES = "machine,framework,kv_dtype,batch,past_len,heads,kv_heads,head_dim,window,time_us\n"
+LATENT = "op,machine,framework,kv_dtype,heads,batch,past_len,time_us\n"
+ALL_REDUCES = "machine,framework,mode,ranks,size_bytes,time_us\n"
 ROWS = {
     "moe.csv": (
         EXPERTS
@@ -40,6 +43,24 @@ ROWS = {
         + "h100_sxm,oneccl,all_gather,float16,2,67108864,1,\n"
         + "h100_sxm,nccl,all_gather,float16,2,67108864,1,odd\n"
         + "l40s,nccl,all_gather,float16,2,67108864,1,\n"
+    ),
+    "custom_all_reduce.csv": (
+        ALL_REDUCES
+        + "h100_sxm,vllm,graph,8,65536,6.3\n"
+        + "h100_sxm,vllm,eager,8,65536,50\n"
+        + "h100_sxm,vllm,graph,8,256,4\n"
+        + "l40s,vllm,graph,8,65536,30\n"
+    ),
+    "attention_generation.csv": (
+        DECODES
+        + "h100_sxm,vllm,bfloat16,8,4095,32,8,128,0,50\n"
+        + "h100_sxm,vllm,bfloat16,8,4095,32,8,128,128,10\n"
+        + "a100_sxm,vllm,fp8,8,4095,32,8,128,0,50\n"
+    ),
+    "mla_kernel.csv": (
+        LATENT
+        + "generation,h100_sxm,sglang,fp8,128,8,1023,30\n"
+        + "context,h100_sxm,sglang,fp8,128,8,0,99\n"
     ),
     "quantize.csv": CASTS + "scale_matrix,h100_sxm,trtllm,1.3.0rc10,torch_ops,fp8,8192,4096,35\n",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from math import hypot
@@ -12,6 +13,8 @@ from topologies.errors import InputError
 
 ALL = "all"
 """The device of the lines that hold what families of devices share."""
+EAGER = "_eager"
+"""The end of the names of engines that launch each kernel from their host."""
 ALIKE = 0.06
 """The spread of times between siblings, beyond that of shapes. Between an H100 and an H200, and a
 B200 and a GB200, such intervals of 80% hold 81% of products."""
@@ -74,3 +77,21 @@ def model_of(kind: Kind, device: str, precision: str, engine: str) -> KernelMode
     engines = sorted({key.engine for key in learnt if key.precision == similar})
     hint = f"there are {', '.join(engines)}" if engines else "nothing was measured in it"
     raise InputError(f"no engine {engine[:40]!r} in {precision}: {hint}")
+
+
+@lru_cache
+def models_of(kind: Kind, device: str, precision: str) -> tuple[KernelModel, ...]:
+    """The models of all engines that do not wait for their host: those that were measured on the
+    device, or else on a sibling, or else on any device. Raises InputError as :func:`model_of`."""
+    learnt, similar = models(kind), SIMILAR.get(precision, precision)
+    for alike in (device, sibling(device), ALL):
+        engines = [key.engine for key in learnt if key[:2] == (alike, similar)]
+        chosen = [engine for engine in engines if not engine.endswith(EAGER)]
+        if chosen:
+            return tuple(model_of(kind, device, precision, engine) for engine in chosen)
+    return (model_of(kind, device, precision, ALL),)
+
+
+def fastest(kind: Kind, device: str, precision: str, sizes: Mapping[str, float]) -> float:
+    """Expected seconds of a kernel by the fastest engine: what others take in the end."""
+    return min(model.of(**sizes).expected for model in models_of(kind, device, precision))

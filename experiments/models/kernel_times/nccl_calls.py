@@ -8,6 +8,7 @@ what software takes. In between, the two are far from a sum: their norm has a po
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -66,6 +67,10 @@ COLLECTIVES = Kind(
     coordinates,
     ((14, 16, *range(17, 30)), (1, 2, 3)),
 )
+ENGINE_CALLS = replace(COLLECTIVES, table=COLLECTIVES.table.with_stem("engine_calls"))
+"""All-reduces of serving engines, which have kernels of their own for small sizes."""
+ENGINE_ALGORITHMS = {"all_reduce": ("rings", "naive")}
+"""Those whose time on the links counts: in one step, each GPU reads what all have."""
 
 
 @lru_cache(maxsize=4096)
@@ -82,6 +87,14 @@ def collective_seconds(
     model = model_of(COLLECTIVES, device, precision, SIMILAR.get(collective, collective))
     figures = (np.array([float(figure)]) for figure in (max(ranks, 2), nbytes, links))
     return max(links, float(model.seconds(sizes_of(collective, *figures))[0]))
+
+
+@lru_cache(maxsize=4096)
+def engine_seconds(device: str, engine: str, ranks: int, nbytes: float, links: float) -> float:
+    """Seconds of an all-reduce of a serving engine, as :func:`collective_seconds`."""
+    model = model_of(ENGINE_CALLS, device, PRECISION, engine)
+    figures = (np.array([float(figure)]) for figure in (ranks, nbytes, links))
+    return max(links, float(model.seconds(sizes_of("all_reduce", *figures))[0]))
 
 
 def laws(device: str) -> dict[str, Law]:

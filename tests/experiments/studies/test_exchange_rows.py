@@ -7,10 +7,27 @@ import numpy as np
 import pytest
 
 from experiments.models.kernel_times.kernel_model import Key
-from experiments.studies.exchange_rows import attention, casts, collectives, exchanges
+from experiments.studies.exchange_rows import (
+    attention,
+    casts,
+    collectives,
+    decodes,
+    engine_calls,
+    exchanges,
+    latent_decodes,
+)
 from experiments.studies.kernel_fit import Groups
 from grouped_cases import each_case
-from kernel_tables import ATTENTION, CASTS, COLLECTIVES, EXCHANGES, write_tables
+from kernel_tables import (
+    ALL_REDUCES,
+    ATTENTION,
+    CASTS,
+    COLLECTIVES,
+    DECODES,
+    EXCHANGES,
+    LATENT,
+    write_tables,
+)
 from topologies.errors import InputError
 
 
@@ -35,6 +52,30 @@ def test_rows_have_keys_and_sizes(tmp_path: Path) -> None:
     # Half of the bytes pass a link of 370.8 GB/s.
     assert calls.sizes["links"] == pytest.approx([2**25 / 370.8e9], rel=0.01)
     assert calls.sizes["messages"].tolist() == [1]
+
+
+def test_decodes_see_the_cache_and_the_newest_token(tmp_path: Path) -> None:
+    """Not those in 8 bits of a GPU without products in 8 bits, nor prefills."""
+    write_tables(tmp_path)
+    ((key, (_, kernels)),) = decodes(tmp_path).items()
+    assert key == Key("h100", "bf16", "vllm")
+    assert kernels.sizes["tokens"].tolist() == [4096, 128]
+    assert kernels.sizes["elements"].tolist() == [256, 256]
+    ((key, (_, kernels)),) = latent_decodes(tmp_path).items()
+    assert key == Key("h100", "fp8", "sglang")
+    assert {name: size.tolist() for name, size in kernels.sizes.items()} == {
+        **{"batch": [8], "heads": [128], "kv_heads": [1], "tokens": [1024]},
+        **{"head_size": [544], "elements": [576]},
+    }
+
+
+def test_engines_have_all_reduces_in_graphs(tmp_path: Path) -> None:
+    write_tables(tmp_path)
+    ((key, (_, calls)),) = engine_calls(tmp_path).items()
+    assert key == Key("h100", "bf16", "vllm")
+    assert calls.seconds.tolist() == pytest.approx([6.3e-6])
+    # each GPU reads what seven others have, at 370.8 GB/s together
+    assert calls.sizes["links"] == pytest.approx([7 * 65536 / 370.8e9], rel=0.5)
 
 
 def test_shapes_are_left_out_together(tmp_path: Path) -> None:
@@ -80,6 +121,25 @@ def test_shapes_are_left_out_together(tmp_path: Path) -> None:
             EXCHANGES + "mars,deepep_normal,1,dispatch,fp8,8,1,7168,256,8,1,,25,,,\n",
             "'mars' is no device",
         ),
+        (decodes, "attention_generation", "a\n1\n", "has no column batch, framework, "),
+        (
+            decodes,
+            "attention_generation",
+            DECODES + "h100_sxm,vllm,bfloat16,8,-1,32,8,128,0,50\n",
+            "past_len is '-1': it is a positive number",
+        ),
+        (
+            latent_decodes,
+            "mla_kernel",
+            LATENT + "generation,h100_sxm,sglang,int3,128,8,1023,30\n",
+            "'int3' is none of bfloat16, fp8",
+        ),
+        (
+            engine_calls,
+            "custom_all_reduce",
+            ALL_REDUCES + "h100_sxm,vllm,eager,8,65536,50\n",
+            "no collective that counts in nodes of a100, h100, h200, b200",
+        ),
         (casts, "quantize", CASTS + "sum,h100_sxm,trtllm,1,x,fp8,1,32,3\n", "'sum' is none of"),
         (casts, "quantize", "\x00\xff\xfe", "is no CSV file"),
         (collectives, "nccl", COLLECTIVES, "has no column collective, dtype, "),
@@ -93,7 +153,7 @@ def test_shapes_are_left_out_together(tmp_path: Path) -> None:
             collectives,
             "nccl",
             COLLECTIVES + "l40s,nccl,all_gather,float16,2,65536,9,\n",
-            "no collective of NCCL in nodes of a100, h100, h200, b200",
+            "no collective that counts in nodes of a100, h100, h200, b200",
         ),
     ],
 )

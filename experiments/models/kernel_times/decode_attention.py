@@ -1,0 +1,86 @@
+"""Decodes of attention: the newest token of each sequence against the KV cache.
+
+Keys and values pass the memory once, but no kernel ends before its longest run over the tokens of a
+sequence, and none takes less than its launch. Latent attention multiplies all heads with one
+vector of the cache, so arithmetic counts, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from topologies.topology import Floats
+
+VALUES = {
+    "launch": Value(8e-6, 0.5),
+    "memory": Value(0.85, 0.2),
+    "arithmetic": Value(0.3, 1.0),
+    "run": Value(1e-9, 1.5),
+    "ramp": Value(0.5, 0.7),
+}
+"""Seconds of a launch; the shares of the bandwidth and of the peak; seconds of a token of a
+sequence; the power of the norm of all of these, less 1."""
+
+
+class DecodeSizes(NamedTuple):
+    """The sizes of a decode over the heads of a rank."""
+
+    batch: float
+    """Sequences."""
+    heads: float
+    kv_heads: float
+    head_size: float
+    """Elements of a key and of a value, on average."""
+    elements: float
+    """Elements of the cache of a token and a head of keys."""
+    tokens: float
+    """Those of a sequence that are seen: of its window at most."""
+
+
+def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
+    """Seconds of decodes, by the fields of :class:`DecodeSizes`, shape (decodes,)."""
+    seen = sizes["batch"] * sizes["tokens"]
+    memory = seen * sizes["kv_heads"] * sizes["elements"] * chip.width
+    arithmetic = 4 * seen * sizes["heads"] * sizes["head_size"]
+    parts = (
+        np.full(len(seen), values["launch"]),
+        memory / (chip.bandwidth * values["memory"]),
+        arithmetic / (chip.flops * values["arithmetic"]),
+        sizes["tokens"] * values["run"],
+    )
+    power = 1 + values["ramp"]
+    return np.asarray(sum(part**power for part in parts) ** (1 / power))
+
+
+def coordinates(sizes: Sizes) -> Floats:
+    """The logarithms to the base 2 of heads of keys of a batch, tokens, elements of a head, and
+    heads of a head of keys, shape (decodes, 4)."""
+    logs = (
+        sizes["batch"] * sizes["kv_heads"],
+        sizes["tokens"],
+        sizes["head_size"],
+        sizes["heads"] / sizes["kv_heads"],
+    )
+    return np.stack([np.log2(each) for each in logs], axis=1)
+
+
+DECODE_ATTENTION = Kind(
+    Path(__file__).with_suffix(".csv"),
+    VALUES,
+    seconds,
+    coordinates,
+    (
+        (0, 2, 4, 6, 8, 10, 12),
+        (0, 3, 5, 7, 9, 10, 11, 12, 13, 14, 16),
+        (6, 7, 8, 9),
+        (0, 2, 4, 7),
+    ),
+)
+LATENT_DECODES = replace(DECODE_ATTENTION, table=DECODE_ATTENTION.table.with_stem("latent_decodes"))
+"""Those whose heads share one vector of the cache a token, which is key and value."""
