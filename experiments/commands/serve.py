@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cache, cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from experiments import output
-from experiments.options.machine_options import MachineOptions
-from experiments.options.options import ReportOptions
+from experiments.options.completion import completer, machine_names, machine_options
+from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
+from experiments.options.options import ReportOptions, RunTimeline
 from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.serving.engines import Engine, ServedPrecision
+from experiments.trace_choice import ALL
 from topologies.errors import InputError
 from topologies.units import parse_counts, parse_seconds, parse_whole
 
@@ -22,12 +25,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from experiments.serving.deployment import Cut, Deployment
-    from experiments.serving.operating_point import Factor
+    from experiments.serving.operating_point import Factor, Load, Point
+    from experiments.serving.prefill_workers import PrefillWorkers
     from experiments.serving.search import Served
+    from topologies.catalogue import Blueprint
     from topologies.topology import Topology
 
 LONGEST = 2**20
-"""Tokens of a prompt or an answer at most."""
+"""Tokens of a prompt, an answer or a chunk at most."""
+LEAST = {"isl": 1, "osl": 2, "chunk": 64}
+"""Tokens of each at least."""
+MOST_WORKERS = 1024
+DEFAULT = "hgx_h100"
 CONCURRENCY = "1..256:x4"
 
 
@@ -46,6 +55,13 @@ class Serve(MachineOptions, ReportOptions):
         "--tpot 10ms",
     )
 
+    topology: Annotated[
+        str | None,
+        typer.Option(
+            help=f"{TOPOLOGY_HELP}  [default: {DEFAULT}, or star with --device]",
+            autocompletion=completer(machine_names, machine_options),
+        ),
+    ] = None
     model: Annotated[str, typer.Option(help="A transformer: llama3_70b, or its config.json.")] = (
         "llama3_70b"
     )
@@ -54,9 +70,20 @@ class Serve(MachineOptions, ReportOptions):
         typer.Option(
             help="How GPUs share it: tp=8,dp=8,ep=8, with attention of dp groups and experts of "
             "ep; pp=2: stages of a pipeline; mtp=2: drafted tokens; auto: find the best of 1, 2, "
-            "4, ... GPUs an instance."
+            "4, ... GPUs an instance. With --prefill: of workers that decode, like 3:tp=8."
         ),
     ] = "tp=1"
+    prefill: Annotated[
+        str | None,
+        typer.Option(
+            help="Prefill on workers of their own, like 2:tp=4: two on nodes of their own, which "
+            "send KV caches to those of --plan.  [default: each worker does both]"
+        ),
+    ] = None
+    chunk: Annotated[
+        str | None,
+        typer.Option(help="Prefill prompts in chunks of so many tokens, like 2048."),
+    ] = None
     p: Annotated[
         str | None,
         typer.Option("--p", "--gpus", help="GPUs of all instances.  [default: those of --plan]"),
@@ -98,15 +125,27 @@ class Serve(MachineOptions, ReportOptions):
         typer.Option(help="The share of engines and models that an interval holds."),
     ] = 0.8
 
+    timeline: RunTimeline = None
+
     def run(self) -> int:
         """Print the operating points."""
         check_files(plot=self.plot, report=self.report)
+        if self.timeline is not None:
+            check_timeline(self.timeline, self._served[-1].deployment.cut.gpus)
+            self._draw(self._served[0 if self.plan == "auto" else -1])
         rows = self.records()
         pictures = [Picture("Tokens of a user and of a GPU", self._picture)]
         answer = Result("serve", self._report(rows), rows, self._parameters, pictures=pictures)
         answer.write(plot=self.plot, report=self.report)
         answer.show(self.format)
         return 0
+
+    @cached_property
+    def blueprint(self) -> Blueprint:
+        """The machine. Raises InputError as that of other commands."""
+        if self.topology or self.device:
+            return super().blueprint
+        return replace(self, topology=DEFAULT).blueprint
 
     def records(self) -> list[output.Record]:
         """A row for each number of sequences, or for each way to serve."""
@@ -118,9 +157,9 @@ class Serve(MachineOptions, ReportOptions):
         from experiments.serving.search import Limits, Served, search
 
         isl, osl = (self._tokens(name) for name in ("isl", "osl"))
-        load = Load(float(isl), float(osl), 1.0)
+        load, chunk = Load(float(isl), float(osl), 1.0), self.chunk and self._tokens("chunk")
         if self.plan == "auto":
-            for name in ("concurrency", "measured"):
+            for name in ("concurrency", "measured", "prefill"):
                 if getattr(self, name) is not None:
                     raise InputError(
                         f"--{name} {getattr(self, name)} goes with a plan such as tp=8, not auto"
@@ -128,29 +167,56 @@ class Serve(MachineOptions, ReportOptions):
             gpus = self._gpus or self.blueprint.whole().ranks
             limits = Limits(*(self._limit(name) for name in ("ttft", "tpot")))
             progress, build = output.Progress("ways to serve"), cache(self._machine)
-            return search(self._deployment, build, gpus, load, limits, self.level, progress)
+            about = limits, self.level, chunk or 0
+            return search(self._deployment, build, gpus, load, *about, progress)
         for name in ("ttft", "tpot"):
             if getattr(self, name) is not None:
                 raise InputError(f"--{name} {getattr(self, name)} goes with --plan auto")
-        deployment = self._deployment
-        machine = self._machine(deployment.cut.gpus)
         loads = [load._replace(concurrency=float(each)) for each in self._concurrency]
-        factors = self._factors(deployment)
-        return [
+        deployment, workers = self._deployment, self._workers
+        machine = self._machine(deployment.cut.gpus)
+        at = partial(point, deployment, machine, workers=workers, chunk=chunk or 0)
+        corrections = self._factors(deployment, at)
+        served = [
             Served(
-                deployment,
-                (self._gpus or deployment.cut.gpus) // deployment.cut.gpus,
-                each,
-                point(deployment, machine, each, factors=factors, level=self.level),
+                *(deployment, 1, each, at(each, factors=corrections, level=self.level)),
+                workers=workers,
             )
             for each in loads
         ]
+        gpus = served[0].gpus
+        if self._gpus and self._gpus % gpus:
+            raise InputError(f"--gpus {self._gpus}: instances have {gpus} GPUs each")
+        return [each._replace(instances=(self._gpus or gpus) // gpus) for each in served]
+
+    @cached_property
+    def _workers(self) -> PrefillWorkers | None:
+        from experiments.serving.prefill_workers import PrefillWorkers, sent_seconds
+
+        if self.prefill is None:
+            return None
+        number, cut = self._counted("prefill", self.prefill)
+        deployment = replace(self._deployment, cut=cut)
+        machine = self._machine(cut.gpus)
+        sent = sent_seconds(deployment, self._deployment, self._machine, float(self.isl))
+        decoders, _ = self._counted("plan", self.plan)
+        return PrefillWorkers(deployment, machine, number, decoders, sent)
+
+    def _counted(self, name: str, text: str) -> tuple[int, Cut]:
+        """A number of workers and the plan of each."""
+        from experiments.serving.deployment import parse_cut
+
+        number, colon, cut = text.rpartition(":")
+        count = self._whole(name, number) if colon else 1
+        if not 1 <= count <= MOST_WORKERS:
+            raise InputError(f"--{name} {text[:40]}: 1 to {MOST_WORKERS} workers")
+        return count, parse_cut(cut)
 
     @cached_property
     def _deployment(self) -> Deployment:
         from experiments.models.accelerators import DEVICES
         from experiments.models.model_catalogue import find_transformer
-        from experiments.serving.deployment import Cut, Deployment, parse_cut
+        from experiments.serving.deployment import Cut, Deployment
         from topologies.clusters import MACHINES
 
         entry = find_transformer(self.model)
@@ -159,9 +225,11 @@ class Serve(MachineOptions, ReportOptions):
         if device is None:
             known = ", ".join(each for each in DEVICES if each in MACHINES)
             raise InputError(f"--topology {name}: give its GPU as --device, or take one of {known}")
-        cut: Cut = Cut() if self.plan == "auto" else parse_cut(self.plan)
-        if self._gpus and self._gpus % cut.gpus:
-            raise InputError(f"--gpus {self._gpus}: instances have {cut.gpus} GPUs each")
+        count, cut = (1, Cut()) if self.plan == "auto" else self._counted("plan", self.plan)
+        if count > 1 and self.prefill is None:
+            raise InputError(
+                f"--plan {self.plan}: several workers go with --prefill, or take --gpus"
+            )
         about = device, self.engine, self.precision, cut, self.accepted
         return Deployment(entry.name or self.model, entry.shape, *about)
 
@@ -196,9 +264,9 @@ class Serve(MachineOptions, ReportOptions):
 
     def _tokens(self, name: str) -> int:
         text = getattr(self, name)
-        value, least = self._whole(name, text), 2 if name == "osl" else 1
-        if not least <= value <= LONGEST:
-            raise InputError(f"--{name} {text[:40]}: {least} to {LONGEST} tokens")
+        value = self._whole(name, text)
+        if not LEAST[name] <= value <= LONGEST:
+            raise InputError(f"--{name} {text[:40]}: {LEAST[name]} to {LONGEST} tokens")
         return value
 
     def _limit(self, name: str) -> float:
@@ -211,15 +279,16 @@ class Serve(MachineOptions, ReportOptions):
             raise InputError(f"--{name} {text}: more than 0s")
         return limit
 
-    def _factors(self, deployment: Deployment) -> tuple[Factor, Factor]:
+    def _factors(
+        self, deployment: Deployment, at: Callable[[Load], Point]
+    ) -> tuple[Factor, Factor]:
         from experiments.serving.operating_point import Factor
 
         if self.measured is None:
             return Factor(), Factor()
         from experiments.serving.measured_points import factors, read_points
 
-        machine = self._machine(deployment.cut.gpus)
-        corrections = factors(deployment, machine, read_points(self.measured))
+        corrections = factors(deployment, at, read_points(self.measured))
         tpot, ttft = (f"{factor.expected:.3g}" for factor in corrections)
         output.note(
             f"{self.measured}: TPOT takes {tpot} times, and TTFT {ttft} times what simctl predicts"
@@ -230,9 +299,10 @@ class Serve(MachineOptions, ReportOptions):
         point, load, deployment = served.point, served.load, served.deployment
         tokens = point.tokens(load)
         return {
-            "plan": str(deployment.cut) or "tp=1",
+            "plan": self.plan if served.workers else str(deployment.cut) or "tp=1",
+            "prefill": self.prefill,
             "instances": served.instances,
-            "gpus": served.gpus,
+            "gpus": served.instances * served.gpus,
             "concurrency": load.concurrency,
             "ttft_s": point.ttft.expected,
             "ttft_low_s": point.ttft.low,
@@ -245,14 +315,18 @@ class Serve(MachineOptions, ReportOptions):
             "tokens_per_s_high": served.instances * tokens.high,
             "requests_per_s": served.instances * tokens.expected / load.osl,
             "tokens_per_s_gpu": served.tokens,
+            "less": 1 - served.tokens / max(each.tokens for each in self._served),
             "tokens_per_s_user": 1 / point.tpot.expected,
             "in_flight": point.sequences,
             "fits": point.fits,
             "limit": point.limit,
             "full": point.sequences < load.concurrency,
             "prefilling": point.prefilling,
+            "busy": point.busy,
+            "kv_cache_sent_s": served.workers.sent if served.workers else 0.0,
             "weights_B": deployment.weights,
             "kv_cache_B": point.sequences
+            / (served.workers.decoders if served.workers else 1)
             / deployment.cut.dp
             / deployment.cut.pp
             * deployment.kv_bytes(load.isl + load.osl),
@@ -268,15 +342,33 @@ class Serve(MachineOptions, ReportOptions):
         from experiments.pictures.result_curves import serving_drawing
 
         served = self._served
-        if self.plan == "auto":
-            curves = {str(each.deployment.cut) or "tp=1": each.curve for each in served}
-        else:
-            curves = {
-                self.plan: [(1 / each.point.tpot.expected, each.tokens) for each in served],
-            }
+        curves = {str(each.deployment.cut) or "tp=1": each.curve for each in served}
+        if self.plan != "auto":
+            curves = {self.plan: [(1 / each.point.tpot.expected, each.tokens) for each in served]}
         about = self._deployment
         title = f"{about.model} in {about.precision} by {about.engine} on {self._where}"
         return serving_drawing(title, curves, 1 / self._limit("tpot"))
+
+    def _draw(self, served: Served) -> None:
+        """Draw a decode of a point."""
+        from experiments.pictures.timelines.step_spans import step_spans
+        from experiments.serving.operating_point import iteration
+
+        deployment, load = served.deployment, served.load
+        machine = self._machine(deployment.cut.gpus)
+        decoders = served.workers.decoders if served.workers else 1
+        step = iteration(deployment, machine, load, served.point, decoders)
+        title = f"A decode of {load.concurrency:.0f} sequences of {deployment.model}"
+        assert self.timeline
+        write_timeline(
+            self.timeline,
+            lambda: step_spans(step),
+            lambda: step.graph,
+            title,
+            deployment.device,
+            self._parameters,
+            ALL,
+        )
 
     def _report(self, rows: Sequence[output.Record]) -> dict[str, object]:
         first = self._deployment
@@ -290,26 +382,19 @@ class Serve(MachineOptions, ReportOptions):
             "osl": int(self.osl),
             "level": self.level,
             "unchecked": first.cut.pp > 1 or first.cut.mtp > 0,
+            "workers": self.prefill is not None,
             "auto": self.plan == "auto",
             "points": [dict(row) for row in rows],
         }
 
     @property
     def _parameters(self) -> dict[str, output.Value]:
-        stated: dict[str, output.Value] = {
-            "model": self.model,
-            "plan": self.plan,
-            "p": self.p,
-            "device": self.device,
-            "isl": self.isl,
-            "osl": self.osl,
-            "concurrency": self.concurrency,
-            "precision": self.precision.value,
-            "engine": self.engine.value,
-            "ttft": self.ttft,
-            "tpot": self.tpot,
-            "accepted": self.accepted,
-            "measured": None if self.measured is None else str(self.measured),
-            "level": self.level,
+        files = "plot", "report", "timeline", "format"
+        stated = {
+            each.name: getattr(self, each.name) for each in fields(self) if each.name not in files
         }
-        return {**self.machine_parameters, **stated}
+        texts = {
+            name: value if value is None or isinstance(value, float) else str(value)
+            for name, value in stated.items()
+        }
+        return {**texts, **self.machine_parameters, "topology": self.blueprint.text}

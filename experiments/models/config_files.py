@@ -112,7 +112,7 @@ def parse(text: str, name: str) -> Entry:
         shape = shape_of(values, _CONSTANTS.get(family, RMS_DECODER))
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
-    longest = min(values.get("longest", USUAL_SEQUENCE), USUAL_SEQUENCE)
+    longest = min(shape.longest or USUAL_SEQUENCE, USUAL_SEQUENCE)
     return Entry(shape, shape.positions or longest, name=name)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from experiments.models.mixer_shapes import Latent, Mamba
 from experiments.models.model_shapes import RMS_DECODER
 
-_LLAMA3 = {**RMS_DECODER, "kv_heads": 8, "vocabulary": 128256}
+_LLAMA3 = {**RMS_DECODER, "kv_heads": 8, "vocabulary": 128256, "longest": 131072}
 _NEMOTRON3: dict[str, Any] = {
     "kv_heads": 2,
     "head_size": 128,
@@ -32,18 +32,26 @@ FAMILIES: dict[str, dict[str, Any]] = {
     # the parameters of each size against the benchmarks' own.
     "mpt": {"tied": True, "vocabulary": 50368, "positions": 2048},
     # Touvron et al., arXiv 2307.09288.
-    "llama2": {**RMS_DECODER, "vocabulary": 32000},
+    "llama2": {**RMS_DECODER, "vocabulary": 32000, "longest": 4096},
     # Llama team, arXiv 2407.21783, table 3.
     "llama3": _LLAMA3,
     # Jiang et al., arXiv 2401.04088, table 1.
-    "mixtral": {**_LLAMA3, "vocabulary": 32000},
+    "mixtral": {**_LLAMA3, "vocabulary": 32000, "longest": 32768},
     # Qwen team, arXiv 2505.09388, table 2, and config.json.
-    "qwen3": {**_LLAMA3, "kv_heads": 4, "head_size": 128, "vocabulary": 151936, "head_norms": True},
+    "qwen3": {
+        **_LLAMA3,
+        "kv_heads": 4,
+        "head_size": 128,
+        "vocabulary": 151936,
+        "longest": 40960,
+        "head_norms": True,
+    },
     # DeepSeek-AI, arXiv 2412.19437, section 4.2.
     "deepseek": {
         **RMS_DECODER,
         "head_size": 128,
         "vocabulary": 129280,
+        "longest": 163840,
         "latent": Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
     },
     # openai/gpt-oss-120b and 20b, config.json: windowed attention and full attention take turns.
@@ -53,13 +61,20 @@ FAMILIES: dict[str, dict[str, Any]] = {
         "kv_heads": 8,
         "head_size": 64,
         "vocabulary": 201088,
+        "longest": 131072,
         "window": 128,
         "period": 2,
         "sinks": True,
     },
     # Parmar et al., arXiv 2402.16819, table 1; NVIDIA, arXiv 2406.11704, table 1. MLPs have no
     # gates, and square what a ReLU leaves.
-    "nemotron4": {"kv_heads": 8, "biases": False, "rotary": True, "vocabulary": 256000},
+    "nemotron4": {
+        "kv_heads": 8,
+        "biases": False,
+        "rotary": True,
+        "vocabulary": 256000,
+        "longest": 4096,
+    },
     # nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B and Super-120B-A12B, config.json: attention has no
     # positions.
     "nemotron3_nano": {**_NEMOTRON3, "mamba": Mamba(64, head_size=64, state=128, groups=8)},

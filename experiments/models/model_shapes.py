@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any, Literal
 
@@ -46,6 +46,8 @@ class TransformerShape:
     """Whether the head is the table of tokens."""
     positions: int = 0
     """Learned positions; 0: rotary positions or ALiBi, which have no parameters."""
+    longest: int = field(default=0, compare=False)
+    """Tokens of a sequence for which rotary positions were trained; 0: not stated."""
     segments: int = 0
     """Learned kinds of segments in a text (BERT)."""
     norm: Literal["layer", "rms"] = "layer"

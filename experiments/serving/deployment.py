@@ -12,6 +12,7 @@ from experiments.models.kernel_times.lookup import WIDTHS as KERNEL_WIDTHS
 from experiments.models.model_shapes import TransformerShape
 from experiments.option_text import parse_at_least, parse_pairs
 from experiments.serving.engines import Engine, ServedPrecision
+from simulator.parallel.degrees import Degrees
 from topologies.errors import InputError, nearest_name
 
 WIDTHS = KERNEL_WIDTHS | {"fp8_block": 1 + 4 / 128**2}
@@ -42,6 +43,17 @@ class Cut(NamedTuple):
     def gpus(self) -> int:
         """Those of an instance."""
         return self.tp * self.pp
+
+    @property
+    def sends(self) -> bool:
+        """Whether each GPU has attention and experts of its own, so that tokens travel."""
+        return self.tp == self.dp == self.ep > 1
+
+    @property
+    def degrees(self) -> Degrees:
+        """The same as a plan of training has it, where `tp` shares attention."""
+        ep = self.ep if self.sends else 1
+        return Degrees(tp=self.tp // self.dp, dp=self.dp, pp=self.pp, ep=ep)
 
     def __str__(self) -> str:
         return ",".join(

@@ -1,30 +1,41 @@
-"""What an iteration of an engine does on a GPU, part by part, in seconds of kernels alone.
+"""What an iteration of an engine does on the GPUs of each stage, block by block.
 
-Products and experts are those that were measured (:mod:`experiments.models.kernel_times`), a decode
-reads the KV cache, and collectives are simulated on the machine.
+Products, experts and attention take what the fastest engine was measured to take
+(:mod:`experiments.models.kernel_times`). Collectives are simulated on the machine, with what the
+engine's kernels, or NCCL across nodes, add to the links.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from math import ceil, floor, log2
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache, partial
+from itertools import pairwise
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.models.accelerators import accelerator
 from experiments.models.kernel_times.attention import AttentionSizes, attention_seconds
-from experiments.models.kernel_times.grouped_products import (
-    GROUPED_PRODUCTS,
-    UNPACKED_PRODUCTS,
-    rows_of,
+from experiments.models.kernel_times.decode_attention import (
+    DECODE_ATTENTION,
+    LATENT_DECODES,
+    DecodeSizes,
 )
-from experiments.models.kernel_times.kernel_model import KernelModel
-from experiments.models.kernel_times.lookup import model_of
-from experiments.models.kernel_times.products import ENGINE, NARROW_ENGINE, PRODUCTS
-from experiments.serving.deployment import WIDTHS, Deployment
-from simulator.parallel.degrees import Degrees
+from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS, UNPACKED_PRODUCTS
+from experiments.models.kernel_times.lookup import fastest
+from experiments.models.kernel_times.nccl_calls import ENGINE_ALGORITHMS, engine_seconds, laws
+from experiments.models.kernel_times.products import PRODUCTS
+from experiments.serving.deployment import Cut, Deployment
+from experiments.serving.engines import Engine
+from simulator.parallel.blocks import Block, BlockPart
 from simulator.parallel.group_times import GroupTimes
+from simulator.parallel.pipelines.pipeline import Pipeline
+from simulator.parallel.step import Step, write
+from simulator.parallel.step_work import Work
+from simulator.steps.kinds import ATTENTION, FORWARD, HEAD, INNER, LAUNCH, SMALL
+from simulator.steps.kinds import PRODUCTS as OF_ATTENTION
 from simulator.steps.step_graph import MESSAGE
 from topologies.topology import Topology
 
@@ -32,115 +43,236 @@ EXCHANGED = 2.0
 """Bytes of an element that GPUs exchange."""
 UNEVEN = 1.01
 """The exponent of the power law of the popularity of experts: that of most measured layers."""
+PARTS = OF_ATTENTION, ATTENTION, INNER, HEAD
+"""The kinds of what is computed, in the order of an :class:`Iteration`."""
+ROUNDS = 3
+"""So many rounds of a pipeline are simulated: the last one is like those behind it."""
 
 
 class Iteration(NamedTuple):
-    """Seconds of the parts of an iteration."""
+    """Seconds of the parts of an iteration in all blocks."""
 
     attention: float
     """Products of attention."""
     context: float
-    """Scores and values: reading the KV cache in a decode, attention among tokens in a prefill."""
+    """Attention: over the KV cache in a decode, among tokens in a prefill."""
     inner: float
     """MLPs, or experts with routers and shared experts."""
     head: float
     exchange: float
-    """Collectives on the links, without what they wait for each other."""
+    """Collectives, without what they wait for each other."""
 
 
-def decode(deployment: Deployment, machine: Topology, sequences: float, tokens: float) -> Iteration:
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """An iteration for as many sequences as a stage of a pipeline works on at once."""
+
+    times: GroupTimes
+    kinds: Sequence[str]
+    """The kind of each block. Those that draft tokens come last."""
+    parts: Mapping[str, Sequence[BlockPart]]
+    """The parts of a block of each kind."""
+    head: float
+    """Seconds of the head."""
+    sent: float
+    """Bytes of a message between stages."""
+    repeats: float = 1.0
+    """How often it runs: for each chunk of a prompt."""
+
+    @cached_property
+    def seconds(self) -> Iteration:
+        """The seconds of each part, all chunks together."""
+        stages, total = self.times.degrees.pp, dict.fromkeys(PARTS, 0.0)
+        sends = self.times.seconds("0 to 1", MESSAGE, self.sent) if stages > 1 else 0.0
+        total[HEAD], exchange = self.head, (stages - 1) * sends
+        for kind, count in Counter(self.kinds).items():
+            for part in self.parts[kind]:
+                if part.group:
+                    exchange += count * self.times.seconds(*part[1:4])
+                else:
+                    total[part.kind] += count * part.seconds
+        return Iteration(*(self.repeats * each for each in (*total.values(), exchange)))
+
+    def step(self, block: float, host: float) -> Step:
+        """The graph of some rounds of all stages, with what the engine adds to each block and to
+        each stage of an iteration."""
+        small = BlockPart(block, kind=SMALL)
+
+        def made(name: str, *parts: BlockPart) -> Block:
+            return Block(name, parts, (), (), (), output=self.sent)
+
+        known = {kind: made("layer", *parts, small) for kind, parts in self.parts.items()}
+        stages = self.times.degrees.pp
+        bounds = [round(len(self.kinds) * stage / stages) for stage in range(stages + 1)]
+        head = made("head", BlockPart(self.head, kind=HEAD))
+        launches = made("host", BlockPart(host, kind=LAUNCH))
+        blocks = [
+            (launches, *(known[kind] for kind in self.kinds[begin:end]))
+            for begin, end in pairwise(bounds)
+        ]
+        blocks[-1] += (head,)
+        return write(Work(tuple(blocks), _rounds(stages), self.times))
+
+
+def round_seconds(step: Step) -> float:
+    """Seconds in which each sequence gets a token: those of its pass through all stages, or those
+    until its stages have worked on all others."""
+    stages, finish = step.work.pipeline.stages, np.append(step.timeline.finish, 0.0)
+    ends = finish[step.tails[-step.work.pipeline.micro_batches :]].max(axis=1)
+    return float(max(ends[0], ends[-1] - ends[-1 - stages] if stages > 1 else 0.0))
+
+
+@lru_cache
+def _rounds(stages: int) -> Pipeline:
+    """Forwards of as many parts of the sequences as there are stages, again and again."""
+    parts = ROUNDS * stages if stages > 1 else 1
+    stage = np.repeat(np.arange(stages, dtype=np.int32), parts)
+    micro = np.tile(np.arange(parts, dtype=np.int32), stages)
+    forward, place = np.full(len(stage), FORWARD, dtype=np.int32), np.arange(stages)[None]
+    paired = np.zeros(len(stage), dtype=np.int8)
+    return Pipeline("rounds", parts, place.astype(np.int32), forward, stage, micro, paired)
+
+
+def decode(deployment: Deployment, machine: Topology, sequences: float, tokens: float) -> Forward:
     """A decode of each of `sequences`, which have `tokens` tokens on average.
 
-    Stages of a pipeline work on as many parts of the sequences, so it is the time of a part in all
-    stages. Drafted tokens are rows like others, and each is drafted by a block and the head.
+    Stages of a pipeline work on as many parts of the sequences. Drafted tokens are rows like
+    others, and each is drafted by a block and the head.
     """
     cut, drafts = deployment.cut, 1 + deployment.cut.mtp
     each = max(sequences / cut.dp / cut.pp, 1.0)
     rows = sequences / cut.pp * drafts
-    blocks = 1 + cut.mtp / deployment.shape.blocks
-    shape, chip = deployment.shape, accelerator(deployment.device)
-    context = each * deployment.kv_bytes(tokens) / chip.bandwidth
-    if shape.latent:
-        ranks = shape.latent.key_rank + shape.latent.rope, shape.latent.key_rank
-        flops = 2 * shape.heads / deployment.ranks_of_heads * sum(ranks) * tokens * each * drafts
-        context = max(context, shape.attention_blocks * flops / chip.peak["bf16"])
-    return Iteration(
-        blocks * _attention(deployment, each * drafts),
-        blocks * context,
-        blocks * _inner(deployment, rows),
-        drafts * _product(deployment.device, "bf16", rows, *_head(deployment)),
-        blocks * _exchange(deployment, machine, rows),
-    )
+
+    def context(window: float) -> float:
+        return _reading(deployment, each, drafts, min(tokens, window or tokens))
+
+    return _forward(deployment, machine, (rows, each * drafts, rows), context)
 
 
-def reading(deployment: Deployment, sequences: float) -> Iteration:
-    """What a decode takes at least: reading its weights at the bandwidth of memory."""
-    parts, bandwidth = deployment.parts, accelerator(deployment.device).bandwidth
-    used = 0.0
-    if deployment.shape.experts:
-        rows = sequences / deployment.cut.pp * (1 + deployment.cut.mtp)
-        model, sizes = _experts(deployment, rows)
-        columns = {name: np.array([size]) for name, size in sizes.items()}
-        used = float(-np.expm1(-rows_of(columns, model.values)).mean())
-    inner = parts["dense"] + parts["routed"] * used
-    attention, head = parts["attention"] / bandwidth, parts["head"] / bandwidth
-    return Iteration(attention, 0.0, inner / bandwidth, head, 0.0)
+def prefill(deployment: Deployment, machine: Topology, tokens: float, chunk: float = 0) -> Forward:
+    """A prefill of a prompt, or of its mean chunk of so many tokens: each chunk sees the keys of
+    those before it."""
+    rows = min(chunk or tokens, tokens)
+    ends = np.minimum(rows * np.arange(1, ceil(tokens / rows) + 1), tokens)
+
+    def context(window: float) -> float:
+        each = [_prompt(deployment, rows, float(end), window) for end in ends]
+        return sum(each) / len(each)
+
+    made = _forward(deployment, machine, (rows, rows, 1.0), context)
+    return replace(made, repeats=tokens / rows)
 
 
-def prefill(deployment: Deployment, machine: Topology, tokens: float) -> Iteration:
-    """A prefill of one sequence."""
-    return Iteration(
-        _attention(deployment, tokens),
-        _context(deployment, tokens),
-        _inner(deployment, tokens),
-        _product(deployment.device, "bf16", 1.0, *_head(deployment)),
-        _exchange(deployment, machine, tokens),
-    )
+def _forward(
+    deployment: Deployment,
+    machine: Topology,
+    rows: tuple[float, float, float],
+    context: Callable[[float], float],
+) -> Forward:
+    """An iteration with so many rows of MLPs, of attention in each group, and of the head.
+    `context` is the attention of a block with a window; 0: without one."""
+    shape, cut = deployment.shape, deployment.cut
+    every, own, heads = rows
+    device, nbytes = deployment.device, _padded(every) * shape.width * EXCHANGED
+    attention = sum(_product(device, deployment.attention, own, *n) for n in deployment.products)
+    window = {"*": 0, "w": shape.window}
+    kinds = [*shape.kinds, *shape.kinds[-1:] * cut.mtp]
+    parts = dict[str, list[BlockPart]]()
+    for kind in dict.fromkeys(kinds):
+        parts[kind] = row = []
+        for letter in kind:
+            if letter in window:
+                row += [
+                    BlockPart(attention, kind=OF_ATTENTION),
+                    BlockPart(context(window[letter]), kind=ATTENTION),
+                ]
+                row += _summed(cut, nbytes)
+            else:
+                before, behind = _around(deployment, letter, every, nbytes)
+                inner = BlockPart(_inner(deployment, letter, every), kind=INNER)
+                row += [*before, inner, *behind]
+    head = (1 + cut.mtp) * _product(device, "bf16", heads, *_head(deployment))
+    times = _times(machine, cut, device, deployment.engine)
+    return Forward(times, kinds, parts, head, nbytes / cut.dp)
 
 
-def _attention(deployment: Deployment, rows: float) -> float:
-    """The products of attention of all blocks."""
-    device, math = deployment.device, deployment.attention
-    each = sum(_product(device, math, rows, *size) for size in deployment.products)
-    return deployment.shape.attention_blocks * each
+@lru_cache
+def _times(machine: Topology, cut: Cut, device: str, engine: Engine) -> GroupTimes:
+    """Engines have all-reduces of their own inside a node, and call NCCL across nodes."""
+    known = laws(device)
+    if len({*machine.node[machine.placement[: cut.tp]].tolist()}) > 1:
+        return GroupTimes(machine, cut.degrees, laws=known)
+    known["all_reduce"] = partial(engine_seconds, device, str(engine))
+    return GroupTimes(machine, cut.degrees, ENGINE_ALGORITHMS, laws=known)
 
 
-def _context(deployment: Deployment, tokens: float) -> float:
+def _summed(cut: Cut, nbytes: float) -> list[BlockPart]:
+    """The all-reduce of what the GPUs of a group of attention have."""
+    if cut.tp == cut.dp:
+        return []
+    return [BlockPart(0.0, "tp", "all_reduce", nbytes / cut.dp)]
+
+
+def _around(
+    deployment: Deployment, letter: str, rows: float, nbytes: float
+) -> tuple[list[BlockPart], list[BlockPart]]:
+    """The collectives before and behind MLPs or experts. Groups with attention of their own gather
+    all tokens and scatter what comes back; where each GPU has attention and experts of its own,
+    tokens travel to their experts and back."""
+    cut, experts = deployment.cut, deployment.shape.experts
+    if cut.dp == 1:
+        return [], _summed(cut, nbytes)
+    if letter == "E" and experts and cut.sends:
+        sent = rows / cut.tp * experts.top * deployment.shape.expert_width * EXCHANGED
+        exchanged = BlockPart(0.0, "ep", "all_to_all", sent)
+        return [exchanged], [exchanged]
+    scatter = BlockPart(0.0, "data", "reduce_scatter", nbytes)
+    return [BlockPart(0.0, "data", "all_gather", nbytes)], [scatter, *_summed(cut, nbytes)]
+
+
+def _reading(deployment: Deployment, rows: float, drafts: int, tokens: float) -> float:
+    """Attention of a block of so many sequences to the KV cache, `tokens` of each. Queries of
+    drafted tokens share keys with that of the newest one, as heads do."""
+    shape, ranks = deployment.shape, deployment.ranks_of_heads
+    heads, math = drafts * shape.heads / ranks, "fp8" if deployment.kv_width == 1 else "bf16"
+    latent = shape.latent
+    if latent:
+        size = latent.key_rank + latent.rope / 2
+        sizes = DecodeSizes(rows, heads, 1.0, size, latent.key_rank + latent.rope, tokens)
+        return fastest(LATENT_DECODES, deployment.device, math, sizes._asdict())
+    elements = shape.key_size + shape.value_size
+    groups = max(1.0, shape.kv_heads / ranks)
+    sizes = DecodeSizes(rows, heads, groups, elements / 2, elements, tokens)
+    return fastest(DECODE_ATTENTION, deployment.device, math, sizes._asdict())
+
+
+def _prompt(deployment: Deployment, rows: float, tokens: float, window: float) -> float:
+    """Attention of a block among so many tokens of a prompt, of which the last `rows` are the
+    queries."""
     shape, ranks = deployment.shape, deployment.ranks_of_heads
     heads = shape.heads / ranks
     groups = heads if shape.latent else max(1.0, shape.kv_heads / ranks)
     size = (shape.key_size + shape.value_size) / 2
-    whole = AttentionSizes(1, heads, groups, size, tokens, tokens, 0, causal=1.0)
-    seconds = shape.parts["*"] * attention_seconds(deployment.device, "bf16", whole)
-    if shape.parts["w"]:
-        near = whole._replace(window=shape.window)
-        seconds += shape.parts["w"] * attention_seconds(deployment.device, "bf16", near)
-    return seconds
+    keys = min(tokens, rows + window) if window else tokens
+    # the last queries see all keys before them
+    sizes = AttentionSizes(1, heads, groups, size, rows, keys, window, causal=rows / keys)
+    return attention_seconds(deployment.device, "bf16", sizes)
 
 
-def _inner(deployment: Deployment, rows: float) -> float:
+def _inner(deployment: Deployment, letter: str, rows: float) -> float:
+    """The MLP of a block, or its router, shared expert and experts."""
     shape, experts, cut = deployment.shape, deployment.shape.experts, deployment.cut
-    device, math = deployment.device, deployment.dense
+    device, ups = deployment.device, 2 if shape.gated else 1
 
     def mlp(hidden: int) -> float:
-        inside, ups = hidden / cut.tp, 2 if shape.gated else 1
+        inside = hidden / cut.tp
         sizes = (ups * inside, shape.width), (shape.width, inside)
-        return sum(_product(device, math, rows, *size) for size in sizes)
+        return sum(_product(device, deployment.dense, rows, *size) for size in sizes)
 
-    seconds = shape.parts["-"] * mlp(shape.hidden) if shape.parts["-"] else 0.0
-    if experts:
-        block = _product(device, "bf16", rows, experts.number, shape.width)
-        block += mlp(experts.shared) if experts.shared else 0.0
-        model, sizes = _experts(deployment, rows)
-        seconds += shape.parts["E"] * (block + model.of(**sizes).expected)
-    return seconds
-
-
-def _experts(deployment: Deployment, rows: float) -> tuple[KernelModel, dict[str, float]]:
-    """The model of the experts of a block, and their sizes."""
-    shape, experts, cut = deployment.shape, deployment.shape.experts, deployment.cut
-    assert experts
-    return _grouped(deployment.device, deployment.multiplied), {
+    if letter == "-" or not experts:
+        return mlp(shape.hidden)
+    shared = mlp(experts.shared) if experts.shared else 0.0
+    grouped = {
         "tokens": max(rows, 1.0),
         "hidden": shape.expert_width,
         "inter": experts.hidden,
@@ -148,9 +280,13 @@ def _experts(deployment: Deployment, rows: float) -> tuple[KernelModel, dict[str
         "experts": experts.number,
         "tp": cut.tp / cut.ep,
         "ep": cut.ep,
-        "ups": 2.0 if shape.gated else 1.0,
+        "ups": float(ups),
         "uneven": UNEVEN,
     }
+    math = deployment.multiplied
+    kind = UNPACKED_PRODUCTS if math == "mxfp4" else GROUPED_PRODUCTS
+    router = _product(device, "bf16", rows, experts.number, shape.width)
+    return router + shared + fastest(kind, device, math, grouped)
 
 
 def _head(deployment: Deployment) -> tuple[float, float]:
@@ -171,58 +307,4 @@ def _product_of(device: str, math: str, m: int, n: int, k: int) -> float:
     """Kernels below 16 bits were measured with their launches, which CUDA graphs hide: small ones
     take no longer than in 16."""
     sizes = {"m": m, "n": n, "k": k, "quantised": 0.0}
-    wide = model_of(PRODUCTS, device, "bf16", ENGINE).of(**sizes).expected
-    if WIDTHS[math] == WIDTHS["bf16"]:
-        return wide
-    return min(wide, model_of(PRODUCTS, device, math, NARROW_ENGINE).of(**sizes).expected)
-
-
-@lru_cache
-def _grouped(device: str, math: str) -> KernelModel:
-    """The experts of TensorRT-LLM. Those of SGLang in Triton unpack weights to 16 bits."""
-    if math == "mxfp4":
-        return model_of(UNPACKED_PRODUCTS, device, math, "sglang")
-    return model_of(GROUPED_PRODUCTS, device, math, NARROW_ENGINE)
-
-
-def _exchange(deployment: Deployment, machine: Topology, rows: float) -> float:
-    """The collectives of all blocks: an all-reduce after attention and one after the MLP. Attention
-    of groups of their own gathers tokens for experts, and scatters what they return."""
-    shape, cut = deployment.shape, deployment.cut
-    nbytes = rows * shape.width * EXCHANGED
-    degrees, seconds = Degrees(tp=cut.tp, pp=cut.pp), 0.0
-    if cut.pp > 1:
-        seconds = (cut.pp - 1) * _collective(machine, degrees, "0 to 1", MESSAGE, nbytes)
-    if cut.tp == 1:
-        return seconds
-    if cut.dp == 1:
-        return seconds + shape.blocks * 2 * _collective(
-            machine, degrees, "tp", "all_reduce", nbytes
-        )
-    names = "all_gather", "reduce_scatter"
-    block = sum(_collective(machine, degrees, "tp", name, nbytes) for name in names)
-    if cut.dp < cut.tp:
-        inside = Degrees(tp=cut.tp // cut.dp, dp=cut.dp, pp=cut.pp)
-        block += _collective(machine, inside, "tp", "all_reduce", nbytes / cut.dp)
-    return seconds + shape.blocks * block
-
-
-def _collective(machine: Topology, degrees: Degrees, group: str, name: str, nbytes: float) -> float:
-    """Seconds of a collective: between those of two powers of 2, which are simulated."""
-    least = 1 << floor(log2(max(nbytes, 1.0)))
-    low, high = (_simulated(machine, degrees, group, name, size) for size in (least, 2 * least))
-    return low + (high - low) * (nbytes / least - 1)
-
-
-@lru_cache
-def _group(machine: Topology, degrees: Degrees) -> GroupTimes:
-    return GroupTimes(machine, degrees, _SMALL)
-
-
-@lru_cache(maxsize=4096)
-def _simulated(machine: Topology, degrees: Degrees, group: str, name: str, nbytes: int) -> float:
-    return _group(machine, degrees).seconds(group, name, float(nbytes))
-
-
-_SMALL = {"all_reduce": ("rings", "naive")}
-"""Engines have all-reduces of one step for small messages: each GPU reads those of all."""
+    return min(fastest(PRODUCTS, device, each, sizes) for each in {"bf16", math})

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping
 from functools import cache
-from math import exp, floor
+from math import exp, floor, inf
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +21,9 @@ from scipy.optimize import brentq
 
 from experiments.models.kernel_times.lookup import chip_of
 from experiments.serving.deployment import Deployment
-from experiments.serving.iterations import Iteration, decode, prefill, reading
+from experiments.serving.iterations import Forward, Iteration, decode, prefill, round_seconds
+from experiments.serving.prefill_workers import PrefillWorkers
+from simulator.parallel.step import Step
 from simulator.uncertainty.interval import LEVEL, quantile
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -45,6 +47,11 @@ PREFILL = {
 }
 """The parts of a prefill."""
 TIMES = "tpot", "ttft"
+QUEUED = 0.8
+"""The spread of the first token behind workers that prefill, in the logarithm: that of 57 published
+points, which taught nothing (`python -m experiments.studies serving-points`)."""
+BUSY = 0.9
+"""Workers that prefill for more of their time let others wait."""
 FEWEST, LEAST = 1e-12, 1e-3
 """The least share of sequences that decode, and how exactly the share is found."""
 
@@ -64,8 +71,6 @@ class PointWork(NamedTuple):
     """What a point makes an engine do. Iterations of numbers, or of arrays of one shape."""
 
     decode: Iteration
-    reading: Iteration
-    """What a decode takes at least."""
     prefill: Iteration
     groups: Any
     """Groups with attention of their own: as many prefills at once."""
@@ -73,11 +78,9 @@ class PointWork(NamedTuple):
     """Stages of a pipeline: as many prefills at once, and launches of a decode."""
     tokens: Any
     """Tokens of a sequence in a decode."""
+    chunks: Any
+    """Chunks of a prompt, with a decode between each."""
     blocks: Any
-    exchanges: Any
-    """Collectives of an iteration; 0 on one GPU."""
-    experts: Any
-    """1 where the MLPs are experts, else 0."""
     latent: Any
     """1 with latent attention, else 0."""
 
@@ -117,11 +120,13 @@ class Point(NamedTuple):
     """Seconds of the kernels of a prefill by part."""
     limit: str
     """What most of a token's time is: a key of :data:`LIMITS`."""
+    busy: float = 0.0
+    """The share of the time in which workers that prefill for others do so."""
 
     @property
     def prefilling(self) -> bool:
-        """Whether prefills ask for more time than decodes leave."""
-        return self.parts["prefills"] > self.tpot.expected / 2
+        """Whether prefills ask for more time than decodes leave, or than their workers have."""
+        return self.parts["prefills"] > self.tpot.expected / 2 or self.busy > BUSY
 
     def tokens(self, load: Load) -> Span:
         """Tokens a second of all sequences together."""
@@ -130,34 +135,29 @@ class Point(NamedTuple):
         return Span(float(expected), float(low), float(high))
 
 
-def work_of(deployment: Deployment, machine: Topology, load: Load, decoding: float) -> PointWork:
-    """What a deployment does of whose sequences so many decode."""
-    shape, cut = deployment.shape, deployment.cut
+def work_of(deployment: Deployment, decodes: Forward, prompt: Forward) -> PointWork:
+    """What a deployment does in a decode and in a prefill."""
     return PointWork(
-        decode(deployment, machine, decoding, load.isl + load.osl / 2),
-        reading(deployment, decoding),
-        prefill(deployment, machine, load.isl),
-        float(cut.dp),
-        float(cut.pp),
+        decodes.seconds,
+        prompt.seconds,
+        float(deployment.cut.dp),
+        float(deployment.cut.pp),
         deployment.tokens,
-        shape.blocks,
-        2 * shape.blocks * (cut.tp > 1) + cut.pp - 1,
-        float(shape.experts is not None),
-        float(shape.latent is not None),
+        prompt.repeats,
+        len(decodes.kinds),
+        float(deployment.shape.latent is not None),
     )
 
 
 def decode_parts(work: PointWork, values: Mapping[str, Any]) -> dict[str, Any]:
     """Seconds of a token by the parts of a decode, with what the engine adds."""
     attention, context, inner, head, exchange = work.decode
-    factor = work.experts * values["experts"] + (1 - work.experts) * values["mlp"]
-    least = work.reading
     seconds = {
-        "products_of_attention": np.maximum(values["attention"] * attention, least.attention),
-        "kv_cache": np.maximum(values["kv"], 1.0) * context,
-        "mlps_and_experts": np.maximum(factor * inner, least.inner),
-        "head": np.maximum(values["attention"] * head, least.head),
-        "collectives": exchange + work.exchanges * values["exchange"],
+        "products_of_attention": attention,
+        "kv_cache": context,
+        "mlps_and_experts": inner,
+        "head": head,
+        "collectives": exchange,
         "small_kernels": work.blocks * values["block"],
         "host": work.stages * values["host"],
     }
@@ -169,7 +169,7 @@ def prefills(work: PointWork, due: Any, values: Mapping[str, Any]) -> Any:
     attention = work.prefill.attention + work.prefill.context
     shared = attention / np.clip(due, 1.0, work.groups)
     each = sum(work.prefill) - attention + shared
-    return due * (values["prefill"] * each / work.stages + values["prefill_host"])
+    return due * (each / work.stages + work.chunks * values["prefill_host"])
 
 
 def tpot(work: PointWork, load: Load, values: Mapping[str, Any]) -> Any:
@@ -181,8 +181,14 @@ def tpot(work: PointWork, load: Load, values: Mapping[str, Any]) -> Any:
 def ttft(work: PointWork, load: Load, values: Mapping[str, Any]) -> Any:
     """Seconds until the first token."""
     waits = 1 + values["wait"] * load.concurrency ** values["crowd"]
-    kernels = sum(work.prefill) * values["latent"] ** work.latent
-    first = values["first"] * kernels * waits + values["first_host"]
+    return first_token(work, sum(work.prefill) * waits, values)
+
+
+def first_token(work: PointWork, prefill_seconds: Any, values: Mapping[str, Any]) -> Any:
+    """Seconds until the first token, behind a prefill of so many seconds with its wait."""
+    first = (
+        values["first"] * prefill_seconds + values["first_host"] + values["latent"] * work.latent
+    )
     return first + work.tokens * sum(decode_parts(work, values).values())
 
 
@@ -207,55 +213,69 @@ def point(
     *,
     factors: tuple[Factor, Factor] = (Factor(), Factor()),
     level: float = LEVEL,
+    workers: PrefillWorkers | None = None,
+    chunk: float = 0,
 ) -> Point:
-    """The operating point of a load. `factors` on TPOT and TTFT are those of measured points.
+    """The operating point of a load. `factors` on TPOT and TTFT are those of measured points. With
+    `workers` the deployment is that of each worker that decodes, and the load that of all. Prompts
+    are cut in chunks of so many tokens; 0: they are not.
 
     Raises InputError if the weights leave no room for a sequence.
     """
     tokens = load.isl + load.osl
-    if 0 < deployment.shape.positions < tokens:
+    longest = deployment.shape.positions or deployment.shape.longest
+    if 0 < longest < tokens:
         raise InputError(
-            f"{tokens:g} tokens of a prompt and its answer: {deployment.model} has "
-            f"{deployment.shape.positions} positions"
+            f"{tokens:.0f} tokens of a prompt and its answer: {deployment.model} has {longest} "
+            "positions"
         )
-    room = deployment.fits(tokens)
-    fits = float(deployment.cut.dp * floor(room / deployment.cut.dp))
-    if fits < 1:
-        missing = (1 - room / deployment.cut.dp) * deployment.kv_bytes(tokens) / deployment.cut.pp
-        raise InputError(
-            f"{deployment.model} in {deployment.precision} with a sequence of {tokens:g} tokens "
-            f"needs {missing / 1e9:.3g} GB more than each of {deployment.cut.gpus} "
-            f"{deployment.device} has: take more GPUs, or fewer bits"
-        )
+    decoders = workers.decoders if workers else 1
+    fits = decoders * _fits(deployment, tokens)
     values, most = overheads(deployment.engine), min(float(load.concurrency), fits)
-    start = work_of(deployment, machine, load, most)
+    prompts = (workers.deployment, workers.machine) if workers else (deployment, machine)
+    if workers:
+        _fits(workers.deployment, load.isl)
+    prompt = prefill(*prompts, load.isl, chunk)
 
-    def at(decoding: float) -> tuple[PointWork, float, float]:
-        """The work, TPOT and TTFT if so many sequences decode."""
-        tokens = load.isl + load.osl / 2
-        work = start._replace(
-            decode=decode(deployment, machine, decoding, tokens),
-            reading=reading(deployment, decoding),
-        )
-        each = factors[0].expected * tpot(work, load._replace(concurrency=decoding), values)
-        first = factors[1].expected * ttft(work, load._replace(concurrency=most), values)
-        return work, float(each), float(first)
+    def at(decoding: float) -> tuple[dict[str, float], float, float, float]:
+        """The parts of a token, TPOT and TTFT if so many sequences decode, and how busy workers
+        that prefill are."""
+        decodes = decode(deployment, machine, decoding / decoders, load.isl + load.osl / 2)
+        work = work_of(deployment, decodes, prompt)
+        parts = decode_parts(work, values)
+        parts["pipeline"] = _idle(decodes, work, values)
+        due = 0.0 if workers else decoding / (load.osl - 1)
+        parts["prefills"] = prefills(work, due, values)
+        each = factors[0].expected * sum(parts.values())
+        if workers is None:
+            first, busy = ttft(work, load._replace(concurrency=most), values), 0.0
+        else:
+            cut, rate = workers.deployment.cut, decoding / ((load.osl - 1) * each)
+            theirs = work._replace(stages=float(cut.pp), groups=float(cut.dp))
+            busy = rate * prefills(theirs, cut.dp, values) / cut.dp / workers.number
+            # mean value analysis: a new prompt sees the others in the queue (Bard and Schweitzer)
+            idle = 1 - busy * (most - 1) / most
+            wait = sum(prompt.seconds) / idle if idle > 0 else inf
+            alone = work._replace(chunks=1.0)
+            first = first_token(alone, wait, values) + workers.sent
+        return parts, float(each), float(factors[1].expected * first), busy
 
     def too_few(decoding: float) -> float:
         """Little's law: a sequence decodes for so much of its time."""
-        _, each, first = at(decoding)
+        _, each, first, _ = at(decoding)
         further = float(load.osl - 1) * each
         return most * further / (first + further) - decoding
 
     few = FEWEST * most
     decoding: float = brentq(too_few, few, most, xtol=few, rtol=LEAST)
-    work, each, first = at(decoding)
-    parts = decode_parts(work, values)
-    parts["prefills"] = prefills(work, decoding / (load.osl - 1), values)
+    parts, each, first, busy = at(decoding)
+    if first == inf:
+        parts, each, first, busy = at(decoding * (1 - LEAST))
     parts = {name: factors[0].expected * float(seconds) for name, seconds in parts.items()}
     spans = []
     for name, factor, seconds in zip(TIMES, factors, (each, first), strict=True):
-        spread = spread_of(deployment, name) if factor.spread is None else factor.spread
+        usual = QUEUED if workers and name == "ttft" else spread_of(deployment, name)
+        spread = usual if factor.spread is None else factor.spread
         wide = exp(quantile(level) * spread)
         spans.append(Span(seconds, seconds / wide, seconds * wide))
     return Point(
@@ -265,9 +285,43 @@ def point(
         decoding / most,
         fits,
         parts,
-        {PREFILL[name]: float(seconds) for name, seconds in work.prefill._asdict().items()},
-        _limit(deployment, parts, decoding),
+        {PREFILL[name]: float(seconds) for name, seconds in prompt.seconds._asdict().items()},
+        _limit(deployment, parts, decoding / decoders),
+        float(busy),
     )
+
+
+def iteration(
+    deployment: Deployment, machine: Topology, load: Load, served: Point, decoders: int = 1
+) -> Step:
+    """The graph of a decode of an operating point, simulated."""
+    sequences = served.decoding * served.sequences / decoders
+    decodes = decode(deployment, machine, sequences, load.isl + load.osl / 2)
+    values = overheads(deployment.engine)
+    return decodes.step(values["block"], values["host"])
+
+
+def _fits(deployment: Deployment, tokens: float) -> float:
+    """Sequences of so many tokens that fit: whole ones in each group of attention."""
+    room = deployment.fits(tokens)
+    fits = float(deployment.cut.dp * floor(room / deployment.cut.dp))
+    if fits < 1:
+        missing = (1 - room / deployment.cut.dp) * deployment.kv_bytes(tokens) / deployment.cut.pp
+        raise InputError(
+            f"{deployment.model} in {deployment.precision} with a sequence of {tokens:g} tokens "
+            f"needs {missing / 1e9:.3g} GB more than each of {deployment.cut.gpus} "
+            f"{deployment.device} has: take more GPUs, or fewer bits"
+        )
+    return fits
+
+
+def _idle(decodes: Forward, work: PointWork, values: Mapping[str, float]) -> float:
+    """Seconds of a token in which its stages wait for each other, by the simulated graph."""
+    if work.stages == 1:
+        return 0.0
+    step = decodes.step(values["block"], values["host"])
+    busy: float = sum(decode_parts(work, values).values())
+    return float(max(0.0, round_seconds(step) / work.tokens - busy))
 
 
 def _limit(deployment: Deployment, parts: Mapping[str, float], sequences: float) -> str:

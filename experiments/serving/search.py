@@ -9,6 +9,7 @@ from typing import NamedTuple
 from experiments.output import counted
 from experiments.serving.deployment import Cut, Deployment
 from experiments.serving.operating_point import Load, Point, point
+from experiments.serving.prefill_workers import PrefillWorkers
 from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import format_seconds
@@ -28,16 +29,19 @@ class Served(NamedTuple):
     point: Point
     curve: Sequence[tuple[float, float]] = ()
     """Tokens a second of a user and of a GPU under each load that was tried."""
+    workers: PrefillWorkers | None = None
+    """Those that prefill in an instance, if others decode."""
 
     @property
     def gpus(self) -> int:
-        """The GPUs of all instances."""
-        return self.instances * self.deployment.cut.gpus
+        """The GPUs of an instance."""
+        workers, each = self.workers, self.deployment.cut.gpus
+        return workers.decoders * each + workers.gpus if workers else each
 
     @property
     def tokens(self) -> float:
         """Tokens a second of a GPU."""
-        return self.point.tokens(self.load).expected / self.deployment.cut.gpus
+        return self.point.tokens(self.load).expected / self.gpus
 
 
 class Limits(NamedTuple):
@@ -68,6 +72,7 @@ def search(
     load: Load,
     limits: Limits,
     level: float,
+    chunk: float = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Sequence[Served]:
     """The most tokens a second of each cut within the limits, the best cut first. The concurrency
@@ -81,7 +86,7 @@ def search(
         progress(done, len(chosen))
         try:
             served, topology = replace(deployment, cut=cut), machine(cut.tp)
-            points = _points(served, topology, load, limits, level)
+            points = _points(served, topology, load, limits, level, chunk)
         except InputError as error:
             too_large = str(error)
             continue
@@ -110,14 +115,14 @@ def _rate(pair: tuple[Load, Point]) -> float:
 
 
 def _points(
-    served: Deployment, machine: Topology, load: Load, limits: Limits, level: float
+    served: Deployment, machine: Topology, load: Load, limits: Limits, level: float, chunk: float
 ) -> list[tuple[Load, Point]]:
     """Points of more and more sequences, until no more fit, and between the last within the limits
     and the first beyond them."""
 
     def at(number: int) -> tuple[Load, Point]:
         one = load._replace(concurrency=float(number))
-        return one, point(served, machine, one, level=level)
+        return one, point(served, machine, one, level=level, chunk=chunk)
 
     first = at(1)
     most = int(min(first[1].fits, MOST))

@@ -11,35 +11,28 @@ import typer
 from scipy.optimize import least_squares
 
 from experiments import output
-from experiments.models.accelerators import DEVICES, accelerator
-from experiments.models.model_catalogue import find_transformer
-from experiments.serving.deployment import Cut, Deployment
-from experiments.serving.engines import Engine, ServedPrecision
+from experiments.models.accelerators import accelerator
+from experiments.serving.deployment import Cut
+from experiments.serving.engines import Engine
+from experiments.serving.iterations import decode, prefill
 from experiments.serving.operating_point import Load, PointWork, tpot, ttft, work_of
 from experiments.studies.generated_pages import markdown
 from experiments.studies.kernel_rows import read as table_of
 from experiments.studies.measured_rows import Row, grouped
+from experiments.studies.serving_rows import (
+    COLUMNS,
+    counts,
+    deployed,
+    key_of,
+    load_of,
+    machine_of,
+    measured,
+    with_workers,
+)
 from simulator.uncertainty.interval import LEVEL, quantile
-from topologies.catalogue import find
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats
 
-COLUMNS = {
-    *("machine", "model_family", "engine", "mode", "precision", "isl", "osl", "concurrency"),
-    *("gpus", "attention_dp_size", "moe_ep_size", "ttft_ms", "tpot_ms", "flags"),
-}
-MODELS = {
-    "Llama-3.1-70B": "llama3_70b",
-    "Llama-3.1-8B": "llama3_8b",
-    "gpt-oss-120b": "gpt_oss_120b",
-    "DeepSeek-R1/V3": "deepseek_v3",
-}
-"""The model of each family."""
-MACHINES = {"b200_sxm": "b200", "h200_sxm": "hgx_h200", "h100_sxm": "hgx_h100"}
-ODD = "layout_suspect", "concurrency_unknown", "tp_is_gpu_total"
-"""Flags of points that say too little."""
-FIRST = 0.1
-"""The first token takes at most this share of a request in points that count."""
 MOST_WAITING = 64
 """The most sequences of points whose first token counts."""
 LARGE = 1.0
@@ -47,19 +40,13 @@ LARGE = 1.0
 SPECULATIVE = "DeepSeek-R1/V3"
 """A family whose points do not say whether tokens were speculative."""
 SHARED = {
-    "attention": (0.8, 0.15),
-    "mlp": (0.9, 0.15),
-    "experts": (0.7, 0.3),
-    "latent": (1.0, 0.3),
-    "exchange": (5e-6, 0.7),
+    "latent": (0.1, 1.0),
     "crowd": (1.0, 0.1),
 }
 """What engines share, each with what is usual and its spread in the logarithm."""
 OWN = {
-    "block": (10e-6, 1.0),
+    "block": (7e-6, 1.0),
     "host": (5e-4, 1.0),
-    "kv": (1.5, 0.3),
-    "prefill": (1.1, 0.1),
     "prefill_host": (5e-3, 1.0),
     "first": (1.5, 0.5),
     "first_host": (2e-2, 1.0),
@@ -106,7 +93,8 @@ def main(
     out: Annotated[Path | None, typer.Option(help="Write what engines add to this file.")] = None,
 ) -> str:
     """Learn what engines add, and print the errors on points that were left out: by workload, by
-    model, by machine, and by both. The second table has these by model, machine and engine.
+    model, by machine, and by both. The second table has these by model, machine and engine; the
+    third has points whose prefills have workers of their own, by what ships.
     Intervals are those that ship: their spread holds 80% of points of models and machines that were
     left out."""
     points = read(folder)
@@ -117,33 +105,22 @@ def main(
         output.write(out, overheads_text(fit(points), spread))
     rows = [row for name, left in errors.items() for row in _rows(points, name, left, spread)]
     groups = "model", "machine", "engine", "points", *(f"{time} {what}" for time, what in _SHOWN)
-    return "\n\n".join(
-        (markdown((*heads, SPECULATIVE), rows), markdown(groups, _groups(points, errors["both"])))
+    tables = (
+        markdown((*heads, SPECULATIVE), rows),
+        markdown(groups, _groups(points, errors["both"])),
+        markdown(("machine", *groups[2:]), with_workers(folder)),
     )
+    return "\n\n".join(tables)
 
 
 def read(folder: Path) -> Points:
     """The points of `serving.csv` that count. Equal points count once, by their median."""
     path = folder / "serving.csv"
-    rows = [row for row in table_of(path, COLUMNS) if _counts(row)]
+    rows = [row for row in table_of(path, COLUMNS) if counts(row)]
     if not rows:
         raise InputError(f"{path}: no point of one pool that says its GPUs and sequences")
-    columns = [_point(alike) for alike in grouped(rows, _key).values()]
+    columns = [_point(alike) for alike in grouped(rows, key_of).values()]
     return _joined(columns)
-
-
-def _counts(row: Row) -> bool:
-    if row["mode"] != "agg" or any(flag in row["flags"] for flag in ODD):
-        return False
-    if not row["gpus"] or not row["concurrency"] or row["model_family"] not in MODELS:
-        return False
-    first, each = float(row["ttft_ms"]), float(row["tpot_ms"])
-    return first <= FIRST * (first + float(row["osl"]) * each)
-
-
-def _key(row: Row) -> tuple[str, ...]:
-    names = "machine", "model_family", "engine", "precision", "isl", "osl", "concurrency", "gpus"
-    return *(row[name] for name in names), row["attention_dp_size"], row["moe_ep_size"]
 
 
 def _point(rows: Sequence[Row]) -> tuple[Any, ...]:
@@ -155,19 +132,15 @@ def _point(rows: Sequence[Row]) -> tuple[Any, ...]:
         value = round(float(row[name] or 1))
         return value if 1 <= value <= gpus and gpus % value == 0 else 1
 
-    cut = Cut(gpus, size("attention_dp_size"), size("moe_ep_size"))
-    machine = MACHINES[row["machine"]]
-    model = MODELS[row["model_family"]]
-    shape = find_transformer(model).shape
-    about = DEVICES[machine], Engine(row["engine"]), ServedPrecision(row["precision"]), cut
-    deployment = Deployment(model, shape, *about)
-    load = Load(*(float(row[name]) for name in ("isl", "osl", "concurrency")))
-    work = work_of(deployment, find(machine).build(gpus), load, load.concurrency)
-    each, first = (
-        float(np.median([float(one[name]) for one in rows])) / 1e3
-        for name in ("tpot_ms", "ttft_ms")
+    deployment = deployed(row, Cut(gpus, size("attention_dp_size"), size("moe_ep_size")))
+    shape, cut, load = deployment.shape, deployment.cut, load_of(row)
+    topology, tokens = machine_of(row, gpus), load.isl + load.osl / 2
+    work = work_of(
+        deployment,
+        decode(deployment, topology, load.concurrency, tokens),
+        prefill(deployment, topology, load.isl),
     )
-    chip, tokens = accelerator(deployment.device), load.isl + load.osl / 2
+    chip = accelerator(deployment.device)
     flops = 2 * shape.active_parameters * load.isl / gpus
     plain = (
         deployment.weights / chip.bandwidth,
@@ -177,7 +150,7 @@ def _point(rows: Sequence[Row]) -> tuple[Any, ...]:
         flops / chip.peak["bf16"],
     )
     names = row["model_family"], row["machine"], row["engine"], f"{row['isl']}/{row['osl']}"
-    return *names, load, work, each, first, load.concurrency <= MOST_WAITING, plain
+    return *names, load, work, *measured(rows), load.concurrency <= MOST_WAITING, plain
 
 
 def _joined(columns: Sequence[tuple[Any, ...]]) -> Points:

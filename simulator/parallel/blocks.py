@@ -33,6 +33,8 @@ class BlockPart(NamedTuple):
     hidden: bool = False
     """Whether the collective runs beside computations of another micro-batch, so that what follows
     in the pass does not wait for it."""
+    kind: int = -1
+    """The kind of the computation, a place in `KINDS`; -1: that of the pass."""
 
 
 @dataclass(frozen=True)

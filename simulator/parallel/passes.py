@@ -158,7 +158,8 @@ class Pass:
                 launched = self.launched = self.row(row)
             if part.seconds:
                 launch = ahead if stops else launched
-                row = PassTask(COMPUTE, part.seconds, kind, before, layer, launch)
+                computes = kind if part.kind < 0 else part.kind
+                row = PassTask(COMPUTE, part.seconds, computes, before, layer, launch)
                 computed = self.tails = (self.row(row),)
             if not part.group:
                 continue

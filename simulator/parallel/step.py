@@ -70,7 +70,8 @@ class Step:
         """The begin and the end of each action, shape (actions, 2): from when all that it waits for
         has ended, but for its launch."""
         finish = np.append(self.timeline.finish, 0.0)
-        return np.stack([finish[rows].max(axis=1) for rows in (self.entries, self.tails)], axis=1)
+        ends = [finish[rows].max(axis=1, initial=0.0) for rows in (self.entries, self.tails)]
+        return np.stack(ends, axis=1)
 
     @property
     def timeline(self) -> Timeline:

@@ -68,6 +68,37 @@ def test_auto_finds_ways_within_limits(simctl: Simctl, tmp_path: Path) -> None:
     assert all(float(row["tpot_s"]) <= 0.01 and row["gpus"] == "8" for row in rows)
 
 
+def test_a_decode_is_drawn(simctl: Simctl, tmp_path: Path) -> None:
+    picture, trace = tmp_path / "decode.png", tmp_path / "decode.json"
+    for file in (picture, trace):
+        assert simctl("serve", *CASE, "--timeline", str(file)).returncode == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    events = json.loads(trace.read_text())["traceEvents"]
+    names = {event["name"] for event in events}
+    assert {"MLPs and experts 0", "attention 0", "tp all_reduce", "launch 0"} <= names
+
+
+def test_prefills_have_workers_of_their_own(simctl: Simctl) -> None:
+    """One that prefills for two is busy with many sequences, and none of a token is a prefill."""
+    case = "--model", "llama3_70b", "--prefill", "tp=4", "--plan", "2:tp=4", "--isl", "8192"
+    done = simctl("serve", *case, "--concurrency", "4,128", "--format", "csv")
+    assert (done.returncode, done.stderr) == (0, "")
+    few, many = csv.DictReader(io.StringIO(done.stdout))
+    assert (few["plan"], few["prefill"], few["gpus"]) == ("2:tp=4", "tp=4", "12")
+    assert float(few["busy"]) < 0.5 < 0.9 < float(many["busy"]) < 1
+    assert (few["prefilling"], many["prefilling"]) == ("False", "True")
+    assert float(few["token_prefills_s"]) == 0 < float(few["kv_cache_sent_s"])
+    shown = simctl("serve", *case).stdout
+    assert "2:tp=4 behind tp=4 with 256 sequences" in shown
+    assert "The first token waits in a queue" in shown
+
+
+def test_the_machine_is_a_node_unless_a_device_is_given(simctl: Simctl) -> None:
+    for words, where in (((), "hgx_h100"), (("--device", "l40s"), "star of l40s")):
+        done = simctl("serve", "--model", "llama3_8b", *words)
+        assert f"by trtllm on {where}, " in done.stdout
+
+
 def test_machines_of_ones_own_say_their_device(simctl: Simctl) -> None:
     case = "--model", "llama3_8b", "--plan", "tp=2", "--topology", "nodes:per_node=4"
     assert simctl("serve", "--model", "llama3_8b", "--device", "l40s").returncode == 0
@@ -96,6 +127,15 @@ def test_machines_of_ones_own_say_their_device(simctl: Simctl) -> None:
         (("--topology", "mi355x", "--precision", "fp4"), "precision fp4: mi355x has no nvfp4"),
         (("--device", "cpu"), "engine vllm does not run on cpu"),
         (("--gpus", "6"), "--gpus 6: instances have 4 GPUs each"),
+        (("--isl", "131072"), "132096 tokens of a prompt and its answer: llama3_70b has 131072"),
+        (("--plan", "2:tp=4"), "--plan 2:tp=4: several workers go with --prefill"),
+        (("--prefill", "0:tp=4"), "--prefill 0:tp=4: 1 to 1024 workers"),
+        (("--prefill", "x:tp=4"), "--prefill: 'x' is not a whole number"),
+        (("--prefill", "tp=8", "--gpus", "8"), "--gpus 8: instances have 12 GPUs each"),
+        (("--prefill", "tp=1", "--precision", "bf16"), "GB more than each of 1 h200 has"),
+        (("--plan", "auto", "--prefill", "tp=8"), "--prefill tp=8 goes with a plan"),
+        (("--chunk", "0"), "--chunk 0: 64 to 1048576 tokens"),
+        (("--timeline", "a.txt"), "a.txt"),
         (("--ttft", "1s"), "--ttft 1s goes with --plan auto"),
         (("--topology", "star"), "give its GPU as --device"),
         (("--device", "abacus"), "'abacus' is no device"),

@@ -309,7 +309,12 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("expect",), "word"): _of("all_reduce", "all_gather", "barrier"),
     (("plan",), "model"): _of("gpt2", "bert_base"),
     (("serve",), "model"): _of("llama3_8b", "gpt2", "gpt_oss_120b", "resnet50"),
-    (("serve",), "plan"): _of("tp=1", "tp=8", "tp=8,dp=8,ep=8", "tp=3", "tp=2,pp=2,mtp=2", "auto"),
+    (("serve",), "plan"): _of(
+        "tp=1", "tp=8", "tp=8,dp=8,ep=8", "tp=3", "tp=2,pp=2,mtp=2", "2:tp=2", "auto"
+    ),
+    (("serve",), "prefill"): _of("tp=1", "2:tp=4", "0:tp=2", "tp=3"),
+    (("serve",), "chunk"): _of("512", "4096", "1"),
+    (("serve",), "timeline"): _of("decode.png", "decode.json", "decode.txt"),
     (("serve",), "p"): _of("1", "2", "8"),
     (("serve",), "topology"): _of("hgx_h200", "b200", "hgx_h100:nodes=2", "star"),
     (("serve",), "precision"): _of("bf16", "fp8", "fp4"),

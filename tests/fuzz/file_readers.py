@@ -109,11 +109,15 @@ def _hosts(path: Path) -> None:
 
 
 def _serving_points(path: Path) -> None:
+    from functools import partial
+
     from deployments import deploy
     from experiments.serving.measured_points import factors, read_points
+    from experiments.serving.operating_point import point
     from topologies.catalogue import find
 
-    factors(deploy(), find("hgx_h200").build(8), read_points(path)[:SMALL])
+    predict = partial(point, deploy(), find("hgx_h200").build(8))
+    factors(deploy(), predict, read_points(path)[:SMALL])
 
 
 def _sizes(path: Path) -> None:

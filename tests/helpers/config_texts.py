@@ -36,6 +36,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "mixtral",
         **PLAIN,
         "vocab_size": 32000,
+        "max_position_embeddings": 32768,
         "num_local_experts": 8,
         "num_experts_per_tok": 2,
     },

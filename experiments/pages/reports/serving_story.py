@@ -26,6 +26,10 @@ LIMITS = {
 UNCHECKED = (
     "No published point has a pipeline, or says that tokens were drafted: nobody checked this."
 )
+WORKERS = (
+    "The first token waits in a queue, so its time depends much on how busy workers are. No point "
+    "with such workers taught simctl anything: see the page on serving for the errors."
+)
 LEFT_OUT = (
     "Engines differ by version and settings: chunks of prefills, CUDA graphs, kernels. --measured "
     "takes points of yours."
@@ -42,7 +46,8 @@ def story(result: Result) -> Story:
         f"{report['isl']} tokens in and {report['osl']} out"
     )
     sequences = counted(round(best["concurrency"]), "sequence")
-    where = f"{best['plan']} with {sequences}"
+    apart = f"{best['plan']} behind {best['prefill']}" if best["prefill"] else best["plan"]
+    where = f"{apart} with {sequences}"
     summary = [
         f"How fast is {case} served?",
         f"{where}: the first token after {format_seconds(best['ttft_s'])}, then one each "
@@ -59,14 +64,18 @@ def story(result: Result) -> Story:
         f"{interval} ": "{tpot_low_s} - {tpot_high_s}",
         "tokens/s": "{tokens_per_s:,.0f}",
         "a GPU": "{tokens_per_s_gpu:,.0f}",
+        **({"less": "{less:.0%}"} if report["auto"] else {}),
         "a user": "{tokens_per_s_user:.1f}",
         "fit": "{fits:,.0f}",
         "limit": "{limit}",
+        **({"busy": "{busy:.0%}"} if report["workers"] else {}),
     }
     note = (
         f"TTFT: the time until the first token. TPOT: that of each further one. {interval}: of "
         "engines and models. fit: sequences whose KV caches fit. limit: what most of a token's "
         "time is."
+        + (" less: than the best way gives." if report["auto"] else "")
+        + (" busy: the time in which workers prefill." if report["workers"] else "")
     )
     title = "Ways to serve, the most tokens a GPU first" if report["auto"] else "Operating points"
     blocks: list[Block] = [
@@ -84,9 +93,15 @@ def story(result: Result) -> Story:
             {"": "what", "bytes": "size"},
         ),
     ]
+    if report["workers"]:
+        summary.append(
+            f"KV caches of a prompt reach a worker that decodes in "
+            f"{format_seconds(best['kv_cache_sent_s'])}."
+        )
     remarks = {"full": FULL, "prefilling": PREFILLING}
     left = [text for key, text in remarks.items() if any(row[key] for row in rows)]
     left += [UNCHECKED] if report["unchecked"] else []
+    left += [WORKERS] if report["workers"] else []
     return Story(f"Serving {case}", summary, blocks, [*left, LEFT_OUT])
 
 

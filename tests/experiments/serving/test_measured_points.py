@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from deployments import deploy
+from experiments.serving.deployment import Deployment
 from experiments.serving.measured_points import MeasuredPoint, factors, read_points
-from experiments.serving.operating_point import TIMES, Load, point
+from experiments.serving.operating_point import TIMES, Factor, Load, point
 from grouped_cases import each_case
 from topologies.catalogue import find
 from topologies.errors import InputError
 
 HEADER = "isl,osl,concurrency,ttft_ms,tpot_ms\n"
 MACHINE = find("hgx_h200").build(8)
+
+
+def corrections(deployment: Deployment, points: Sequence[MeasuredPoint]) -> tuple[Factor, Factor]:
+    return factors(deployment, partial(point, deployment, MACHINE), points)
 
 
 def test_points_are_read_by_the_names_of_columns(tmp_path: Path) -> None:
@@ -56,12 +63,12 @@ def test_points_move_predictions_the_more_the_more_there_are() -> None:
     load = Load(1024.0, 1024.0, 16.0)
     found = point(deployment, MACHINE, load)
     slow = MeasuredPoint(load, 2 * found.ttft.expected, 2 * found.tpot.expected)
-    one, ten = factors(deployment, MACHINE, [slow]), factors(deployment, MACHINE, [slow] * 10)
+    one, ten = corrections(deployment, [slow]), corrections(deployment, [slow] * 10)
     for few, many in zip(one, ten, strict=True):
         assert 1.5 < few.expected < many.expected < 2
-        assert 0.1 < (many.spread or 0) < (few.spread or 0) < 0.2
+        assert 0.05 < (many.spread or 0) < (few.spread or 0) < 0.2
     same = slow._replace(ttft=found.ttft.expected, tpot=found.tpot.expected)
-    assert [each.expected for each in factors(deployment, MACHINE, [same])] == pytest.approx([1, 1])
+    assert [each.expected for each in corrections(deployment, [same])] == pytest.approx([1, 1])
     near = point(deployment, MACHINE, load, factors=ten)
     assert near.tpot.high / near.tpot.low < found.tpot.high / found.tpot.low
 
@@ -71,7 +78,7 @@ def test_points_that_differ_leave_more_unsure() -> None:
     ttft, tpot = (getattr(point(deployment, MACHINE, load), name).expected for name in TIMES[::-1])
     alike = [MeasuredPoint(load, ttft, tpot)] * 4
     apart = [MeasuredPoint(load, ttft * off, tpot * off) for off in (0.5, 2, 0.5, 2)]
-    known, unsure = (factors(deployment, MACHINE, points)[0] for points in (alike, apart))
+    known, unsure = (corrections(deployment, points)[0] for points in (alike, apart))
     assert (known.spread or 0) < 0.2 < (unsure.spread or 0)
 
 
@@ -80,9 +87,13 @@ def test_points_that_differ_leave_more_unsure() -> None:
     [
         (Load(1024.0, 1024.0, 8.0), 1e-300, r"measured point 1: its TPOT is .* times what simctl"),
         (Load(1024.0, 1024.0, 1e8), 1.0, r"measured point 1: 1e\+08 sequences at once, but"),
-        (Load(1e8, 1024.0, 1.0), 1.0, r"measured point 1: llama3_70b in fp8 .* needs"),
+        (
+            Load(1e8, 1024.0, 1.0),
+            1.0,
+            r"measured point 1: 100001024 tokens .*: llama3_70b has 131072",
+        ),
     ],
 )
 def test_points_that_cannot_be_are_refused(load: Load, seconds: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        factors(deploy("tp=8"), MACHINE, [MeasuredPoint(load, seconds, seconds)])
+        corrections(deploy("tp=8"), [MeasuredPoint(load, seconds, seconds)])

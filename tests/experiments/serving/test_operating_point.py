@@ -14,11 +14,13 @@ from experiments.serving.operating_point import (
     LIMITS,
     Factor,
     Load,
+    Point,
     overheads,
     point,
     prefills,
     work_of,
 )
+from experiments.serving.prefill_workers import PrefillWorkers, sent_seconds
 from grouped_cases import each_case
 from topologies.catalogue import find
 from topologies.errors import InputError
@@ -27,20 +29,17 @@ MACHINE = find("hgx_h200").build(8)
 LOAD = Load(1024.0, 1024.0, 16.0)
 
 
-def test_a_decode_reads_the_cache_once() -> None:
+def test_a_decode_reads_the_cache() -> None:
+    """At the bandwidth of memory at most, and not much slower where there is much to read."""
     deployment = deploy("tp=8")
-    parts = decode(deployment, MACHINE, 16.0, 1024.0)
-    assert parts.context == pytest.approx(
-        16 * deployment.kv_bytes(1024.0) / accelerator("h200").bandwidth
-    )
-    twice = decode(deployment, MACHINE, 32.0, 1024.0)
-    assert twice.context == pytest.approx(2 * parts.context)
+    least = 256 * deployment.kv_bytes(8192.0) / accelerator("h200").bandwidth
+    assert least < decode(deployment, MACHINE, 256.0, 8192.0).seconds.context < 2 * least
 
 
 def test_products_take_at_least_reading_their_weights() -> None:
     """All but the embedding, whose rows are looked up."""
     deployment = deploy("tp=8")
-    parts = decode(deployment, MACHINE, 1.0, 1.0)
+    parts = decode(deployment, MACHINE, 1.0, 1.0).seconds
     embedding = 2 * 128256 * 8192 / 8
     least = (deployment.weights - embedding) / accelerator("h200").bandwidth
     assert least < parts.attention + parts.inner + parts.head < 4 * least
@@ -48,7 +47,7 @@ def test_products_take_at_least_reading_their_weights() -> None:
 
 def test_a_prefill_does_the_arithmetic_of_its_tokens() -> None:
     deployment = deploy("tp=8")
-    parts = prefill(deployment, MACHINE, 8192.0)
+    parts = prefill(deployment, MACHINE, 8192.0).seconds
     flops = 2 * (deployment.shape.active_parameters - 2 * 128256 * 8192) * 8192 / 8
     least = flops / accelerator("h200").peak["fp8"]
     assert least < parts.attention + parts.inner < 3 * least
@@ -56,14 +55,14 @@ def test_a_prefill_does_the_arithmetic_of_its_tokens() -> None:
 
 def test_one_gpu_exchanges_nothing() -> None:
     deployment = deploy("", "llama3_8b")
-    assert decode(deployment, MACHINE, 4.0, 10.0).exchange == 0
+    assert decode(deployment, MACHINE, 4.0, 10.0).seconds.exchange == 0
     found = point(deployment, MACHINE, LOAD)
     assert found.parts["collectives"] == 0
 
 
 def test_groups_of_attention_gather_and_scatter() -> None:
     whole, groups = (
-        decode(deploy(cut, "deepseek_v3"), MACHINE, 1024.0, 1024.0)
+        decode(deploy(cut, "deepseek_v3"), MACHINE, 1024.0, 1024.0).seconds
         for cut in ("tp=8", "tp=8,dp=8,ep=8")
     )
     assert 0 < groups.exchange < whole.exchange
@@ -77,7 +76,7 @@ def test_experts_in_4_bits_take_at_least_reading_them(device: str, most: float) 
     """Kernels of Triton that unpack weights on Hopper are far from its bandwidth."""
     deployment = deploy("", "gpt_oss_120b", precision="fp4", device=device)
     least = 36 * 128 * 3 * 2880 * 2880 * WIDTHS["mxfp4"] / accelerator(device).bandwidth
-    assert least < decode(deployment, MACHINE, 512.0, 1.0).inner < most * least
+    assert least < decode(deployment, MACHINE, 512.0, 1.0).seconds.inner < most * least
 
 
 @given(st.sampled_from(["vllm", "sglang", "trtllm"]), st.integers(0, 8), st.integers(5, 12))
@@ -142,9 +141,10 @@ def test_more_bits_take_longer() -> None:
 def test_groups_share_prefills() -> None:
     """Each group has a prefill of its own at once."""
     deployment = deploy("tp=8,dp=8,ep=8", "deepseek_v3")
-    work = work_of(deployment, MACHINE, LOAD, 64.0)
+    of_prompt = prefill(deployment, MACHINE, LOAD.isl)
+    work = work_of(deployment, decode(deployment, MACHINE, 64.0, 1024.0), of_prompt)
     values = overheads("vllm")
-    attention = values["prefill"] * (work.prefill.attention + work.prefill.context)
+    attention = work.prefill.attention + work.prefill.context
     one, eight = (prefills(work, due, values) for due in (1.0, 8.0))
     assert eight == pytest.approx(8 * one - 7 * attention)
 
@@ -167,7 +167,7 @@ def test_prefills_of_long_prompts_take_most() -> None:
 
 
 def test_the_longest_prompts_have_points() -> None:
-    found = point(deploy("tp=8"), MACHINE, Load(500_000.0, 2.0, 8.0))
+    found = point(deploy("tp=8"), MACHINE, Load(130_000.0, 2.0, 8.0))
     assert 0 < found.decoding < 1
     assert sum(found.parts.values()) == pytest.approx(found.tpot.expected, rel=1e-9)
 
@@ -182,7 +182,7 @@ def test_no_more_decode_than_fit() -> None:
 
 def test_intervals_of_latent_attention_are_wider() -> None:
     wide, narrow = (
-        point(deploy("tp=8", model), MACHINE, LOAD).ttft for model in ("deepseek_v3", "llama3_70b")
+        point(deploy("tp=8", model), MACHINE, LOAD).tpot for model in ("deepseek_v3", "llama3_70b")
     )
     assert wide.high / wide.expected > 1.2 * narrow.high / narrow.expected
 
@@ -242,6 +242,17 @@ def test_positions_end() -> None:
     point(deployment, MACHINE, Load(512.0, 512.0, 1.0))
     with pytest.raises(InputError, match="1025 tokens of a prompt and its answer: gpt2 has 1024"):
         point(deployment, MACHINE, Load(512.0, 513.0, 1.0))
+    with pytest.raises(InputError, match=r"131073 tokens .*: llama3_70b has 131072 positions"):
+        point(deploy("tp=8"), MACHINE, Load(131071.0, 2.0, 1.0))
+
+
+@each_case("chunk", [512, 2048, 8192])
+def test_chunks_of_prompts_take_longer(chunk: int) -> None:
+    load = Load(8192.0, 1024.0, 16.0)
+    whole = point(deploy("tp=8"), MACHINE, load)
+    cut = point(deploy("tp=8"), MACHINE, load, chunk=chunk)
+    assert whole.ttft.expected <= cut.ttft.expected < 2 * whole.ttft.expected
+    assert (cut.ttft == whole.ttft) == (chunk == 8192)
 
 
 @each_case("engine", ["sglang", "trtllm", "vllm"])
@@ -249,3 +260,51 @@ def test_engines_have_the_same_overheads(engine: str) -> None:
     known = overheads(engine)
     assert known.keys() == overheads("vllm").keys()
     assert all(value > 0 for value in known.values())
+
+
+def separate(number: int, decoders: int, load: Load, cut: str = "tp=8") -> Point:
+    """A point of workers of 8 GPUs, some of which prefill."""
+    deployment = deploy(cut)
+    sent = sent_seconds(deployment, deployment, find("hgx_h200").build, load.isl)
+    workers = PrefillWorkers(deployment, MACHINE, number, decoders, sent)
+    return point(deployment, MACHINE, load, workers=workers)
+
+
+@given(st.integers(0, 8), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]))
+def test_sequences_wait_decode_or_prefill(power: int, number: int, decoders: int) -> None:
+    """Little's law, for all of them together; no worker is busy for more than all of its time."""
+    load = Load(4096.0, 512.0, 2.0**power)
+    served = separate(number, decoders, load)
+    rate = served.tokens(load).expected / load.osl
+    spent = served.ttft.expected + (load.osl - 1) * served.tpot.expected
+    assert rate * spent == pytest.approx(served.sequences)
+    assert served.sequences * served.decoding == pytest.approx(
+        rate * (load.osl - 1) * served.tpot.expected, rel=0.05
+    )
+    assert 0 < served.busy < 1
+    assert served.parts["prefills"] == 0
+
+
+def test_more_workers_make_the_first_token_earlier() -> None:
+    load = Load(4096.0, 512.0, 64.0)
+    one, two, four = (separate(number, 1, load).ttft.expected for number in (1, 2, 4))
+    assert one > two > four
+    many = load._replace(concurrency=512.0)
+    assert separate(1, 2, many).tpot.expected < separate(1, 1, many).tpot.expected
+
+
+def test_a_single_prompt_waits_for_nobody() -> None:
+    load = Load(4096.0, 512.0, 1.0)
+    alone, both = separate(1, 1, load), point(deploy("tp=8"), MACHINE, load)
+    assert alone.ttft.expected < both.ttft.expected * 1.05
+    assert alone.tpot.expected < both.tpot.expected
+
+
+def test_caches_cross_the_nics() -> None:
+    """Each GPU has one of 400 Gb/s, and sends its heads. Fewer GPUs have more of them each."""
+    build, load = find("hgx_h200").build, 8192.0
+    eight, four = deploy("tp=8"), deploy("tp=4")
+    sent = sent_seconds(eight, eight, build, load)
+    assert 1 <= sent / (eight.kv_bytes(load) / 50e9) < 1.25
+    for pair in ((four, eight), (eight, four)):
+        assert sent_seconds(*pair, build, load) == pytest.approx(2 * sent, rel=0.01)

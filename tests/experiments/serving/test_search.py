@@ -31,7 +31,7 @@ def test_the_best_comes_first_and_is_within_the_limits() -> None:
     ways = found(deploy(""), limits)
     rates = [way.tokens for way in ways]
     assert rates == sorted(rates, reverse=True)
-    assert all(limits.met_by(way.point) and way.gpus == 8 for way in ways)
+    assert all(limits.met_by(way.point) and way.instances * way.gpus == 8 for way in ways)
 
 
 def test_tighter_limits_never_give_more() -> None:

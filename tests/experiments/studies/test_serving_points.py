@@ -11,12 +11,24 @@ import pytest
 
 from experiments.serving.operating_point import overheads
 from experiments.studies.serving_points import fit, main, plain_fit, predicted, read
+from experiments.studies.serving_rows import OF_WORKERS, WORKERS
 from topologies.errors import InputError
 
 COLUMNS = (
     *("machine", "model_family", "engine", "mode", "precision", "isl", "osl", "concurrency"),
     *("gpus", "attention_dp_size", "moe_ep_size", "ttft_ms", "tpot_ms", "flags"),
+    *(f"{kind}_{name}" for kind in WORKERS for name in OF_WORKERS),
 )
+SEPARATE = {
+    **{"mode": "disagg", "precision": "fp8", "isl": 8192, "ttft_ms": 2000, "tpot_ms": 30},
+    **{"prefill_num_workers": 1, "decode_num_workers": 2},
+    **{
+        f"{kind}_{name}": 8 if name == "tp_size" else 1
+        for kind in WORKERS
+        for name in OF_WORKERS[1:]
+    },
+}
+"""A point whose prefills have a worker of their own."""
 CASES = product(
     ("b200_sxm", "h200_sxm"), ("Llama-3.1-8B", "Llama-3.1-70B"), ("vllm", "trtllm"), (4, 64)
 )
@@ -38,7 +50,8 @@ def written(folder: Path, *rows: str) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("points"), *(row(*case) for case in CASES))
+    apart = [row("h200_sxm", "DeepSeek-R1/V3", "sglang", 64, **SEPARATE) for _ in range(2)]
+    return written(tmp_path_factory.mktemp("points"), *(row(*case) for case in CASES), *apart)
 
 
 def test_points_that_say_too_little_do_not_count(tmp_path: Path) -> None:
@@ -69,10 +82,11 @@ def test_a_fit_comes_near_its_points(folder: Path) -> None:
 
 def test_the_study_prints_errors_and_writes_what_ships(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "overheads.csv"
-    errors, groups = (table.splitlines() for table in main(folder, out).split("\n\n"))
+    errors, groups, workers = (table.splitlines() for table in main(folder, out).split("\n\n"))
     assert len(errors) == 2 + 2 * 4
     assert errors[0].startswith("| left out | time | points | median")
     assert len(groups) == 2 + 2 * 2 * 2
+    assert workers[2].startswith("| h200_sxm | sglang | 1 | ")
     rows = [*csv.DictReader(out.read_text().splitlines())]
     assert {each["name"] for each in rows} == overheads("vllm").keys()
     assert all(float(each["value"]) > 0 for each in rows)
