@@ -272,14 +272,21 @@ class Profile:
         return LinkCosts(*np.moveaxis(shaped, (2, 0, 1), (0, 2, 1)))
 
     def simulate(
-        self, routed: Routed, algorithm: Algorithm, run: Callable[[Routed], Timeline] = run
+        self,
+        routed: Routed,
+        algorithm: Algorithm,
+        run: Callable[[Routed], Timeline] = run,
+        known: Callable[[Profile, str, Routed], Routed] | None = None,
     ) -> ProfileRun:
         """Simulate every protocol over the routes that the machine has without one, and keep the
         fastest. A schedule that is folded is checked for lanes: see
-        :func:`simulator.schedules.routed.route`."""
+        :func:`simulator.schedules.routed.route`. `known` are routes that other sizes have laid."""
         overheads = self.overheads(routed.schedule, routed.machine, algorithm)
         protocols = self.carrying(routed.schedule)
-        laid = self.laid(routed, protocols, algorithm)
+        if known is None:
+            laid = self.laid(routed, protocols, algorithm)
+        else:
+            laid = [known(self, protocol.name, routed) for protocol in protocols]
         runs = (
             ProfileRun(protocol.name, run(routes), overheads)
             for protocol, routes in zip(protocols, laid, strict=True)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 from simulator.analysis.critical_path import sensitivities
 from simulator.engines import Engine, simulate
@@ -151,5 +150,8 @@ def _half_widths(point: _Point, seconds: Floats) -> npt.NDArray[np.float64]:
     design, free = point.counts / seconds[:, None], len(seconds) - 2
     if free < 1 or np.linalg.matrix_rank(design) < 2:
         return np.full(2, np.nan)
+    # commands that fit nothing do without a quarter of a second
+    from scipy.special import stdtrit
+
     covariance = point.error / free * np.linalg.inv(design.T @ design)
     return np.asarray(stdtrit(free, 0.975) * np.sqrt(np.diag(covariance)))

@@ -24,7 +24,7 @@ from topologies.units import parse_counts, parse_seconds, parse_whole
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.serving.deployment import Cut, Deployment
+    from experiments.serving.deployment import Deployment
     from experiments.serving.operating_point import Factor, Load, Point
     from experiments.serving.prefill_workers import PrefillWorkers
     from experiments.serving.search import Served
@@ -35,7 +35,6 @@ LONGEST = 2**20
 """Tokens of a prompt, an answer or a chunk at most."""
 LEAST = {"isl": 1, "osl": 2, "chunk": 64}
 """Tokens of each at least."""
-MOST_WORKERS = 1024
 DEFAULT = "hgx_h100"
 CONCURRENCY = "1..256:x4"
 
@@ -157,7 +156,8 @@ class Serve(MachineOptions, ReportOptions):
         from experiments.serving.search import Limits, Served, search
 
         isl, osl = (self._tokens(name) for name in ("isl", "osl"))
-        load, chunk = Load(float(isl), float(osl), 1.0), self.chunk and self._tokens("chunk")
+        load = Load(float(isl), float(osl), 1.0)
+        chunk = 0 if self.chunk is None else self._tokens("chunk")
         if self.plan == "auto":
             for name in ("concurrency", "measured", "prefill"):
                 if getattr(self, name) is not None:
@@ -167,7 +167,7 @@ class Serve(MachineOptions, ReportOptions):
             gpus = self._gpus or self.blueprint.whole().ranks
             limits = Limits(*(self._limit(name) for name in ("ttft", "tpot")))
             progress, build = output.Progress("ways to serve"), cache(self._machine)
-            about = limits, self.level, chunk or 0
+            about = limits, self.level, chunk
             return search(self._deployment, build, gpus, load, *about, progress)
         for name in ("ttft", "tpot"):
             if getattr(self, name) is not None:
@@ -175,7 +175,7 @@ class Serve(MachineOptions, ReportOptions):
         loads = [load._replace(concurrency=float(each)) for each in self._concurrency]
         deployment, workers = self._deployment, self._workers
         machine = self._machine(deployment.cut.gpus)
-        at = partial(point, deployment, machine, workers=workers, chunk=chunk or 0)
+        at = partial(point, deployment, machine, workers=workers, chunk=chunk)
         corrections = self._factors(deployment, at)
         served = [
             Served(
@@ -185,38 +185,36 @@ class Serve(MachineOptions, ReportOptions):
             for each in loads
         ]
         gpus = served[0].gpus
+        self._check_size(gpus)
         if self._gpus and self._gpus % gpus:
             raise InputError(f"--gpus {self._gpus}: instances have {gpus} GPUs each")
         return [each._replace(instances=(self._gpus or gpus) // gpus) for each in served]
 
+    def _check_size(self, gpus: int) -> None:
+        """Raise InputError if a machine of stated size has fewer GPUs."""
+        stated = self.blueprint.options.get("nodes") or self.hosts
+        if stated and gpus > (ranks := self.blueprint.whole().ranks):
+            raise InputError(f"--gpus {gpus}: {self.blueprint.text} has {ranks} GPUs")
+
     @cached_property
     def _workers(self) -> PrefillWorkers | None:
+        from experiments.serving.deployment import parse_workers
         from experiments.serving.prefill_workers import PrefillWorkers, sent_seconds
 
         if self.prefill is None:
             return None
-        number, cut = self._counted("prefill", self.prefill)
+        number, cut = parse_workers("--prefill", self.prefill)
         deployment = replace(self._deployment, cut=cut)
         machine = self._machine(cut.gpus)
-        sent = sent_seconds(deployment, self._deployment, self._machine, float(self.isl))
-        decoders, _ = self._counted("plan", self.plan)
+        sent = sent_seconds(deployment, self._deployment, self.blueprint, float(self.isl))
+        decoders, _ = parse_workers("--plan", self.plan)
         return PrefillWorkers(deployment, machine, number, decoders, sent)
-
-    def _counted(self, name: str, text: str) -> tuple[int, Cut]:
-        """A number of workers and the plan of each."""
-        from experiments.serving.deployment import parse_cut
-
-        number, colon, cut = text.rpartition(":")
-        count = self._whole(name, number) if colon else 1
-        if not 1 <= count <= MOST_WORKERS:
-            raise InputError(f"--{name} {text[:40]}: 1 to {MOST_WORKERS} workers")
-        return count, parse_cut(cut)
 
     @cached_property
     def _deployment(self) -> Deployment:
         from experiments.models.accelerators import DEVICES
         from experiments.models.model_catalogue import find_transformer
-        from experiments.serving.deployment import Cut, Deployment
+        from experiments.serving.deployment import Cut, Deployment, parse_workers
         from topologies.clusters import MACHINES
 
         entry = find_transformer(self.model)
@@ -225,7 +223,7 @@ class Serve(MachineOptions, ReportOptions):
         if device is None:
             known = ", ".join(each for each in DEVICES if each in MACHINES)
             raise InputError(f"--topology {name}: give its GPU as --device, or take one of {known}")
-        count, cut = (1, Cut()) if self.plan == "auto" else self._counted("plan", self.plan)
+        count, cut = (1, Cut()) if self.plan == "auto" else parse_workers("--plan", self.plan)
         if count > 1 and self.prefill is None:
             raise InputError(
                 f"--plan {self.plan}: several workers go with --prefill, or take --gpus"
@@ -241,11 +239,10 @@ class Serve(MachineOptions, ReportOptions):
     def _gpus(self) -> int | None:
         if self.p is None:
             return None
-        gpus, stated = self._whole("gpus", self.p), self.blueprint.options.get("nodes")
+        gpus = self._whole("gpus", self.p)
         if gpus < 1:
             raise InputError("--gpus 0: 1 or more")
-        if (stated or self.hosts) and gpus > (ranks := self.blueprint.whole().ranks):
-            raise InputError(f"--gpus {gpus}: {self.blueprint.text} has {ranks} GPUs")
+        self._check_size(gpus)
         return gpus
 
     def _whole(self, name: str, text: str) -> int:
@@ -288,7 +285,8 @@ class Serve(MachineOptions, ReportOptions):
             return Factor(), Factor()
         from experiments.serving.measured_points import factors, read_points
 
-        corrections = factors(deployment, at, read_points(self.measured))
+        points, queued = read_points(self.measured), self.prefill is not None
+        corrections = factors(deployment, at, points, queued=queued)
         tpot, ttft = (f"{factor.expected:.3g}" for factor in corrections)
         output.note(
             f"{self.measured}: TPOT takes {tpot} times, and TTFT {ttft} times what simctl predicts"
@@ -328,7 +326,7 @@ class Serve(MachineOptions, ReportOptions):
             "kv_cache_B": point.sequences
             / (served.workers.decoders if served.workers else 1)
             / deployment.cut.dp
-            / deployment.cut.pp
+            * deployment.stage_share
             * deployment.kv_bytes(load.isl + load.osl),
             **{f"token_{name}_s": seconds for name, seconds in point.parts.items()},
             **{f"prefill_{name}_s": seconds for name, seconds in point.first.items()},
@@ -353,17 +351,19 @@ class Serve(MachineOptions, ReportOptions):
         """Draw a decode of a point."""
         from experiments.pictures.timelines.step_spans import step_spans
         from experiments.serving.operating_point import iteration
+        from simulator.parallel.step_splits import ranks_of
 
         deployment, load = served.deployment, served.load
         machine = self._machine(deployment.cut.gpus)
         decoders = served.workers.decoders if served.workers else 1
         step = iteration(deployment, machine, load, served.point, decoders)
-        title = f"A decode of {load.concurrency:.0f} sequences of {deployment.model}"
+        sequences = served.point.sequences * served.point.decoding / decoders
+        title = f"A decode of {sequences:.0f} sequences of {deployment.model}"
         assert self.timeline
         write_timeline(
             self.timeline,
             lambda: step_spans(step),
-            lambda: step.graph,
+            lambda: ranks_of(step),
             title,
             deployment.device,
             self._parameters,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 from typing import NamedTuple
 
 from experiments.models.accelerators import ACCELERATORS, accelerator
@@ -14,10 +15,11 @@ from experiments.option_text import parse_at_least, parse_pairs
 from experiments.serving.engines import Engine, ServedPrecision
 from simulator.parallel.degrees import Degrees
 from topologies.errors import InputError, nearest_name
+from topologies.units import parse_whole
 
 WIDTHS = KERNEL_WIDTHS | {"fp8_block": 1 + 4 / 128**2}
 """Bytes of an element of a weight, with its share of a scale: blocks of weights are squares."""
-MOST_DRAFTED = 8
+MOST_DRAFTED, MOST_WORKERS = 8, 1024
 AMD = "mi"
 """How the names of its GPUs begin, on which TensorRT-LLM does not run."""
 MARGIN = 0.9
@@ -72,6 +74,21 @@ def parse_cut(text: str) -> Cut:
         raise InputError("plan '': write it like tp=8")
     parsers = {name: parse_at_least(int(name != "mtp")) for name in Cut._fields}
     return Cut(**parse_pairs(text.replace(" ", ""), "plan", parsers, unknown, "tp=8"))
+
+
+def parse_workers(name: str, text: str) -> tuple[int, Cut]:
+    """A number of workers and the cut of each: 2:tp=8. Raises InputError with the `name` of the
+    option."""
+    number, colon, cut = text.strip().rpartition(":")
+    if "=" not in cut:
+        raise InputError(f"{name} {text[:40]!r}: write it like tp=8, or 2:tp=8")
+    try:
+        count = parse_whole(number) if colon else 1
+    except InputError as error:
+        raise InputError(f"{name} {text[:40]}: {error}") from None
+    if not 1 <= count <= MOST_WORKERS:
+        raise InputError(f"{name} {text[:40]}: 1 to {MOST_WORKERS} workers")
+    return count, parse_cut(cut)
 
 
 @dataclass(frozen=True)
@@ -218,13 +235,19 @@ class Deployment:
         }
 
     @property
+    def stage_share(self) -> float:
+        """The share of all blocks that the longest stage has."""
+        return ceil(self.shape.blocks / self.cut.pp) / self.shape.blocks
+
+    @property
     def weights(self) -> float:
-        """Bytes of the weights of a GPU. Attention is whole in each group of `dp`."""
+        """Bytes of the weights of a GPU of the longest stage. Attention is whole in each group of
+        `dp`."""
         drafts = 1 + self.cut.mtp / self.shape.blocks
-        return drafts * sum(self.parts.values()) / self.cut.pp
+        return drafts * sum(self.parts.values()) * self.stage_share
 
     def fits(self, tokens: float) -> float:
         """Sequences of so many tokens whose KV caches fit, on all GPUs together; 0 or less if the
         weights leave no room."""
         room = ACCELERATORS[self.device].capacity * MARGIN - self.weights
-        return self.cut.dp * room / (self.kv_bytes(tokens) / self.cut.pp)
+        return self.cut.dp * room / (self.kv_bytes(tokens) * self.stage_share)

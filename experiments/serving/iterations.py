@@ -12,11 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import pairwise
-from math import ceil
+from math import ceil, floor
 from typing import NamedTuple
 
 import numpy as np
 
+from experiments.models.accelerators import accelerator
 from experiments.models.kernel_times.attention import AttentionSizes, attention_seconds
 from experiments.models.kernel_times.decode_attention import (
     DECODE_ATTENTION,
@@ -45,6 +46,8 @@ UNEVEN = 1.01
 """The exponent of the power law of the popularity of experts: that of most measured layers."""
 PARTS = OF_ATTENTION, ATTENTION, INNER, HEAD
 """The kinds of what is computed, in the order of an :class:`Iteration`."""
+MEASURED_GROUP = 8
+"""The most GPUs of an all-reduce that engines have themselves."""
 ROUNDS = 3
 """So many rounds of a pipeline are simulated: the last one is like those behind it."""
 
@@ -76,12 +79,16 @@ class Forward:
     """Seconds of the head."""
     sent: float
     """Bytes of a message between stages."""
-    repeats: float = 1.0
+    chunks: float = 1.0
     """How often it runs: for each chunk of a prompt."""
+    prompts: float = 1.0
+    """Prompts that are prefilled at once."""
+    parts_of_round: int = 1
+    """Parts of the sequences on which stages work at once."""
 
     @cached_property
     def seconds(self) -> Iteration:
-        """The seconds of each part, all chunks together."""
+        """The seconds of each part for a prompt, all chunks together."""
         stages, total = self.times.degrees.pp, dict.fromkeys(PARTS, 0.0)
         sends = self.times.seconds("0 to 1", MESSAGE, self.sent) if stages > 1 else 0.0
         total[HEAD], exchange = self.head, (stages - 1) * sends
@@ -91,7 +98,8 @@ class Forward:
                     exchange += count * self.times.seconds(*part[1:4])
                 else:
                     total[part.kind] += count * part.seconds
-        return Iteration(*(self.repeats * each for each in (*total.values(), exchange)))
+        share = self.chunks / self.prompts
+        return Iteration(*(share * each for each in (*total.values(), exchange)))
 
     def step(self, block: float, host: float) -> Step:
         """The graph of some rounds of all stages, with what the engine adds to each block and to
@@ -111,56 +119,66 @@ class Forward:
             for begin, end in pairwise(bounds)
         ]
         blocks[-1] += (head,)
-        return write(Work(tuple(blocks), _rounds(stages), self.times))
+        return write(Work(tuple(blocks), _rounds(stages, self.parts_of_round), self.times))
 
-
-def round_seconds(step: Step) -> float:
-    """Seconds in which each sequence gets a token: those of its pass through all stages, or those
-    until its stages have worked on all others."""
-    stages, finish = step.work.pipeline.stages, np.append(step.timeline.finish, 0.0)
-    ends = finish[step.tails[-step.work.pipeline.micro_batches :]].max(axis=1)
-    return float(max(ends[0], ends[-1] - ends[-1 - stages] if stages > 1 else 0.0))
+    def round_seconds(self, step: Step) -> float:
+        """Seconds in which each sequence gets a token by a step of it: those of a pass through all
+        stages, or those until its stages have worked on all others."""
+        finish = np.append(step.timeline.finish, 0.0)
+        ends = finish[step.tails[-step.work.pipeline.micro_batches :]].max(axis=1)
+        again = ends[-1] - ends[-1 - self.parts_of_round] if len(ends) > 1 else 0.0
+        return float(max(ends[0], again))
 
 
 @lru_cache
-def _rounds(stages: int) -> Pipeline:
-    """Forwards of as many parts of the sequences as there are stages, again and again."""
-    parts = ROUNDS * stages if stages > 1 else 1
-    stage = np.repeat(np.arange(stages, dtype=np.int32), parts)
-    micro = np.tile(np.arange(parts, dtype=np.int32), stages)
-    forward, place = np.full(len(stage), FORWARD, dtype=np.int32), np.arange(stages)[None]
+def _rounds(stages: int, parts: int) -> Pipeline:
+    """Forwards of so many parts of the sequences, again and again."""
+    forwards = ROUNDS * parts if stages > 1 else 1
+    stage = np.repeat(np.arange(stages, dtype=np.int32), forwards)
+    micro = np.tile(np.arange(forwards, dtype=np.int32), stages)
+    kind, place = np.full(len(stage), FORWARD, dtype=np.int32), np.arange(stages)[None]
     paired = np.zeros(len(stage), dtype=np.int8)
-    return Pipeline("rounds", parts, place.astype(np.int32), forward, stage, micro, paired)
+    return Pipeline("rounds", forwards, place.astype(np.int32), kind, stage, micro, paired)
 
 
 def decode(deployment: Deployment, machine: Topology, sequences: float, tokens: float) -> Forward:
     """A decode of each of `sequences`, which have `tokens` tokens on average.
 
-    Stages of a pipeline work on as many parts of the sequences. Drafted tokens are rows like
-    others, and each is drafted by a block and the head.
+    Stages of a pipeline work on as many parts of the sequences, if there are so many. Drafted
+    tokens are rows like others, and each is drafted by a block and the head.
     """
     cut, drafts = deployment.cut, 1 + deployment.cut.mtp
-    each = max(sequences / cut.dp / cut.pp, 1.0)
-    rows = sequences / cut.pp * drafts
+    parts = min(cut.pp, max(1, floor(sequences)))
+    each = max(sequences / cut.dp / parts, 1.0)
+    rows = sequences / parts * drafts
 
     def context(window: float) -> float:
         return _reading(deployment, each, drafts, min(tokens, window or tokens))
 
-    return _forward(deployment, machine, (rows, each * drafts, rows), context)
+    made = _forward(deployment, machine, (rows, each * drafts, rows), context)
+    return replace(made, parts_of_round=parts)
 
 
-def prefill(deployment: Deployment, machine: Topology, tokens: float, chunk: float = 0) -> Forward:
-    """A prefill of a prompt, or of its mean chunk of so many tokens: each chunk sees the keys of
-    those before it."""
+def prefill(
+    deployment: Deployment,
+    machine: Topology,
+    tokens: float,
+    *,
+    chunk: float = 0,
+    prompts: float = 1,
+) -> Forward:
+    """A prefill of a prompt, or of several at once, or of the mean chunk of so many tokens: each
+    chunk sees the keys of those before it."""
     rows = min(chunk or tokens, tokens)
     ends = np.minimum(rows * np.arange(1, ceil(tokens / rows) + 1), tokens)
 
     def context(window: float) -> float:
-        each = [_prompt(deployment, rows, float(end), window) for end in ends]
+        each = [_prompt(deployment, prompts, rows, float(end), window) for end in ends]
         return sum(each) / len(each)
 
-    made = _forward(deployment, machine, (rows, rows, 1.0), context)
-    return replace(made, repeats=tokens / rows)
+    every = prompts * rows
+    made = _forward(deployment, machine, (every, every, prompts), context)
+    return replace(made, chunks=tokens / rows, prompts=prompts)
 
 
 def _forward(
@@ -198,9 +216,11 @@ def _forward(
 
 @lru_cache
 def _times(machine: Topology, cut: Cut, device: str, engine: Engine) -> GroupTimes:
-    """Engines have all-reduces of their own inside a node, and call NCCL across nodes."""
+    """Engines have all-reduces of their own inside a node, and call NCCL across nodes and in larger
+    groups."""
     known = laws(device)
-    if len({*machine.node[machine.placement[: cut.tp]].tolist()}) > 1:
+    across = len({*machine.node[machine.placement[: cut.tp]].tolist()}) > 1
+    if across or cut.tp > MEASURED_GROUP:
         return GroupTimes(machine, cut.degrees, laws=known)
     known["all_reduce"] = partial(engine_seconds, device, str(engine))
     return GroupTimes(machine, cut.degrees, ENGINE_ALGORITHMS, laws=known)
@@ -235,19 +255,23 @@ def _reading(deployment: Deployment, rows: float, drafts: int, tokens: float) ->
     drafted tokens share keys with that of the newest one, as heads do."""
     shape, ranks = deployment.shape, deployment.ranks_of_heads
     heads, math = drafts * shape.heads / ranks, "fp8" if deployment.kv_width == 1 else "bf16"
-    latent = shape.latent
+    latent, kind = shape.latent, DECODE_ATTENTION
     if latent:
-        size = latent.key_rank + latent.rope / 2
-        sizes = DecodeSizes(rows, heads, 1.0, size, latent.key_rank + latent.rope, tokens)
-        return fastest(LATENT_DECODES, deployment.device, math, sizes._asdict())
-    elements = shape.key_size + shape.value_size
-    groups = max(1.0, shape.kv_heads / ranks)
-    sizes = DecodeSizes(rows, heads, groups, elements / 2, elements, tokens)
-    return fastest(DECODE_ATTENTION, deployment.device, math, sizes._asdict())
+        kind, elements = LATENT_DECODES, latent.key_rank + latent.rope
+        sizes = DecodeSizes(rows, heads, 1.0, elements - latent.rope / 2, elements, tokens)
+    else:
+        elements, groups = shape.key_size + shape.value_size, max(1.0, shape.kv_heads / ranks)
+        sizes = DecodeSizes(rows, heads, groups, elements / 2, elements, tokens)
+    # small caches were measured in those of the chip
+    least = rows * tokens * deployment.kv_elements * deployment.kv_width
+    least /= accelerator(deployment.device).bandwidth
+    return max(least, fastest(kind, deployment.device, math, sizes._asdict()))
 
 
-def _prompt(deployment: Deployment, rows: float, tokens: float, window: float) -> float:
-    """Attention of a block among so many tokens of a prompt, of which the last `rows` are the
+def _prompt(
+    deployment: Deployment, prompts: float, rows: float, tokens: float, window: float
+) -> float:
+    """Attention of a block among so many tokens of each prompt, of which the last `rows` are the
     queries."""
     shape, ranks = deployment.shape, deployment.ranks_of_heads
     heads = shape.heads / ranks
@@ -255,7 +279,7 @@ def _prompt(deployment: Deployment, rows: float, tokens: float, window: float) -
     size = (shape.key_size + shape.value_size) / 2
     keys = min(tokens, rows + window) if window else tokens
     # the last queries see all keys before them
-    sizes = AttentionSizes(1, heads, groups, size, rows, keys, window, causal=rows / keys)
+    sizes = AttentionSizes(prompts, heads, groups, size, rows, keys, window, causal=rows / keys)
     return attention_seconds(deployment.device, "bf16", sizes)
 
 
@@ -286,7 +310,8 @@ def _inner(deployment: Deployment, letter: str, rows: float) -> float:
     math = deployment.multiplied
     kind = UNPACKED_PRODUCTS if math == "mxfp4" else GROUPED_PRODUCTS
     router = _product(device, "bf16", rows, experts.number, shape.width)
-    return router + shared + fastest(kind, device, math, grouped)
+    wide = fastest(GROUPED_PRODUCTS, device, "bf16", grouped)
+    return router + shared + min(wide, fastest(kind, device, math, grouped))
 
 
 def _head(deployment: Deployment) -> tuple[float, float]:

@@ -49,10 +49,15 @@ def _point(where: str, cells: Sequence[str]) -> MeasuredPoint:
 
 
 def factors(
-    deployment: Deployment, predict: Callable[[Load], Point], points: Sequence[MeasuredPoint]
+    deployment: Deployment,
+    predict: Callable[[Load], Point],
+    points: Sequence[MeasuredPoint],
+    *,
+    queued: bool = False,
 ) -> tuple[Factor, Factor]:
     """Those of TPOT and TTFT: the mean of the points, near 1 as far as engines usually are (a
-    normal prior with the spread that points of other models have beyond their noise).
+    normal prior with the spread that points of other models have beyond their noise). First
+    tokens may be `queued` behind workers that prefill.
 
     Raises InputError with the first point that cannot be one of the deployment.
     """
@@ -61,7 +66,7 @@ def factors(
     for name, of_points in zip(TIMES, zip(*ratios, strict=True), strict=True):
         logs = np.log(of_points)
         noise = max(NOISE, float(logs.std()))
-        beyond = spread_of(deployment, name) ** 2 - NOISE**2
+        beyond = spread_of(deployment, name, queued=queued) ** 2 - NOISE**2
         prior, sure = 1 / beyond, len(logs) * noise**-2
         mean = float(logs.mean()) * sure / (sure + prior)
         pair.append(Factor(exp(mean), hypot((sure + prior) ** -0.5, noise)))

@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 
 from experiments.models.kernel_times.lookup import chip_of
 from experiments.serving.deployment import Deployment
-from experiments.serving.iterations import Forward, Iteration, decode, prefill, round_seconds
+from experiments.serving.iterations import Forward, Iteration, decode, prefill
 from experiments.serving.prefill_workers import PrefillWorkers
 from simulator.parallel.step import Step
 from simulator.uncertainty.interval import LEVEL, quantile
@@ -32,7 +32,7 @@ OVERHEADS = Path(__file__).with_name("overheads.csv")
 LIMITS = {
     "memory": ("kv_cache",),
     "links": ("collectives",),
-    "launches": ("small_kernels", "host"),
+    "launches": ("small_kernels", "host", "launches_of_prefills"),
     "arithmetic": ("prefills",),
 }
 """What limits a token's time, and the parts that it always decides."""
@@ -52,8 +52,11 @@ QUEUED = 0.8
 points, which taught nothing (`python -m experiments.studies serving-points`)."""
 BUSY = 0.9
 """Workers that prefill for more of their time let others wait."""
-FEWEST, LEAST = 1e-12, 1e-3
+FEWEST = 1e-12
 """The least share of sequences that decode, and how exactly the share is found."""
+PASS = 8192.0
+"""Tokens of a pass at most, as engines have it unless they are told otherwise: short prompts that
+come together are one pass."""
 
 
 class Load(NamedTuple):
@@ -80,6 +83,8 @@ class PointWork(NamedTuple):
     """Tokens of a sequence in a decode."""
     chunks: Any
     """Chunks of a prompt, with a decode between each."""
+    prompts: Any
+    """Prompts that are prefilled at once."""
     blocks: Any
     latent: Any
     """1 with latent attention, else 0."""
@@ -126,7 +131,8 @@ class Point(NamedTuple):
     @property
     def prefilling(self) -> bool:
         """Whether prefills ask for more time than decodes leave, or than their workers have."""
-        return self.parts["prefills"] > self.tpot.expected / 2 or self.busy > BUSY
+        prefills = self.parts["prefills"] + self.parts["launches_of_prefills"]
+        return prefills > self.tpot.expected / 2 or self.busy > BUSY
 
     def tokens(self, load: Load) -> Span:
         """Tokens a second of all sequences together."""
@@ -143,7 +149,8 @@ def work_of(deployment: Deployment, decodes: Forward, prompt: Forward) -> PointW
         float(deployment.cut.dp),
         float(deployment.cut.pp),
         deployment.tokens,
-        prompt.repeats,
+        prompt.chunks,
+        prompt.prompts,
         len(decodes.kinds),
         float(deployment.shape.latent is not None),
     )
@@ -164,32 +171,43 @@ def decode_parts(work: PointWork, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value / work.tokens for name, value in seconds.items()}
 
 
-def prefills(work: PointWork, due: Any, values: Mapping[str, Any]) -> Any:
+def prefills(work: PointWork, due: Any) -> Any:
     """Seconds of so many prefills between decodes, which groups of attention share."""
     attention = work.prefill.attention + work.prefill.context
-    shared = attention / np.clip(due, 1.0, work.groups)
-    each = sum(work.prefill) - attention + shared
-    return due * (each / work.stages + work.chunks * values["prefill_host"])
+    shared = attention / np.clip(due / work.prompts, 1.0, work.groups)
+    return due * (sum(work.prefill) - attention + shared) / work.stages
+
+
+def launches_of_prefills(work: PointWork, due: Any, values: Mapping[str, Any]) -> Any:
+    """Seconds of the host for so many prefills."""
+    return due * work.chunks / work.prompts * values["prefill_host"]
+
+
+def prompts_together(load: Load, due: float, groups: float) -> float:
+    """Prompts of a pass, if so many are due between decodes."""
+    return float(np.clip(due / groups, 1.0, max(1.0, PASS / load.isl)))
 
 
 def tpot(work: PointWork, load: Load, values: Mapping[str, Any]) -> Any:
     """Seconds of each further token."""
     due = load.concurrency / (load.osl - 1)
-    return sum(decode_parts(work, values).values()) + prefills(work, due, values)
+    launches = launches_of_prefills(work, due, values)
+    return sum(decode_parts(work, values).values()) + prefills(work, due) + launches
 
 
 def ttft(work: PointWork, load: Load, values: Mapping[str, Any]) -> Any:
-    """Seconds until the first token."""
+    """Seconds until the first token. There is a decode between the chunks of a prompt."""
     waits = 1 + values["wait"] * load.concurrency ** values["crowd"]
-    return first_token(work, sum(work.prefill) * waits, values)
+    first = first_token(work, waits, values)
+    return first + (work.chunks - 1) * work.tokens * sum(decode_parts(work, values).values())
 
 
-def first_token(work: PointWork, prefill_seconds: Any, values: Mapping[str, Any]) -> Any:
-    """Seconds until the first token, behind a prefill of so many seconds with its wait."""
-    first = (
-        values["first"] * prefill_seconds + values["first_host"] + values["latent"] * work.latent
-    )
-    return first + work.tokens * sum(decode_parts(work, values).values())
+def first_token(work: PointWork, waits: Any, values: Mapping[str, Any]) -> Any:
+    """Seconds until the first token, if its prefill takes so many times as long as alone."""
+    first = values["first"] * work.prompts * sum(work.prefill) * waits
+    hosts = values["first_host"] + (work.chunks - 1) * values["prefill_host"]
+    hosts += values["latent"] * work.latent
+    return first + hosts + work.tokens * sum(decode_parts(work, values).values())
 
 
 @cache
@@ -200,8 +218,11 @@ def overheads(engine: str) -> Mapping[str, float]:
     return {row["name"]: float(row["value"]) for row in rows if row["engine"] in ("all", engine)}
 
 
-def spread_of(deployment: Deployment, time: str) -> float:
-    """The spread of a time, in the logarithm. Points of latent attention are far more spread."""
+def spread_of(deployment: Deployment, time: str, *, queued: bool = False) -> float:
+    """The spread of a time, in the logarithm: that of points of latent attention, of first tokens
+    that are `queued` behind workers that prefill, or of others."""
+    if queued and time == "ttft":
+        return QUEUED
     latent = "_latent" if deployment.shape.latent else ""
     return overheads(deployment.engine)[f"spread_{time}{latent}"]
 
@@ -232,33 +253,36 @@ def point(
     decoders = workers.decoders if workers else 1
     fits = decoders * _fits(deployment, tokens)
     values, most = overheads(deployment.engine), min(float(load.concurrency), fits)
-    prompts = (workers.deployment, workers.machine) if workers else (deployment, machine)
     if workers:
         _fits(workers.deployment, load.isl)
-    prompt = prefill(*prompts, load.isl, chunk)
+    before, where = (workers.deployment, workers.machine) if workers else (deployment, machine)
+    groups, servers = before.cut.dp, workers.number if workers else 1
 
     def at(decoding: float) -> tuple[dict[str, float], float, float, float]:
         """The parts of a token, TPOT and TTFT if so many sequences decode, and how busy workers
         that prefill are."""
         decodes = decode(deployment, machine, decoding / decoders, load.isl + load.osl / 2)
+        due = 0.0 if workers else decoding / (load.osl - 1)
+        together = prompts_together(load, due, groups)
+        prompt = prefill(before, where, load.isl, chunk=chunk, prompts=together)
         work = work_of(deployment, decodes, prompt)
         parts = decode_parts(work, values)
         parts["pipeline"] = _idle(decodes, work, values)
-        due = 0.0 if workers else decoding / (load.osl - 1)
-        parts["prefills"] = prefills(work, due, values)
+        parts["prefills"] = prefills(work, due)
+        parts["launches_of_prefills"] = launches_of_prefills(work, due, values)
         each = factors[0].expected * sum(parts.values())
         if workers is None:
             first, busy = ttft(work, load._replace(concurrency=most), values), 0.0
         else:
-            cut, rate = workers.deployment.cut, decoding / ((load.osl - 1) * each)
-            theirs = work._replace(stages=float(cut.pp), groups=float(cut.dp))
-            busy = rate * prefills(theirs, cut.dp, values) / cut.dp / workers.number
+            # groups of attention are as many servers
+            alone = work._replace(stages=float(before.cut.pp), groups=float(groups))
+            service = prefills(alone, groups) / groups + launches_of_prefills(work, 1.0, values)
+            busy = decoding / ((load.osl - 1) * each) * service / servers
             # mean value analysis: a new prompt sees the others in the queue (Bard and Schweitzer)
             idle = 1 - busy * (most - 1) / most
-            wait = sum(prompt.seconds) / idle if idle > 0 else inf
-            alone = work._replace(chunks=1.0)
-            first = first_token(alone, wait, values) + workers.sent
-        return parts, float(each), float(factors[1].expected * first), busy
+            wait = service * (1 / idle - 1) if idle > 0 else inf
+            first = first_token(work, 1.0, values) + wait + workers.sent
+        return parts, float(each), float(factors[1].expected * first), float(busy)
 
     def too_few(decoding: float) -> float:
         """Little's law: a sequence decodes for so much of its time."""
@@ -267,14 +291,16 @@ def point(
         return most * further / (first + further) - decoding
 
     few = FEWEST * most
-    decoding: float = brentq(too_few, few, most, xtol=few, rtol=LEAST)
+    decoding: float = brentq(too_few, few, most, xtol=few, rtol=FEWEST)
     parts, each, first, busy = at(decoding)
-    if first == inf:
-        parts, each, first, busy = at(decoding * (1 - LEAST))
+    if workers:
+        # near a full queue, the time of the first token is what Little's law leaves
+        first = (most / decoding - 1) * float(load.osl - 1) * each
     parts = {name: factors[0].expected * float(seconds) for name, seconds in parts.items()}
+    prompt = prefill(before, where, load.isl, chunk=chunk)
     spans = []
     for name, factor, seconds in zip(TIMES, factors, (each, first), strict=True):
-        usual = QUEUED if workers and name == "ttft" else spread_of(deployment, name)
+        usual = spread_of(deployment, name, queued=workers is not None)
         spread = usual if factor.spread is None else factor.spread
         wide = exp(quantile(level) * spread)
         spans.append(Span(seconds, seconds / wide, seconds * wide))
@@ -287,7 +313,7 @@ def point(
         parts,
         {PREFILL[name]: float(seconds) for name, seconds in prompt.seconds._asdict().items()},
         _limit(deployment, parts, decoding / decoders),
-        float(busy),
+        busy,
     )
 
 
@@ -306,7 +332,8 @@ def _fits(deployment: Deployment, tokens: float) -> float:
     room = deployment.fits(tokens)
     fits = float(deployment.cut.dp * floor(room / deployment.cut.dp))
     if fits < 1:
-        missing = (1 - room / deployment.cut.dp) * deployment.kv_bytes(tokens) / deployment.cut.pp
+        missing = (1 - room / deployment.cut.dp) * deployment.kv_bytes(tokens)
+        missing *= deployment.stage_share
         raise InputError(
             f"{deployment.model} in {deployment.precision} with a sequence of {tokens:g} tokens "
             f"needs {missing / 1e9:.3g} GB more than each of {deployment.cut.gpus} "
@@ -321,7 +348,7 @@ def _idle(decodes: Forward, work: PointWork, values: Mapping[str, float]) -> flo
         return 0.0
     step = decodes.step(values["block"], values["host"])
     busy: float = sum(decode_parts(work, values).values())
-    return float(max(0.0, round_seconds(step) / work.tokens - busy))
+    return float(max(0.0, decodes.round_seconds(step) / work.tokens - busy))
 
 
 def _limit(deployment: Deployment, parts: Mapping[str, float], sequences: float) -> str:

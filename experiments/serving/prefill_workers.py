@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
+from math import ceil
 from typing import NamedTuple
 
 from experiments.serving.deployment import Deployment
+from simulator.collectives.layouts import ranks_of_a_node
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.steps.step_graph import MESSAGE
+from topologies.catalogue import Blueprint
+from topologies.errors import InputError
 from topologies.topology import Topology
-
-LARGEST = 64
-"""GPUs of a node at most."""
 
 
 class PrefillWorkers(NamedTuple):
@@ -34,19 +35,20 @@ class PrefillWorkers(NamedTuple):
 
 
 def sent_seconds(
-    prefills: Deployment, decodes: Deployment, machine: Callable[[int], Topology], tokens: float
+    prefills: Deployment, decodes: Deployment, blueprint: Blueprint, tokens: float
 ) -> float:
-    """Seconds in which the KV cache of a prompt goes from a worker to another one on other nodes.
-    All GPUs of these nodes send at once."""
+    """Seconds in which the KV cache of a prompt goes from a worker to another one, from all GPUs of
+    the one at once. Workers are on nodes of their own where the machine has so many."""
     size = max(prefills.cut.gpus, decodes.cut.gpus)
-    while size < LARGEST and not _apart(machine(2 * size), size):
-        size *= 2
-    times = GroupTimes(machine(2 * size), Degrees(tp=size, pp=2))
-    nbytes = max(each.kv_bytes(tokens) / each.cut.pp for each in (prefills, decodes))
+    times = GroupTimes(_pair(blueprint, size), Degrees(tp=size, pp=2))
+    nbytes = max(each.kv_bytes(tokens) * each.stage_share for each in (prefills, decodes))
     return times.seconds("0 to 1", MESSAGE, nbytes)
 
 
-def _apart(machine: Topology, size: int) -> bool:
-    """Whether the first so many ranks are on other nodes than those behind them."""
-    node = machine.node[machine.placement]
-    return bool(node[size - 1] != node[size])
+def _pair(blueprint: Blueprint, size: int) -> Topology:
+    """The GPUs of two workers of `size`. Raises InputError if the machine has too few."""
+    whole = blueprint.whole()
+    nodes = ceil(size / ranks_of_a_node(whole, whole.ranks))
+    with suppress(InputError):
+        return blueprint.for_job(2 * size, 2 * nodes).build(2 * size)
+    return blueprint.build(2 * size)

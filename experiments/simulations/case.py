@@ -25,7 +25,7 @@ from topologies.resources import Need, affordable
 from topologies.topology import Topology
 
 if TYPE_CHECKING:
-    from simulator.predictions import Prediction
+    from simulator.predictions import LaidRoutes, Prediction
     from simulator.profile import Profile
     from simulator.uncertainty.interval import Interval
 
@@ -117,6 +117,12 @@ class Case:
             self._routed, self._fabric = route(self.schedule, self.topology, fair=fair), None
         return self._routed
 
+    @cached_property
+    def _laid(self) -> LaidRoutes:
+        from simulator.predictions import LaidRoutes
+
+        return LaidRoutes(self.algorithm)
+
     def fabric(self, routed: Routed) -> Fabric:
         """What the formula knows of the machine of a run: the same for all sizes, unless a profile
         changes the machine."""
@@ -167,7 +173,7 @@ class Case:
         routed = self.routed.scaled(nbytes)
         if self.profile is None:
             return ProfileRun("", self.rules.run(routed), {})
-        return self.profile.simulate(routed, self.algorithm, self.rules.run)
+        return self.profile.simulate(routed, self.algorithm, self.rules.run, self._laid)
 
     def prediction(self, run: ProfileRun) -> Prediction | None:
         """A run with what is known of its error; None without a profile, or if it does not say how
@@ -176,7 +182,7 @@ class Case:
             return None
         from simulator.predictions import prediction
 
-        return prediction(self.profile, run, self.algorithm)
+        return prediction(self.profile, run, self.algorithm, self._laid)
 
     def interval(self, run: ProfileRun) -> Interval | None:
         """How sure the profile is of the time of a run; None if :meth:`prediction` is."""

@@ -15,7 +15,14 @@ from experiments.models.accelerators import accelerator
 from experiments.serving.deployment import Cut
 from experiments.serving.engines import Engine
 from experiments.serving.iterations import decode, prefill
-from experiments.serving.operating_point import Load, PointWork, tpot, ttft, work_of
+from experiments.serving.operating_point import (
+    Load,
+    PointWork,
+    prompts_together,
+    tpot,
+    ttft,
+    work_of,
+)
 from experiments.studies.generated_pages import markdown
 from experiments.studies.kernel_rows import read as table_of
 from experiments.studies.measured_rows import Row, grouped
@@ -135,10 +142,11 @@ def _point(rows: Sequence[Row]) -> tuple[Any, ...]:
     deployment = deployed(row, Cut(gpus, size("attention_dp_size"), size("moe_ep_size")))
     shape, cut, load = deployment.shape, deployment.cut, load_of(row)
     topology, tokens = machine_of(row, gpus), load.isl + load.osl / 2
+    together = prompts_together(load, load.concurrency / (load.osl - 1), cut.dp)
     work = work_of(
         deployment,
         decode(deployment, topology, load.concurrency, tokens),
-        prefill(deployment, topology, load.isl),
+        prefill(deployment, topology, load.isl, prompts=together),
     )
     chip = accelerator(deployment.device)
     flops = 2 * shape.active_parameters * load.isl / gpus

@@ -4,7 +4,6 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +86,7 @@ def _off(rows: Sequence[Row]) -> tuple[str, str, float, float]:
         return number, deployed(row, Cut(tp * dp, dp, ep if tp * dp % ep == 0 else 1))
 
     (number, first), (decoders, second) = map(workers, WORKERS)
-    sent = sent_seconds(first, second, partial(machine_of, row), float(row["isl"]))
+    sent = sent_seconds(first, second, find(MACHINES[row["machine"]]), float(row["isl"]))
     before = PrefillWorkers(first, machine_of(row, first.cut.gpus), number, decoders, sent)
     served = point(second, machine_of(row, second.cut.gpus), load_of(row), workers=before)
     off = np.log((served.tpot.expected, served.ttft.expected)) - np.log(measured(rows))

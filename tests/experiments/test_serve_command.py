@@ -78,6 +78,17 @@ def test_a_decode_is_drawn(simctl: Simctl, tmp_path: Path) -> None:
     assert {"MLPs and experts 0", "attention 0", "tp all_reduce", "launch 0"} <= names
 
 
+def test_chakra_has_each_rank_with_its_groups(simctl: Simctl, tmp_path: Path) -> None:
+    """Two stages of two GPUs, which reduce, and send to those behind."""
+    folder, case = tmp_path / "decode.chakra", ("--model", "llama3_8b", "--plan", "tp=2,pp=2")
+    done = simctl("serve", *case, "--concurrency", "8", "--timeline", str(folder))
+    assert (done.returncode, done.stderr) == (0, "")
+    groups = json.loads((folder / "groups.json").read_text())
+    assert sorted(groups.values()) == [[0, 1], [2, 3]]
+    assert all(file.stat().st_size > 1000 for file in folder.glob("*.et"))
+    assert len([*folder.glob("*.et")]) == 4
+
+
 def test_prefills_have_workers_of_their_own(simctl: Simctl) -> None:
     """One that prefills for two is busy with many sequences, and none of a token is a prefill."""
     case = "--model", "llama3_70b", "--prefill", "tp=4", "--plan", "2:tp=4", "--isl", "8192"
@@ -121,7 +132,7 @@ def test_machines_of_ones_own_say_their_device(simctl: Simctl) -> None:
         (("--osl", "1"), "--osl 1: 2 to 1048576 tokens"),
         (("--concurrency", "0"), "0"),
         (("--gpus", "0"), "--gpus 0: 1 or more"),
-        (("--plan", ""), "plan ''"),
+        (("--plan", ""), "--plan '': write it like tp=8"),
         (("--topology", "hgx_h200:nodes=2", "--gpus", "800"), "hgx_h200:nodes=2 has 16 GPUs"),
         (("--topology", "mi300x", "--engine", "trtllm"), "engine trtllm does not run on mi300x"),
         (("--topology", "mi355x", "--precision", "fp4"), "precision fp4: mi355x has no nvfp4"),
@@ -130,7 +141,11 @@ def test_machines_of_ones_own_say_their_device(simctl: Simctl) -> None:
         (("--isl", "131072"), "132096 tokens of a prompt and its answer: llama3_70b has 131072"),
         (("--plan", "2:tp=4"), "--plan 2:tp=4: several workers go with --prefill"),
         (("--prefill", "0:tp=4"), "--prefill 0:tp=4: 1 to 1024 workers"),
-        (("--prefill", "x:tp=4"), "--prefill: 'x' is not a whole number"),
+        (("--prefill", "2"), "--prefill '2': write it like tp=8, or 2:tp=8"),
+        (("--prefill", ""), "--prefill '': write it like tp=8"),
+        (("--chunk", ""), "--chunk: '' is not a whole number"),
+        (("--topology", "hgx_h200:nodes=2", "--prefill", "3:tp=8"), "hgx_h200:nodes=2 has 16 GPUs"),
+        (("--prefill", "x:tp=4"), "--prefill x:tp=4: 'x' is not a whole number"),
         (("--prefill", "tp=8", "--gpus", "8"), "--gpus 8: instances have 12 GPUs each"),
         (("--prefill", "tp=1", "--precision", "bf16"), "GB more than each of 1 h200 has"),
         (("--plan", "auto", "--prefill", "tp=8"), "--prefill tp=8 goes with a plan"),

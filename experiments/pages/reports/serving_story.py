@@ -26,6 +26,10 @@ LIMITS = {
 UNCHECKED = (
     "No published point has a pipeline, or says that tokens were drafted: nobody checked this."
 )
+BUSY = (
+    "Workers prefill nearly all of the time: prompts wait, and more sequences only wait longer. "
+    "Take more workers that prefill."
+)
 WORKERS = (
     "The first token waits in a queue, so its time depends much on how busy workers are. No point "
     "with such workers taught simctl anything: see the page on serving for the errors."
@@ -98,7 +102,7 @@ def story(result: Result) -> Story:
             f"KV caches of a prompt reach a worker that decodes in "
             f"{format_seconds(best['kv_cache_sent_s'])}."
         )
-    remarks = {"full": FULL, "prefilling": PREFILLING}
+    remarks = {"full": FULL, "prefilling": BUSY if report["workers"] else PREFILLING}
     left = [text for key, text in remarks.items() if any(row[key] for row in rows)]
     left += [UNCHECKED] if report["unchecked"] else []
     left += [WORKERS] if report["workers"] else []

@@ -143,9 +143,8 @@ def test_groups_share_prefills() -> None:
     deployment = deploy("tp=8,dp=8,ep=8", "deepseek_v3")
     of_prompt = prefill(deployment, MACHINE, LOAD.isl)
     work = work_of(deployment, decode(deployment, MACHINE, 64.0, 1024.0), of_prompt)
-    values = overheads("vllm")
     attention = work.prefill.attention + work.prefill.context
-    one, eight = (prefills(work, due, values) for due in (1.0, 8.0))
+    one, eight = (prefills(work, due) for due in (1.0, 8.0))
     assert eight == pytest.approx(8 * one - 7 * attention)
 
 
@@ -251,7 +250,7 @@ def test_chunks_of_prompts_take_longer(chunk: int) -> None:
     load = Load(8192.0, 1024.0, 16.0)
     whole = point(deploy("tp=8"), MACHINE, load)
     cut = point(deploy("tp=8"), MACHINE, load, chunk=chunk)
-    assert whole.ttft.expected <= cut.ttft.expected < 2 * whole.ttft.expected
+    assert whole.ttft.expected <= cut.ttft.expected < 2.5 * whole.ttft.expected
     assert (cut.ttft == whole.ttft) == (chunk == 8192)
 
 
@@ -262,49 +261,81 @@ def test_engines_have_the_same_overheads(engine: str) -> None:
     assert all(value > 0 for value in known.values())
 
 
-def separate(number: int, decoders: int, load: Load, cut: str = "tp=8") -> Point:
-    """A point of workers of 8 GPUs, some of which prefill."""
-    deployment = deploy(cut)
-    sent = sent_seconds(deployment, deployment, find("hgx_h200").build, load.isl)
+def separate(number: int, decoders: int, load: Load, model: str = "llama3_8b") -> Point:
+    """A point of workers of one or 8 GPUs, some of which prefill."""
+    deployment = deploy("tp=8" if model == "llama3_70b" else "", model)
+    sent = sent_seconds(deployment, deployment, find("hgx_h200"), load.isl)
     workers = PrefillWorkers(deployment, MACHINE, number, decoders, sent)
     return point(deployment, MACHINE, load, workers=workers)
 
 
-@given(st.integers(0, 8), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4]))
+@given(st.integers(0, 12), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 8]))
 def test_sequences_wait_decode_or_prefill(power: int, number: int, decoders: int) -> None:
     """Little's law, for all of them together; no worker is busy for more than all of its time."""
-    load = Load(4096.0, 512.0, 2.0**power)
+    load = Load(4096.0, 128.0, 2.0**power)
     served = separate(number, decoders, load)
     rate = served.tokens(load).expected / load.osl
     spent = served.ttft.expected + (load.osl - 1) * served.tpot.expected
     assert rate * spent == pytest.approx(served.sequences)
     assert served.sequences * served.decoding == pytest.approx(
-        rate * (load.osl - 1) * served.tpot.expected, rel=0.05
+        rate * (load.osl - 1) * served.tpot.expected
     )
     assert 0 < served.busy < 1
     assert served.parts["prefills"] == 0
 
 
-def test_more_workers_make_the_first_token_earlier() -> None:
-    load = Load(4096.0, 512.0, 64.0)
-    one, two, four = (separate(number, 1, load).ttft.expected for number in (1, 2, 4))
-    assert one > two > four
-    many = load._replace(concurrency=512.0)
-    assert separate(1, 2, many).tpot.expected < separate(1, 1, many).tpot.expected
+@each_case(
+    ("model", "load"),
+    [
+        ("llama3_70b", Load(4096.0, 512.0, 64.0)),
+        ("llama3_8b", Load(1024.0, 128.0, 4000.0)),
+        ("llama3_8b", Load(100.0, 2.0, 50_000.0)),
+    ],
+)
+def test_more_workers_make_the_first_token_earlier(model: str, load: Load) -> None:
+    each = [separate(number, 8, load, model) for number in (1, 2, 3, 4)]
+    first = [served.ttft.expected for served in each]
+    assert first == sorted(first, reverse=True)
+    rates = [served.tokens(load).expected for served in each]
+    assert rates == sorted(rates)
+
+
+def test_more_workers_that_decode_make_tokens_faster() -> None:
+    load = Load(1024.0, 512.0, 512.0)
+    one, two = (separate(4, decoders, load).tpot.expected for decoders in (1, 2))
+    assert two < one
 
 
 def test_a_single_prompt_waits_for_nobody() -> None:
     load = Load(4096.0, 512.0, 1.0)
-    alone, both = separate(1, 1, load), point(deploy("tp=8"), MACHINE, load)
+    alone = separate(1, 1, load, "llama3_70b")
+    both = point(deploy("tp=8"), MACHINE, load)
     assert alone.ttft.expected < both.ttft.expected * 1.05
     assert alone.tpot.expected < both.tpot.expected
 
 
-def test_caches_cross_the_nics() -> None:
-    """Each GPU has one of 400 Gb/s, and sends its heads. Fewer GPUs have more of them each."""
-    build, load = find("hgx_h200").build, 8192.0
-    eight, four = deploy("tp=8"), deploy("tp=4")
-    sent = sent_seconds(eight, eight, build, load)
+def test_caches_cross_the_nics_where_there_are_some() -> None:
+    """Each GPU has one of 400 Gb/s, and sends its heads. Fewer GPUs have more of them each. In a
+    single node or rack, NVLink is faster."""
+    load, eight, four = 8192.0, deploy("tp=8"), deploy("tp=4")
+    sent = sent_seconds(eight, eight, find("hgx_h200"), load)
     assert 1 <= sent / (eight.kv_bytes(load) / 50e9) < 1.25
     for pair in ((four, eight), (eight, four)):
-        assert sent_seconds(*pair, build, load) == pytest.approx(2 * sent, rel=0.01)
+        assert sent_seconds(*pair, find("hgx_h200"), load) == pytest.approx(2 * sent, rel=0.01)
+    for text in ("hgx_h200:nodes=1", "nvl72:nodes=1"):
+        assert sent_seconds(four, four, find(text), load) < sent
+    with pytest.raises(InputError, match="has 8 GPUs, not 16"):
+        sent_seconds(eight, eight, find("hgx_h200:nodes=1"), load)
+
+
+def test_short_prompts_that_come_together_are_one_pass() -> None:
+    load = Load(32.0, 32.0, 256.0)
+    served = point(deploy("tp=8"), MACHINE, load)
+    assert served.parts["prefills"] < served.tpot.expected / 2
+
+
+def test_chunks_launch_in_both_times() -> None:
+    """A prompt in many chunks waits for the host of each."""
+    load, deployment = Load(8192.0, 1024.0, 1.0), deploy("tp=8", engine="sglang")
+    served = point(deployment, MACHINE, load, chunk=64)
+    assert served.ttft.expected > 128 * overheads("sglang")["prefill_host"]
