@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.analysis.critical_path import Sensitivities, sensitivities
+from simulator.analysis.critical_path import MachineCosts, Sensitivities, sensitivities
 from simulator.collectives.collective import Algorithm
 from simulator.effects.jobs import used_nodes
 from simulator.profile import Profile, Uncertainty
@@ -17,6 +17,10 @@ from simulator.uncertainty.interval import Interval, interval
 from simulator.uncertainty.measured_places import MeasuredPlaces, measured_as, place, reasons
 from simulator.uncertainty.message_sizes import shares
 from topologies.topology import Floats
+
+REMEMBERED = 256
+"""Routes of so many profiles, protocols and costs of merging are remembered at most: where merging
+depends on V, each size has its own."""
 
 
 class ProfiledPath(NamedTuple):
@@ -58,14 +62,28 @@ class LaidRoutes:
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
         self.known: dict[tuple[int, str, float], Routed] = {}
+        self.costs: dict[tuple[int, str, bytes], MachineCosts] = {}
 
     def __call__(self, profile: Profile, protocol: str, routed: Routed) -> Routed:
         """The routes as a protocol of a profile finds them, by its name."""
         key = id(profile), protocol, float(profile.memory.merge(routed.schedule.nbytes_total))
         if key not in self.known:
+            if len(self.known) == REMEMBERED:
+                self.known.clear()
+                self.costs.clear()
             chosen = next(each for each in profile.protocols if each.name == protocol)
             self.known[key] = profile.laid(routed, [chosen], self.algorithm)[0]
         return replace(self.known[key], schedule=routed.schedule)
+
+    def under_variants(self, sure: Uncertainty, protocol: str, routed: Routed) -> MachineCosts:
+        """What a protocol finds on these routes under each of the variants."""
+        merge = np.asarray(sure.together.memory.merge(routed.schedule.nbytes_total))
+        key = id(sure.variants), protocol, merge.tobytes()
+        if key not in self.costs:
+            self.costs[key] = MachineCosts.of(
+                [self(each, protocol, routed) for each in sure.variants]
+            )
+        return self.costs[key]
 
 
 def prediction(
@@ -127,10 +145,11 @@ def _moved(sure: Uncertainty, path: ProfiledPath, laid: LaidRoutes) -> Floats:
     if not sure.variants:
         return np.zeros(0)
     routed = path.routed
-    links = [path.counts.seconds(laid(each, path.protocol, routed)) for each in sure.variants]
+    costs = laid.under_variants(sure, path.protocol, routed)
+    links = path.counts.seconds_of(costs, routed.schedule.nbytes_total)
     shares = sure.together.shares_of(routed.schedule, routed.machine, laid.algorithm)
     software = np.broadcast_to(sum(shares.values()), (len(links), 1))[:, 0]
-    return np.asarray(np.array(links) + software)
+    return np.asarray(links + software)
 
 
 def _messages(

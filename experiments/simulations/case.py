@@ -46,7 +46,7 @@ class Case:
     """What an algorithm that is made for the machine chose there, in words."""
     wrong: str = field(init=False, default="")
     """What is wrong with the result, if anything is."""
-    _machine: Topology = field(init=False, repr=False)
+    machine: Topology = field(init=False, repr=False)
     """The machine without switches that take part."""
     _routed: Routed | None = field(init=False, default=None, repr=False)
     _fabric: Fabric | None = field(init=False, default=None, repr=False)
@@ -54,7 +54,7 @@ class Case:
     """The cases of other algorithms and numbers of pieces, by the name of the algorithm."""
 
     def __post_init__(self) -> None:
-        self._machine = self.topology
+        self.machine = self.topology
         folded = self._folded()
         if folded is None:
             self._check()
@@ -138,7 +138,7 @@ class Case:
         asked for."""
         profile, algorithm = self.profile, self.algorithm
         if profile is not None and profile.choices is not None and algorithm.by_library:
-            names = profile.choices(algorithm.collective.name, self._machine, nbytes)
+            names = profile.choices(algorithm.collective.name, self.machine, nbytes)
             cases = [self.other(find(name)).tuned(nbytes) for name in names]
             return min(cases, key=lambda case: case.expected(nbytes)) if cases[1:] else cases[0]
         if profile is not None and algorithm.name in profile.pieces:
@@ -150,7 +150,7 @@ class Case:
         )
 
     def _case(self, algorithm: Algorithm) -> Case:
-        return Case(algorithm, self.ranks, self._machine, self.rules, self.profile)
+        return Case(algorithm, self.ranks, self.machine, self.rules, self.profile)
 
     def other(self, algorithm: Algorithm) -> Case:
         """The case of another algorithm, built once."""
@@ -197,5 +197,5 @@ class Case:
         """An interval that ends at the bound of the specified links, if those are known."""
         if sure is None or self.profile is None or not self.profile.specified:
             return sure
-        bound = best_bound(self.algorithm.collective, self._machine, self.ranks, nbytes)
+        bound = best_bound(self.algorithm.collective, self.machine, self.ranks, nbytes)
         return sure.above(bound.seconds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -10,14 +10,16 @@ from pathlib import Path
 import numpy as np
 
 from experiments.calibration import LinkFit, fit_links
+from experiments.calibration.prediction import FEW_SIZES, times
 from experiments.measurements import Curve
 from experiments.measurements import Point as Measured
 from experiments.output import Record
 from experiments.profiles.interval_levels import RUNS
 from experiments.simulations.case import Case
-from experiments.simulations.rules import Rules
+from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
 from simulator.profile import Profile
+from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Topology
 
@@ -158,10 +160,35 @@ def validate_under(
     if not cases:
         raise InputError(f"{curve.source}: no algorithm for {ranks} ranks: choose one with --algo")
     names = ", ".join(case.algorithm.name for case in cases)
-    points = tuple(_predicted(point, cases) for point in measured)
+    if len(measured) > FEW_SIZES and rules._replace(symmetry="auto", force=False) == DEFAULT:
+        points = tuple(_by_paths(measured, cases, profile))
+    else:
+        points = tuple(_predicted(point, cases) for point in measured)
     return Validation(
         _title(curve, ranks), curve.collective, names, ranks, points, None, tuple(curve.notes)
     )
+
+
+def _by_paths(
+    measured: Sequence[Measured], cases: Sequence[Case], profile: Profile
+) -> Iterator[ComparedPoint]:
+    """The same as :func:`_predicted` of many points: critical paths of some sizes tell the
+    others."""
+    tuned = [(point, [case.tuned(float(point.size)) for case in cases]) for point in measured]
+    sizes = dict[str, tuple[Case, list[float]]]()
+    for point, each in tuned:
+        for case in each:
+            sizes.setdefault(case.algorithm.name, (case, []))[1].append(float(point.size))
+    known = {
+        name: times(profile, case.algorithm, case.machine, case.ranks, sorted({*chosen}))
+        for name, (case, chosen) in sizes.items()
+    }
+    for point, each in tuned:
+        of_size = {
+            case.algorithm.name: known[case.algorithm.name][float(point.size)] for case in each
+        }
+        name = min(of_size, key=lambda name: of_size[name].seconds)
+        yield _compared(point, name, of_size[name].seconds, of_size[name].interval)
 
 
 def _predicted(point: Measured, cases: Sequence[Case]) -> ComparedPoint:
@@ -171,10 +198,15 @@ def _predicted(point: Measured, cases: Sequence[Case]) -> ComparedPoint:
     case, run = min(
         ((case, case.run(nbytes)) for case in tuned), key=lambda candidate: candidate[1].seconds
     )
-    sure = case.interval(run)
+    return _compared(point, case.algorithm.name, run.seconds, case.interval(run))
+
+
+def _compared(
+    point: Measured, algorithm: str, seconds: float, sure: Interval | None
+) -> ComparedPoint:
     return replace(
-        _point(point, run.seconds, fitted=False),
-        algorithm=case.algorithm.name,
+        _point(point, seconds, fitted=False),
+        algorithm=algorithm,
         expected_s=sure and sure.expected,
         low_s=sure and sure.low,
         high_s=sure and sure.high,

@@ -135,6 +135,27 @@ class JoinedPath(CriticalPath):
         return JoinedPath([path.take(row) for path, row in zip(self._paths, rows, strict=True)])
 
 
+class MachineCosts(NamedTuple):
+    """What links and ranks of several machines cost, a row for each."""
+
+    latency: Floats
+    gap: Floats
+    inverse_bandwidth: Floats
+    reduction: Floats
+    copy: Floats
+
+    @classmethod
+    def of(cls, machines: Sequence[Routed]) -> MachineCosts:
+        """Those of the same routes on each machine."""
+        return cls(
+            np.array([each.topology.latency for each in machines]),
+            np.array([each.topology.medium_gap for each in machines]),
+            1 / np.array([each.topology.medium_bandwidth for each in machines]),
+            np.array([each.reduction for each in machines]),
+            np.array([each.copy for each in machines]),
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Sensitivities:
     """One-sided derivatives of the makespan. They are exact while the order of service does not
@@ -157,6 +178,13 @@ class Sensitivities:
         """The time of the same path at the V and on the machine of `routed`."""
         apiece = self.reduction @ routed.reduction + self.copy @ routed.copy
         return sum(self.on_links(routed)) + self._scale(routed) * float(apiece)
+
+    def seconds_of(self, costs: MachineCosts, nbytes: float) -> Floats:
+        """The same for V = `nbytes` on several machines, shape (machines,)."""
+        before = costs.latency @ self.latency + costs.gap @ self.gap
+        crossing = costs.inverse_bandwidth @ self.inverse_bandwidth
+        apiece = costs.reduction @ self.reduction + costs.copy @ self.copy
+        return np.asarray(before + nbytes / self.nbytes * (crossing + apiece))
 
     def on_links(self, routed: Routed) -> tuple[float, float]:
         """Seconds of the path's α and g, and of its bytes on links, as in :meth:`seconds`."""

@@ -45,7 +45,10 @@ class Jobs(NamedTuple):
         """The value of each job's algorithm."""
         if values.keys().isdisjoint(self.names):
             return np.asarray(default)
-        rows = np.broadcast_arrays(*(values.get(name, default) for name in self.names))
+        chosen = [values.get(name, default) for name in self.names]
+        if all(isinstance(value, float) for value in chosen):
+            return np.array(chosen)[self.algorithm]
+        rows = np.broadcast_arrays(*chosen)
         columns = np.concatenate([np.atleast_1d(row) for row in rows], axis=-1)
         return np.asarray(columns[..., self.algorithm])
 

@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.calibration.population.library_choices import library_on
 from experiments.measurements import Curve, Point, read
 from experiments.simulations.rules import Rules
-from experiments.simulations.validation import Validation, validate
+from experiments.simulations.validation import Validation, validate, validate_under
 from simulator.collectives import find
+from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.shapes import star
 from topologies.topology import Topology
@@ -76,3 +78,27 @@ def test_logs_from_the_wild(log: str) -> None:
     for curve in read(SHARED / "logs" / f"{log}.log").curves:
         if curve.collective == "all_reduce":
             assert len(fitted(curve, "ring").points) == len(curve.points)
+
+
+def test_many_sizes_are_told_by_critical_paths_of_some() -> None:
+    """As if each were simulated alone; equal points stay two."""
+    machine = find_machine("hgx_h100")
+    profile = library_on(machine, "nccl", None).profile
+    sizes = np.unique(np.geomspace(1024, 2**28, 90).astype(int) // 16 * 16).tolist()
+    points = tuple(Point(size, 1e-5) for size in (*sizes, sizes[-1]))
+    algorithms = [find("ring"), find("double_tree")]
+
+    def predicted(some: tuple[Point, ...]) -> Validation:
+        curve = Curve("all_reduce", 8, 1, some, (), "x.csv")
+        rules, build = Rules(), machine.build(8)
+        return validate_under(profile, curve, algorithms, 8, build, in_place=False, rules=rules)
+
+    many = predicted(points)
+    assert len(many.points) == len(points) > 64
+    few = [
+        point for k in range(0, len(points), 40) for point in predicted(points[k : k + 40]).points
+    ]
+    for one, other in zip(many.points, few, strict=True):
+        assert one.algorithm == other.algorithm
+        assert one.predicted_s == pytest.approx(other.predicted_s, rel=1e-6)
+        assert one.high_s == pytest.approx(other.high_s, rel=0.1)

@@ -19,6 +19,7 @@ from random_machines import Draw, Parameters, irregular, random_machine
 from random_schedules import Mixture, random_schedule
 from simulator.analysis.critical_path import (
     CriticalPath,
+    MachineCosts,
     critical_path,
     parts,
     sensitivities,
@@ -202,6 +203,19 @@ def test_amounts_times_parameters_are_the_seconds(seed: int, ranks: int) -> None
     for part, value in worth(path).items():
         if part != "compute":
             assert value == pytest.approx(seconds[part], rel=1e-12, abs=1e-15)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 5))
+def test_several_machines_take_what_each_takes(seed: int, ranks: int) -> None:
+    schedule, topology = drawn(Random(seed), ranks, zeros=False)
+    worths = sensitivities(simulate(schedule, topology))
+    rng = np.random.default_rng(seed)
+    larger = [
+        simulate(schedule.scaled(3.0 * schedule.nbytes_total), irregular(topology, rng)).routed
+        for _ in range(3)
+    ]
+    together = worths.seconds_of(MachineCosts.of(larger), 3.0 * schedule.nbytes_total)
+    assert together == pytest.approx([worths.seconds(routed) for routed in larger], rel=1e-12)
 
 
 STEP = 2.0**-26
