@@ -313,6 +313,8 @@ class Serve(MachineOptions, ReportOptions):
             "tokens_per_s_high": served.instances * tokens.high,
             "requests_per_s": served.instances * tokens.expected / load.osl,
             "tokens_per_s_gpu": served.tokens,
+            "tokens_per_s_gpu_low": tokens.low / served.gpus,
+            "tokens_per_s_gpu_high": tokens.high / served.gpus,
             "less": 1 - served.tokens / max(each.tokens for each in self._served),
             "tokens_per_s_user": 1 / point.tpot.expected,
             "in_flight": point.sequences,
@@ -360,15 +362,8 @@ class Serve(MachineOptions, ReportOptions):
         sequences = served.point.sequences * served.point.decoding / decoders
         title = f"A decode of {sequences:.0f} sequences of {deployment.model}"
         assert self.timeline
-        write_timeline(
-            self.timeline,
-            lambda: step_spans(step),
-            lambda: ranks_of(step),
-            title,
-            deployment.device,
-            self._parameters,
-            ALL,
-        )
+        about = title, deployment.device, self._parameters, ALL
+        write_timeline(self.timeline, lambda: step_spans(step), lambda: ranks_of(step), *about)
 
     def _report(self, rows: Sequence[output.Record]) -> dict[str, object]:
         first = self._deployment

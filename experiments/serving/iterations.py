@@ -46,6 +46,8 @@ UNEVEN = 1.01
 """The exponent of the power law of the popularity of experts: that of most measured layers."""
 PARTS = OF_ATTENTION, ATTENTION, INNER, HEAD
 """The kinds of what is computed, in the order of an :class:`Iteration`."""
+EXCHANGES = "all_reduce", "all_gather", "reduce_scatter", "all_to_all", MESSAGE
+"""What GPUs exchange."""
 MEASURED_GROUP = 8
 """The most GPUs of an all-reduce that engines have themselves."""
 ROUNDS = 3
@@ -89,17 +91,25 @@ class Forward:
     @cached_property
     def seconds(self) -> Iteration:
         """The seconds of each part for a prompt, all chunks together."""
-        stages, total = self.times.degrees.pp, dict.fromkeys(PARTS, 0.0)
-        sends = self.times.seconds("0 to 1", MESSAGE, self.sent) if stages > 1 else 0.0
-        total[HEAD], exchange = self.head, (stages - 1) * sends
+        total = dict.fromkeys(PARTS, 0.0) | {HEAD: self.head}
+        for kind, count in Counter(self.kinds).items():
+            for part in self.parts[kind]:
+                total[part.kind] = total.get(part.kind, 0.0) + count * part.seconds
+        share = self.chunks / self.prompts
+        attention, context, inner, head = (share * total[kind] for kind in PARTS)
+        return Iteration(attention, context, inner, head, sum(self.collectives.values()))
+
+    @cached_property
+    def collectives(self) -> dict[str, float]:
+        """Those of each collective, and of messages between stages."""
+        total, stages = dict.fromkeys(EXCHANGES, 0.0), self.times.degrees.pp
+        if stages > 1:
+            total[MESSAGE] = (stages - 1) * self.times.seconds("0 to 1", MESSAGE, self.sent)
         for kind, count in Counter(self.kinds).items():
             for part in self.parts[kind]:
                 if part.group:
-                    exchange += count * self.times.seconds(*part[1:4])
-                else:
-                    total[part.kind] += count * part.seconds
-        share = self.chunks / self.prompts
-        return Iteration(*(share * each for each in (*total.values(), exchange)))
+                    total[part.collective] += count * self.times.seconds(*part[1:4])
+        return {name: self.chunks / self.prompts * seconds for name, seconds in total.items()}
 
     def step(self, block: float, host: float) -> Step:
         """The graph of some rounds of all stages, with what the engine adds to each block and to

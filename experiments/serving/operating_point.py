@@ -21,7 +21,7 @@ from scipy.optimize import brentq
 
 from experiments.models.kernel_times.lookup import chip_of
 from experiments.serving.deployment import Deployment
-from experiments.serving.iterations import Forward, Iteration, decode, prefill
+from experiments.serving.iterations import EXCHANGES, Forward, Iteration, decode, prefill
 from experiments.serving.prefill_workers import PrefillWorkers
 from simulator.parallel.step import Step
 from simulator.uncertainty.interval import LEVEL, quantile
@@ -31,7 +31,7 @@ from topologies.topology import Topology
 OVERHEADS = Path(__file__).with_name("overheads.csv")
 LIMITS = {
     "memory": ("kv_cache",),
-    "links": ("collectives",),
+    "links": EXCHANGES,
     "launches": ("small_kernels", "host", "launches_of_prefills"),
     "arithmetic": ("prefills",),
 }
@@ -43,9 +43,8 @@ PREFILL = {
     "context": "attention_among_tokens",
     "inner": "mlps_and_experts",
     "head": "head",
-    "exchange": "collectives",
 }
-"""The parts of a prefill."""
+"""The parts of a prefill but for what GPUs exchange."""
 TIMES = "tpot", "ttft"
 QUEUED = 0.95
 """The spread of the first token behind workers that prefill, in the logarithm: 80% of 57 published
@@ -120,7 +119,7 @@ class Point(NamedTuple):
     fits: float
     """Those whose KV caches fit."""
     parts: Mapping[str, float]
-    """Seconds of a token by part."""
+    """Seconds of a token by part; collectives by kind."""
     first: Mapping[str, float]
     """Seconds of the kernels of a prefill by part."""
     limit: str
@@ -135,7 +134,7 @@ class Point(NamedTuple):
         return prefills > self.tpot.expected / 2 or self.busy > BUSY
 
     def tokens(self, load: Load) -> Span:
-        """Tokens a second of all sequences together."""
+        """Tokens a second of all sequences together, with the ends of their interval."""
         first, each = (np.array(span) for span in (self.ttft, self.tpot))
         expected, high, low = self.sequences * load.osl / (first + (load.osl - 1) * each)
         return Span(float(expected), float(low), float(high))
@@ -267,6 +266,8 @@ def point(
         prompt = prefill(before, where, load.isl, chunk=chunk, prompts=together)
         work = work_of(deployment, decodes, prompt)
         parts = decode_parts(work, values)
+        del parts["collectives"]
+        parts |= {name: each / work.tokens for name, each in decodes.collectives.items()}
         parts["pipeline"] = _idle(decodes, work, values)
         parts["prefills"] = prefills(work, due)
         parts["launches_of_prefills"] = launches_of_prefills(work, due, values)
@@ -311,7 +312,8 @@ def point(
         decoding / most,
         fits,
         parts,
-        {PREFILL[name]: float(seconds) for name, seconds in prompt.seconds._asdict().items()},
+        {words: float(getattr(prompt.seconds, name)) for name, words in PREFILL.items()}
+        | prompt.collectives,
         _limit(deployment, parts, decoding / decoders),
         busy,
     )

@@ -100,10 +100,10 @@ def main(
     out: Annotated[Path | None, typer.Option(help="Write what engines add to this file.")] = None,
 ) -> str:
     """Learn what engines add, and print the errors on points that were left out: by workload, by
-    model, by machine, and by both. The second table has these by model, machine and engine; the
-    third has points whose prefills have workers of their own, by what ships.
-    Intervals are those that ship: their spread holds 80% of points of models and machines that were
-    left out."""
+    model, by machine, and by both. The second table has these by model, machine and engine, and the
+    third the worst points, but for the odd family. The fourth has points whose prefills have
+    workers of their own, by what ships. Intervals are those that ship: their spread holds 80% of
+    points of models and machines that were left out."""
     points = read(folder)
     errors = {name: left_out_errors(points, folds) for name, folds in left_out(points)}
     spread = spreads(points, errors["both"])
@@ -115,6 +115,7 @@ def main(
     tables = (
         markdown((*heads, SPECULATIVE), rows),
         markdown(groups, _groups(points, errors["both"])),
+        markdown(WORST, _worst(points, errors["both"])),
         markdown(("machine", *groups[2:]), with_workers(folder)),
     )
     return "\n\n".join(tables)
@@ -308,6 +309,9 @@ def _rows(
         ]
 
 
+SHOWN = 5
+"""The worst points that are shown of each time."""
+WORST = "time", "model", "machine", "engine", "tokens in/out", "in flight", "measured", "error"
 _SHOWN = [(time, what) for time in ("TPOT", "TTFT") for what in ("bias", "median", "p90")]
 
 
@@ -323,6 +327,22 @@ def _groups(points: Points, errors: Mapping[str, tuple[Floats, Floats]]) -> Iter
             size = np.abs(known)
             cells += [f"{np.quantile(size, at):.1%}" if len(known) else "" for at in (0.5, 0.9)]
         yield [*map(str, key), str(chosen.sum()), *cells]
+
+
+def _worst(points: Points, errors: Mapping[str, tuple[Floats, Floats]]) -> Iterator[list[str]]:
+    """A row for each of the worst points by either time."""
+    for time, taken in (("tpot", points.tpot), ("ttft", points.ttft)):
+        off = np.where(points.family == SPECULATIVE, np.nan, errors[time][0])
+        for k in np.argsort(-np.nan_to_num(np.abs(off)))[:SHOWN]:
+            about = points.family[k], points.machine[k], points.engine[k], points.workload[k]
+            seconds = f"{1e3 * taken[k]:.3g} ms"
+            yield [
+                time.upper(),
+                *about,
+                f"{points.load.concurrency[k]:.0f}",
+                seconds,
+                f"{off[k]:+.0%}",
+            ]
 
 
 def overheads_text(inner: Floats, spread: Mapping[str, float]) -> str:

@@ -67,7 +67,9 @@ def story(result: Result) -> Story:
         "TPOT": "tpot_s",
         f"{interval} ": "{tpot_low_s} - {tpot_high_s}",
         "tokens/s": "{tokens_per_s:,.0f}",
+        f"tokens/s {interval}": "{tokens_per_s_low:,.0f} - {tokens_per_s_high:,.0f}",
         "a GPU": "{tokens_per_s_gpu:,.0f}",
+        f"a GPU {interval}": "{tokens_per_s_gpu_low:,.0f} - {tokens_per_s_gpu_high:,.0f}",
         **({"less": "{less:.0%}"} if report["auto"] else {}),
         "a user": "{tokens_per_s_user:.1f}",
         "fit": "{fits:,.0f}",
@@ -83,7 +85,13 @@ def story(result: Result) -> Story:
     )
     title = "Ways to serve, the most tokens a GPU first" if report["auto"] else "Operating points"
     blocks: list[Block] = [
-        table(title, rows, columns, note=note, rare=("instances", "fit", "tokens/s")),
+        table(
+            title,
+            rows,
+            columns,
+            note=note,
+            rare=("instances", f"tokens/s {interval}", "fit", "tokens/s"),
+        ),
         *(
             _shares(f"Where the time of {what} goes: {where}", best, prefix)
             for what, prefix in (("a token", "token_"), ("a prefill's kernels", "prefill_"))

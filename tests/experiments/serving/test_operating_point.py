@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from deployments import deploy
 from experiments.models.accelerators import accelerator
 from experiments.serving.deployment import WIDTHS
-from experiments.serving.iterations import decode, prefill
+from experiments.serving.iterations import EXCHANGES, decode, prefill
 from experiments.serving.operating_point import (
     LIMITS,
     Factor,
@@ -57,7 +57,7 @@ def test_one_gpu_exchanges_nothing() -> None:
     deployment = deploy("", "llama3_8b")
     assert decode(deployment, MACHINE, 4.0, 10.0).seconds.exchange == 0
     found = point(deployment, MACHINE, LOAD)
-    assert found.parts["collectives"] == 0
+    assert sum(found.parts[name] for name in EXCHANGES) == 0
 
 
 def test_groups_of_attention_gather_and_scatter() -> None:
