@@ -35,7 +35,7 @@ LONGEST = 2**20
 """Tokens of a prompt, an answer or a chunk at most."""
 LEAST = {"isl": 1, "osl": 2, "chunk": 64}
 """Tokens of each at least."""
-DEFAULT = "hgx_h100"
+DEFAULT_MACHINE = "hgx_h100"
 CONCURRENCY = "1..256:x4"
 
 
@@ -57,7 +57,7 @@ class Serve(MachineOptions, ReportOptions):
     topology: Annotated[
         str | None,
         typer.Option(
-            help=f"{TOPOLOGY_HELP}  [default: {DEFAULT}, or star with --device]",
+            help=f"{TOPOLOGY_HELP}  [default: {DEFAULT_MACHINE}, or star with --device]",
             autocompletion=completer(machine_names, machine_options),
         ),
     ] = None
@@ -130,8 +130,10 @@ class Serve(MachineOptions, ReportOptions):
         """Print the operating points."""
         check_files(plot=self.plot, report=self.report)
         if self.timeline is not None:
-            check_timeline(self.timeline, self._served[-1].deployment.cut.gpus)
-            self._draw(self._served[0 if self.plan == "auto" else -1])
+            auto = self.plan == "auto"
+            drawn = self._served[0].deployment if auto else self._deployment
+            check_timeline(self.timeline, drawn.cut.gpus)
+            self._draw(self._served[0 if auto else -1])
         rows = self.records()
         pictures = [Picture("Tokens of a user and of a GPU", self._picture)]
         answer = Result("serve", self._report(rows), rows, self._parameters, pictures=pictures)
@@ -144,7 +146,7 @@ class Serve(MachineOptions, ReportOptions):
         """The machine. Raises InputError as that of other commands."""
         if self.topology or self.device:
             return super().blueprint
-        return replace(self, topology=DEFAULT).blueprint
+        return replace(self, topology=DEFAULT_MACHINE).blueprint
 
     def records(self) -> list[output.Record]:
         """A row for each number of sequences, or for each way to serve."""

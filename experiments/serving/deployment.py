@@ -70,8 +70,6 @@ def parse_cut(text: str) -> Cut:
         hint = nearest_name(key, Cut._fields, f"it has {', '.join(Cut._fields)}")
         return f"a deployment has no {key[:40]!r}: {hint}"
 
-    if not text.strip():
-        raise InputError("plan '': write it like tp=8")
     parsers = {name: parse_at_least(int(name != "mtp")) for name in Cut._fields}
     return Cut(**parse_pairs(text.replace(" ", ""), "plan", parsers, unknown, "tp=8"))
 

@@ -257,6 +257,7 @@ def point(
     before, where = (workers.deployment, workers.machine) if workers else (deployment, machine)
     groups, servers = before.cut.dp, workers.number if workers else 1
 
+    @cache
     def at(decoding: float) -> tuple[dict[str, float], float, float, float]:
         """The parts of a token, TPOT and TTFT if so many sequences decode, and how busy workers
         that prefill are."""

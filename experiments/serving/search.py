@@ -121,8 +121,8 @@ def _points(
     and the first beyond them."""
 
     def at(number: int) -> tuple[Load, Point]:
-        one = load._replace(concurrency=float(number))
-        return one, point(served, machine, one, level=level, chunk=chunk)
+        asked = load._replace(concurrency=float(number))
+        return asked, point(served, machine, asked, level=level, chunk=chunk)
 
     first = at(1)
     most = int(min(first[1].fits, MOST))

@@ -80,10 +80,10 @@ def latent_decodes(folder: Path) -> Groups:
     path = folder / "mla_kernel.csv"
 
     def sizes(alike: list[Row]) -> Sizes:
-        one = np.ones(len(alike))
+        ones = np.ones(len(alike))
         return {
             **{name: column(alike, name, path) for name in ("batch", "heads")},
-            **{"kv_heads": one, "head_size": 544 * one, "elements": 576 * one},
+            **{"kv_heads": ones, "head_size": 544 * ones, "elements": 576 * ones},
             "tokens": column(alike, "past_len", path) + 1,
         }
 

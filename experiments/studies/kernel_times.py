@@ -70,6 +70,11 @@ class Source(NamedTuple):
     """What else is left out: the kernels, and the errors there."""
 
 
+def _at_least(name: str, least: float) -> Callable[[Measured], Flags]:
+    """Whether each kernel has a size of so much or more."""
+    return lambda measured: np.asarray(measured.sizes[name] >= least)
+
+
 def _large_products(measured: Measured) -> Flags:
     return np.asarray(np.min([measured.sizes[name] for name in "mnk"], axis=0) >= LARGE)
 
@@ -105,38 +110,38 @@ SOURCES = {
         GROUPED_PRODUCTS,
         kernel_rows.grouped_products,
         Smoothness(0.15, (3.0, 3.0, 4.0), 2.0),
-        lambda measured: measured.sizes["tokens"] >= LARGE,
+        _at_least("tokens", LARGE),
     ),
     "grouped products of weights in 4 bits": Source(
         UNPACKED_PRODUCTS,
         partial(kernel_rows.grouped_products, precisions=kernel_rows.UNPACKED),
         Smoothness(0.15, (3.0, 3.0, 4.0), 2.0),
-        lambda measured: measured.sizes["tokens"] >= LARGE,
+        _at_least("tokens", LARGE),
     ),
     "attention, forward": Source(
         ATTENTION,
         exchange_rows.attention,
         SMOOTH_ATTENTION,
-        lambda measured: measured.sizes["queries"] >= LARGE,
+        _at_least("queries", LARGE),
         others={"lengths and batches left out": _lengths},
     ),
     "attention, decode": Source(
         DECODE_ATTENTION,
         exchange_rows.decodes,
         SMOOTH_DECODE,
-        lambda measured: measured.sizes["tokens"] >= LARGE,
+        _at_least("tokens", LARGE),
     ),
     "latent attention, decode": Source(
         LATENT_DECODES,
         exchange_rows.latent_decodes,
         SMOOTH_DECODE,
-        lambda measured: measured.sizes["tokens"] >= LARGE,
+        _at_least("tokens", LARGE),
     ),
     "exchanges of experts": Source(
         EXCHANGE,
         exchange_rows.exchanges,
         SMOOTH_EXCHANGE,
-        lambda measured: measured.sizes["tokens"] >= LARGE,
+        _at_least("tokens", LARGE),
         families=False,
         others={f"{n} times the ranks": partial(_more_ranks, n) for n in (2, 4)},
     ),
@@ -144,13 +149,13 @@ SOURCES = {
         COLLECTIVES,
         exchange_rows.collectives,
         Smoothness(0.15, (2.0, 2.0)),
-        lambda measured: measured.sizes["nbytes"] >= LARGE_COLLECTIVE,
+        _at_least("nbytes", LARGE_COLLECTIVE),
     ),
     "all-reduces of engines": Source(
         ENGINE_CALLS,
         exchange_rows.engine_calls,
         Smoothness(0.15, (2.0, 2.0)),
-        lambda measured: measured.sizes["nbytes"] >= LARGE_COLLECTIVE,
+        _at_least("nbytes", LARGE_COLLECTIVE),
     ),
     "casts": Source(
         CASTS,

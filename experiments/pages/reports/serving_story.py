@@ -31,8 +31,8 @@ BUSY = (
     "Take more workers that prefill."
 )
 WORKERS = (
-    "The first token waits in a queue, so its time depends much on how busy workers are. No point "
-    "with such workers taught simctl anything: see the page on serving for the errors."
+    "The first token waits in a queue, so its time depends much on how busy workers are. Points "
+    "with such workers taught simctl its interval alone: see the page on serving for the errors."
 )
 LEFT_OUT = (
     "Engines differ by version and settings: chunks of prefills, CUDA graphs, kernels. --measured "
@@ -50,8 +50,8 @@ def story(result: Result) -> Story:
         f"{report['isl']} tokens in and {report['osl']} out"
     )
     sequences = counted(round(best["concurrency"]), "sequence")
-    apart = f"{best['plan']} behind {best['prefill']}" if best["prefill"] else best["plan"]
-    where = f"{apart} with {sequences}"
+    plan = f"{best['plan']} behind {best['prefill']}" if best["prefill"] else best["plan"]
+    where = f"{plan} with {sequences}"
     summary = [
         f"How fast is {case} served?",
         f"{where}: the first token after {format_seconds(best['ttft_s'])}, then one each "
@@ -107,7 +107,7 @@ def story(result: Result) -> Story:
     ]
     if report["workers"]:
         summary.append(
-            f"KV caches of a prompt reach a worker that decodes in "
+            "KV caches of a prompt reach a worker that decodes in "
             f"{format_seconds(best['kv_cache_sent_s'])}."
         )
     remarks = {"full": FULL, "prefilling": BUSY if report["workers"] else PREFILLING}

@@ -61,24 +61,24 @@ def test_points_move_predictions_the_more_the_more_there_are() -> None:
     """Twice as long as predicted: one point moves most of the way, ten nearly all of it."""
     deployment = deploy("tp=8")
     load = Load(1024.0, 1024.0, 16.0)
-    found = point(deployment, MACHINE, load)
-    slow = MeasuredPoint(load, 2 * found.ttft.expected, 2 * found.tpot.expected)
+    predicted = point(deployment, MACHINE, load)
+    slow = MeasuredPoint(load, 2 * predicted.ttft.expected, 2 * predicted.tpot.expected)
     one, ten = corrections(deployment, [slow]), corrections(deployment, [slow] * 10)
     for few, many in zip(one, ten, strict=True):
         assert 1.5 < few.expected < many.expected < 2
         assert 0.05 < (many.spread or 0) < (few.spread or 0) < 0.2
-    same = slow._replace(ttft=found.ttft.expected, tpot=found.tpot.expected)
+    same = slow._replace(ttft=predicted.ttft.expected, tpot=predicted.tpot.expected)
     assert [each.expected for each in corrections(deployment, [same])] == pytest.approx([1, 1])
     near = point(deployment, MACHINE, load, factors=ten)
-    assert near.tpot.high / near.tpot.low < found.tpot.high / found.tpot.low
+    assert near.tpot.high / near.tpot.low < predicted.tpot.high / predicted.tpot.low
 
 
 def test_points_that_differ_leave_more_unsure() -> None:
     deployment, load = deploy("tp=8"), Load(1024.0, 1024.0, 16.0)
     ttft, tpot = (getattr(point(deployment, MACHINE, load), name).expected for name in TIMES[::-1])
     alike = [MeasuredPoint(load, ttft, tpot)] * 4
-    apart = [MeasuredPoint(load, ttft * off, tpot * off) for off in (0.5, 2, 0.5, 2)]
-    known, unsure = (corrections(deployment, points)[0] for points in (alike, apart))
+    scattered = [MeasuredPoint(load, ttft * off, tpot * off) for off in (0.5, 2, 0.5, 2)]
+    known, unsure = (corrections(deployment, points)[0] for points in (alike, scattered))
     assert (known.spread or 0) < 0.2 < (unsure.spread or 0)
 
 

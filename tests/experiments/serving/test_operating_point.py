@@ -56,8 +56,8 @@ def test_a_prefill_does_the_arithmetic_of_its_tokens() -> None:
 def test_one_gpu_exchanges_nothing() -> None:
     deployment = deploy("", "llama3_8b")
     assert decode(deployment, MACHINE, 4.0, 10.0).seconds.exchange == 0
-    found = point(deployment, MACHINE, LOAD)
-    assert sum(found.parts[name] for name in EXCHANGES) == 0
+    served = point(deployment, MACHINE, LOAD)
+    assert sum(served.parts[name] for name in EXCHANGES) == 0
 
 
 def test_groups_of_attention_gather_and_scatter() -> None:
@@ -95,10 +95,10 @@ def test_more_sequences_take_longer_and_give_more(engine: str, first: int, isl: 
 @each_case("osl", [2.0, 3.0, 64.0])
 def test_parts_are_all_of_a_token_of_short_answers(osl: float) -> None:
     for concurrency in (1.0, 256.0):
-        found = point(
+        served = point(
             deploy("tp=8,dp=8,ep=8", "deepseek_v3"), MACHINE, Load(8192, osl, concurrency)
         )
-        assert sum(found.parts.values()) == pytest.approx(found.tpot.expected, rel=1e-9)
+        assert sum(served.parts.values()) == pytest.approx(served.tpot.expected, rel=1e-9)
 
 
 @each_case(
@@ -114,14 +114,14 @@ def test_no_token_is_faster_than_memory(model: str, cut: str, about: dict[str, s
     deployment = deploy(cut, model, **about)
     for concurrency in (1.0, 64.0, 256.0):
         load = Load(8192.0, 1024.0, concurrency)
-        found = point(deployment, MACHINE, load)
-        cache = found.sequences * found.decoding / deployment.cut.dp
+        served = point(deployment, MACHINE, load)
+        cache = served.sequences * served.decoding / deployment.cut.dp
         cache *= deployment.kv_bytes(8192 + 512)
-        assert found.parts["kv_cache"] >= cache / accelerator("h200").bandwidth * 0.999
+        assert served.parts["kv_cache"] >= cache / accelerator("h200").bandwidth * 0.999
         all_used = deployment.parts["dense"] + deployment.parts["routed"]
         if concurrency == 256:
             least = 0.7 * all_used / accelerator("h200").bandwidth
-            assert found.parts["mlps_and_experts"] >= least
+            assert served.parts["mlps_and_experts"] >= least
 
 
 def test_more_bits_take_longer() -> None:
@@ -149,34 +149,34 @@ def test_groups_share_prefills() -> None:
 
 
 def test_parts_are_all_of_a_token() -> None:
-    found = point(deploy("tp=8"), MACHINE, LOAD)
-    assert sum(found.parts.values()) == pytest.approx(found.tpot.expected, rel=1e-9)
-    assert found.limit in LIMITS
-    assert found.limit == "memory"
-    assert found.tpot.low < found.tpot.expected < found.tpot.high
-    rate = found.tokens(LOAD)
+    served = point(deploy("tp=8"), MACHINE, LOAD)
+    assert sum(served.parts.values()) == pytest.approx(served.tpot.expected, rel=1e-9)
+    assert served.limit in LIMITS
+    assert served.limit == "memory"
+    assert served.tpot.low < served.tpot.expected < served.tpot.high
+    rate = served.tokens(LOAD)
     assert rate.low < rate.expected < rate.high
 
 
 def test_prefills_of_long_prompts_take_most() -> None:
-    found = point(deploy("tp=8"), MACHINE, Load(8192.0, 128.0, 64.0))
-    assert found.prefilling
-    assert found.limit == "arithmetic"
+    served = point(deploy("tp=8"), MACHINE, Load(8192.0, 128.0, 64.0))
+    assert served.prefilling
+    assert served.limit == "arithmetic"
     assert not point(deploy("tp=8"), MACHINE, LOAD).prefilling
 
 
 def test_the_longest_prompts_have_points() -> None:
-    found = point(deploy("tp=8"), MACHINE, Load(130_000.0, 2.0, 8.0))
-    assert 0 < found.decoding < 1
-    assert sum(found.parts.values()) == pytest.approx(found.tpot.expected, rel=1e-9)
+    served = point(deploy("tp=8"), MACHINE, Load(130_000.0, 2.0, 8.0))
+    assert 0 < served.decoding < 1
+    assert sum(served.parts.values()) == pytest.approx(served.tpot.expected, rel=1e-9)
 
 
 def test_no_more_decode_than_fit() -> None:
     deployment = deploy("tp=1", precision="fp8")
-    found = point(deployment, MACHINE, LOAD._replace(concurrency=4096.0))
-    assert found.sequences == found.fits < 4096
+    served = point(deployment, MACHINE, LOAD._replace(concurrency=4096.0))
+    assert served.sequences == served.fits < 4096
     again = point(deployment, MACHINE, LOAD._replace(concurrency=8192.0))
-    assert again.tpot == found.tpot
+    assert again.tpot == served.tpot
 
 
 def test_intervals_of_latent_attention_are_wider() -> None:

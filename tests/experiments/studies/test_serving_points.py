@@ -50,8 +50,8 @@ def written(folder: Path, *rows: str) -> Path:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    apart = [row("h200_sxm", "DeepSeek-R1/V3", "sglang", 64, **SEPARATE) for _ in range(2)]
-    return written(tmp_path_factory.mktemp("points"), *(row(*case) for case in CASES), *apart)
+    separate = [row("h200_sxm", "DeepSeek-R1/V3", "sglang", 64, **SEPARATE) for _ in range(2)]
+    return written(tmp_path_factory.mktemp("points"), *(row(*case) for case in CASES), *separate)
 
 
 def test_points_that_say_too_little_do_not_count(tmp_path: Path) -> None:
