@@ -3,17 +3,18 @@ node."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from topologies.errors import InputError
 from topologies.routing import distances
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Ints, Routes, Topology
 
 Load = Callable[[Ints], Floats]
 """From the orders of rings to the load of every medium."""
@@ -81,6 +82,15 @@ class Rings:
     (:func:`topologies.ring_search.alike`)."""
 
 
+class Stage(NamedTuple):
+    """Steps of every pattern from ranks of one group to ranks of another."""
+
+    starts: Ints
+    ends: Ints
+    pairs: Rows
+    """The place of a step's ends among all pairs of both groups, shape (steps, patterns)."""
+
+
 def find_rings(topology: Topology, ranks: int, channels: int | None = None) -> Rings:
     """Rings over the first `ranks` ranks: up to :data:`CHANNELS`, or as many as the caller wants.
 
@@ -136,7 +146,7 @@ def _second_nodes(topology: Topology, groups: list[Ints]) -> list[Ints | None]:
     """
     if len(groups) == 1:
         return [None]
-    near, far = (int(_legs(topology, groups[0][:1], groups[k][:1], 0)[1][-1]) for k in (1, -1))
+    near, far = (int(_legs(topology, groups[0][:1], groups[k][:1], 0)[0][-1]) for k in (1, -1))
     return [groups[1], groups[-1]] if near < far else [groups[-1]]
 
 
@@ -150,8 +160,9 @@ def _packed(
 ) -> Rings:
     uses, orders = np.zeros(len(topology.medium_bandwidth)), list[Ints]()
     best = Rings(np.zeros((0, sum(map(len, groups))), dtype=np.int32), 0.0)
+    stages = _stages(groups, second, patterns)
     for channel in range(channels or CHANNELS):
-        pattern = patterns[_next(topology, groups, second, patterns, uses, channel)]
+        pattern = patterns[_next(topology, stages, patterns, uses, channel)]
         orders.append(
             np.concatenate([group[pattern[pattern < len(group)]] for group in groups]).astype(
                 np.int32
@@ -183,7 +194,7 @@ def _ceiling(topology: Topology, group: Ints) -> float:
     with, in bytes/s."""
     if not 1 < len(group) <= PAIRS:
         return np.inf
-    size, indptr, links = _legs(topology, group, group, 0)
+    size, (indptr, links) = len(group), _legs(topology, group, group, 0)
     if np.count_nonzero(np.diff(indptr) == 0) > size:  # two ranks share a device
         return np.inf
     begun = indptr[:-1].reshape(size, size)[~np.eye(size, dtype=np.bool_)].reshape(size, -1)
@@ -195,7 +206,7 @@ def _way_out(topology: Topology, groups: list[Ints]) -> float:
     bytes/s."""
     if len(groups) == 1 or len(groups[0]) > PAIRS:
         return np.inf
-    _, indptr, links = _legs(topology, groups[0], groups[1], 0)
+    indptr, links = _legs(topology, groups[0], groups[1], 0)
     place = np.arange(len(links)) - np.repeat(indptr[:-1], np.diff(indptr))
     shared = range(int(np.diff(indptr).min()))
     widths = (float(topology.bandwidth[np.unique(links[place == hop])].sum()) for hop in shared)
@@ -243,72 +254,66 @@ def _nearest(topology: Topology, group: Ints) -> Rows:
 
 
 def _next(
-    topology: Topology,
-    groups: list[Ints],
-    second: Ints | None,
-    patterns: Rows,
-    uses: Floats,
-    channel: int,
+    topology: Topology, stages: Sequence[Stage], patterns: Rows, uses: Floats, channel: int
 ) -> int:
     """The pattern that burdens the fullest media least, looked at on a node and a second."""
     if len(patterns) == 1:
         return 0
-    edges = _edges(topology, max(groups, key=len), second, patterns, channel)
+    routes = [_legs(topology, stage.starts, stage.ends, channel) for stage in stages]
     # A medium is assumed to carry two further rings. Else the search takes a slow medium only
     # because no ring has crossed it yet.
     weight = (uses + 2) / topology.medium_bandwidth
-    cost = 0.0
-    for (width, indptr, links), start, end in edges:
+    cost = np.zeros(len(patterns))
+    for stage, (indptr, links) in zip(stages, routes, strict=True):
         total = np.concatenate(([0.0], np.cumsum(weight[links])))
-        lengths = (total[indptr[1:]] - total[indptr[:-1]]).reshape(-1, width)
-        cost = cost + lengths[start, end].sum(axis=1)
+        cost += (total[indptr[1:]] - total[indptr[:-1]])[stage.pairs].sum(axis=0)
     shortlist = np.argsort(np.round(cost / (np.min(cost) or 1.0), 9), kind="stable")[:64]
-    return int(shortlist[np.argmin(_fullest(topology, edges, shortlist, uses))])
+    return int(shortlist[np.argmin(_fullest(topology, stages, routes, shortlist, uses))])
 
 
-def _edges(
-    topology: Topology, node: Ints, next_node: Ints | None, patterns: Rows, channel: int
-) -> list[tuple[Legs, Rows, Rows]]:
+def _stages(groups: list[Ints], second: Ints | None, patterns: Rows) -> list[Stage]:
     """The steps of every pattern: through a node and back to its start, or through two nodes in
     turn. Of a node that has fewer ranks the pattern takes those that are there."""
-    inside = _legs(topology, node, node, channel)
-    through = (inside, patterns[:, :-1], patterns[:, 1:])
-    if next_node is None:
-        return [through, (inside, patterns[:, -1:], patterns[:, :1])]
-    next_patterns = patterns[patterns < len(next_node)].reshape(len(patterns), -1)
+    node = max(groups, key=len)
+    next_node, there = node, patterns
+    if second is not None:
+        next_node, there = second, patterns[patterns < len(second)].reshape(len(patterns), -1)
+
+    def stage(starts: Ints, ends: Ints, start: Rows, end: Rows) -> Stage:
+        return Stage(starts, ends, np.ascontiguousarray((start * len(ends) + end).T))
+
+    through = stage(node, node, patterns[:, :-1], patterns[:, 1:])
+    onward = stage(node, next_node, patterns[:, -1:], there[:, :1])
+    if second is None:
+        return [through, onward]
     return [
         through,
-        (_legs(topology, node, next_node, channel), patterns[:, -1:], next_patterns[:, :1]),
-        (
-            _legs(topology, next_node, next_node, channel),
-            next_patterns[:, :-1],
-            next_patterns[:, 1:],
-        ),
-        (_legs(topology, next_node, node, channel), next_patterns[:, -1:], patterns[:, :1]),
+        onward,
+        stage(next_node, next_node, there[:, :-1], there[:, 1:]),
+        stage(next_node, node, there[:, -1:], patterns[:, :1]),
     ]
 
 
-Legs = tuple[int, Ints, Ints]
-
-
-def _legs(topology: Topology, starts: Ints, ends: Ints, channel: int) -> Legs:
-    """The routes from every rank of one group to every rank of another: how many these are, and the
-    routes."""
+def _legs(topology: Topology, starts: Ints, ends: Ints, channel: int) -> Routes:
+    """The routes from every rank of one group to every rank of another."""
     source, target = np.repeat(starts, len(ends)), np.tile(ends, len(starts))
-    indptr, links = topology.routes(source, target, np.full(len(source), channel))
-    return len(ends), indptr, links
+    return topology.routes(source, target, np.full(len(source), channel))
 
 
 def _fullest(
-    topology: Topology, edges: list[tuple[Legs, Rows, Rows]], shortlist: Rows, uses: Floats
+    topology: Topology,
+    stages: Sequence[Stage],
+    routes: Sequence[Routes],
+    shortlist: Rows,
+    uses: Floats,
 ) -> Floats:
     """The greatest load of a medium once a ring of each of these patterns is there as well."""
     crossed, burdened = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-    for (width, indptr, links), start, end in edges:
-        pairs = (start[shortlist] * width + end[shortlist]).ravel()
+    for stage, (indptr, links) in zip(stages, routes, strict=True):
+        pairs = stage.pairs[:, shortlist].T.ravel()
         first, hops = indptr[pairs].astype(np.int64), indptr[pairs + 1] - indptr[pairs]
         place = np.arange(hops.sum()) - np.repeat(np.cumsum(hops) - hops, hops)
-        burdened.append(np.repeat(np.arange(len(pairs)) // start.shape[1], hops))
+        burdened.append(np.repeat(np.arange(len(pairs)) // len(stage.pairs), hops))
         crossed.append(links[np.repeat(first, hops) + place])
     # A large machine has many media that no pattern crosses.
     media, column = np.unique(np.concatenate(crossed), return_inverse=True)
