@@ -8,7 +8,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from topologies.errors import InputError
 from topologies.readers.contents import check_text
-from topologies.readers.mistakes import Mistakes, spelling
+from topologies.readers.locations import spelling
+from topologies.readers.mistakes import Mistakes
 from topologies.readers.plain_files import load_json
 
 Signal = Literal["nop", "barrier", "signal", "wait", "flush", "rlxsignal", "rlxwait"]

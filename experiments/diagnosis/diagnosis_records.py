@@ -82,12 +82,12 @@ def expected_records(
     specified links, as everywhere."""
     ranks = curve.ranks or 2
     library, _, version = curve.library.partition(" ")
-    factor, topology = bus_factor(curve.collective, ranks), machine.build(ranks)
+    factor = bus_factor(curve.collective, ranks)
     collective = find(expected.algorithm[0].partition(",")[0]).collective
     for interval, nbytes, algorithm in zip(
         expected.intervals, expected.sizes.tolist(), expected.algorithm, strict=True
     ):
-        bound = best_bound(collective, topology, ranks, nbytes).seconds
+        bound = best_bound(collective, expected.topology, ranks, nbytes).seconds
         sure = interval.above(bound) if not machine.has_default_links else interval
         yield {
             "machine": machine.text,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -20,10 +21,13 @@ from simulator.collectives import find
 from simulator.profile import Profile
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
+from topologies.jit import CROSSOVER, pays
 from topologies.topology import Floats, Topology
 
 ALARM = 0.95
 """Times above the interval of this level are below expectation."""
+MANY = 8
+"""Ranks whose schedules take longer to simulate than compiled code takes to load."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,8 @@ class Expected:
     seconds: Floats
     algorithm: tuple[str, ...]
     """The algorithm that is fastest at each size."""
-    bound: Floats
-    """Seconds that nothing can beat, shape (points,)."""
-    limit: str
-    """The name of the bound at the largest size."""
+    bounds: Callable[[], Floats]
+    """Makes `bound`, which takes longer than all else on a large machine."""
     topology: Topology
     """The machine, with specified links where they are known, else as the profile has them."""
     by: str = ""
@@ -56,6 +58,11 @@ class Expected:
     """Whether the machine is a guess."""
     placed: bool = False
     """Whether it is known on which nodes the ranks are, though the curve does not tell."""
+
+    @cached_property
+    def bound(self) -> Floats:
+        """Seconds that nothing can beat, shape (points,)."""
+        return self.bounds()
 
     @property
     def low(self) -> Floats:
@@ -108,6 +115,7 @@ def profiled(
         pattern, ranks = curve.pattern, curve.ranks or 0
         if ranks < 2:
             return None
+        pays(CROSSOVER if ranks >= MANY else 0)
         machine = machines(curve)(ranks, 0)
         label = curve.algorithm or OWN
         ignored = simulation.ignored(label, pattern, ranks, curve.nodes, curve.library)
@@ -131,16 +139,13 @@ def profiled(
         others = dict.fromkeys(running, chosen() if curve.algorithm else ())
         free = _runs(simulation, others, machine, ranks)
         better = [min(unforced, key=_seconds) for unforced in free.values() if unforced]
-        bounds, limit, used = _bounds(simulation, fastest, machine, ranks, sizes)
-        for k, faster in enumerate(better):
-            bounds[k] *= min(1.0, faster.correction / fastest[k].correction)
+        used = _used(simulation, fastest, machine, sizes)
         return Expected(
             sizes,
             np.array([run.seconds for run in fastest]),
             tuple(", ".join(filter(None, (run.algorithm, run.time.protocol))) for run in fastest),
-            bounds,
-            limit,
-            used,
+            partial(_bounds, fastest, better, used, ranks, sizes),
+            used[-1],
             by,
             profile,
             tuple(run.algorithm for run in better),
@@ -174,24 +179,37 @@ def _runs(
     return runs
 
 
-def _bounds(
-    simulation: Profile, fastest: Sequence[_Run], machine: Topology, ranks: int, sizes: Floats
-) -> tuple[Floats, str, Topology]:
-    """Seconds that nothing can beat at each size, the name of the last bound, and the machine: with
-    specified links, or as the library uses its links there if nobody specified them."""
+def _used(
+    simulation: Profile, fastest: Sequence[_Run], machine: Topology, sizes: Floats
+) -> list[Topology]:
+    """The machine of each size: with specified links, or as the library uses its links there if
+    nobody specified them."""
+    if simulation.specified:
+        return [machine] * len(fastest)
     protocols = {protocol.name: protocol for protocol in simulation.protocols}
     machines: dict[tuple[str, str], Topology] = {}
-    seconds, name, used = [], "", machine
     for run, nbytes in zip(fastest, sizes.tolist(), strict=True):
-        algorithm, key = find(run.algorithm), (run.algorithm, run.time.protocol)
-        if not simulation.specified:
-            if key not in machines:
-                listed = algorithm.listed_name
-                machines[key] = simulation.apply(machine, protocols[key[1]], listed, nbytes)
-            used = machines[key]
-        bound = best_bound(algorithm.collective, used, ranks, nbytes)
+        key = run.algorithm, run.time.protocol
+        if key not in machines:
+            name = find(run.algorithm).listed_name
+            machines[key] = simulation.apply(machine, protocols[key[1]], name, nbytes)
+    return [machines[run.algorithm, run.time.protocol] for run in fastest]
+
+
+def _bounds(
+    fastest: Sequence[_Run],
+    better: Sequence[_Run],
+    used: Sequence[Topology],
+    ranks: int,
+    sizes: Floats,
+) -> Floats:
+    """Seconds that nothing can beat at each size on the machine that is `used`, where `better` are
+    runs that nobody forced, if any."""
+    seconds = np.zeros(len(sizes))
+    for k, (run, machine, nbytes) in enumerate(zip(fastest, used, sizes.tolist(), strict=True)):
+        collective = find(run.algorithm).collective
+        bound = best_bound(collective, machine, ranks, nbytes)
         # calls that follow one another may be faster than a single one
-        least = (run.time.common + bound.seconds) * run.correction
-        seconds.append(min(least, run.seconds))
-        name = bound.name
-    return np.array(seconds), name, used
+        least = min((run.time.common + bound.seconds) * run.correction, run.seconds)
+        seconds[k] = least * min(1.0, better[k].correction / run.correction if better else 1.0)
+    return seconds

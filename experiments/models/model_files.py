@@ -34,7 +34,8 @@ from experiments.option_text import PARSERS
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError, shown
 from topologies.readers.contents import LIMIT, check_text, decoded
-from topologies.readers.mistakes import Mistake, Mistakes, Place, spelling
+from topologies.readers.locations import Place, spelling
+from topologies.readers.mistakes import Mistake, Mistakes
 from topologies.readers.plain_files import load_json, load_yaml, place_in
 from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.topology_document import Bandwidth, Name, Note, Part, Seconds, quantity

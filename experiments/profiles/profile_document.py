@@ -34,7 +34,8 @@ from simulator.effects.pieces import PieceCounts
 from simulator.profile import Profile, Protocol, Uncertainty
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.readers.mistakes import WORDS, Location, Mistake, Mistakes, Place, unknown
+from topologies.readers.locations import Location, Place
+from topologies.readers.mistakes import WORDS, Mistake, Mistakes, unknown
 
 Times = Annotated[float, Field(ge=1e-6, le=1e6)]
 Ratio = Annotated[float, Field(ge=0, le=1e6)]

@@ -17,7 +17,8 @@ from experiments.traces.job_folder import job_files
 from experiments.traces.job_tables import Problem, first_problems, listed_ranks
 from topologies.errors import InputError
 from topologies.readers.contents import decoded
-from topologies.readers.mistakes import Mistakes, spelling
+from topologies.readers.locations import spelling
+from topologies.readers.mistakes import Mistakes
 from topologies.readers.plain_files import load_json
 
 ERRORS = {

@@ -34,25 +34,27 @@ def switched(
     number, size = group.shape
     slots = segments * size * number
     nvls = ScheduleBuilder(ranks, nbytes, slots=slots, switches=number + above)
-    switch = ranks + np.arange(number)[:, None]
+    switch, owner = ranks + np.arange(number)[:, None], np.arange(size)
+    # the chunk of each owner after the first, as each owner takes them in turn
+    others = (owner[1:, None, None] + owner) % size
     none, results = np.zeros((number * size, 0), dtype=np.int64), list[Ints]()
     for piece in range(segments):
-        chunk = (piece * size + np.arange(size)) * number
+        chunk = (piece * size + owner) * number
         nvls.phase("reduce in the switches")
         waits = (
             results[piece - machine_formulas.BUFFERS].reshape(-1, 1)
             if piece >= machine_formulas.BUFFERS
             else none
         )
-        for owner in range(size):
-            nvls.reduce(group, switch, slot=chunk[owner], count=number, after=waits)
+        slot, after = chunk[:, None, None], np.tile(waits, (size, 1))
+        nvls.reduce(group, switch, slot=slot, count=number, after=after, steps=1)
         results.append(nvls.copy(switch, group, slot=chunk[None, :], count=number))
         if number > 1:
             across(nvls, group, chunk)
         nvls.phase("multicast")
         nvls.copy(group, switch, slot=chunk[None, :], count=number)
-        for ahead in range(1, size):
-            nvls.copy(switch, group, slot=np.roll(chunk, -ahead)[None, :], count=number)
+        if size > 1:
+            nvls.copy(switch, group, slot=chunk[others], count=number, steps=1)
     return nvls.build()
 
 
@@ -258,16 +260,13 @@ def _across_trees(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
     """Every owner's chunk goes up its tree and down again."""
     nvls.phase("between groups")
     number, size = group.shape
-    above = two_trees(number)
-    depth = depths(above)
-    for owner in range(size):
-        parent, rank = above[owner % 2], group[:, owner]
-        order = np.argsort(-depth[owner % 2], kind="stable")
-        slot = {"slot": chunk[owner], "count": number, "channel": owner}
-        for node in order[:-1]:
-            nvls.reduce(rank[node], rank[parent[node]], **slot)
-        for node in reversed(order[:-1]):
-            nvls.copy(rank[parent[node]], rank[node], **slot)
+    above, owner = two_trees(number), np.arange(size)[:, None]
+    # from the leaves up, without the root
+    up = np.argsort(-depths(above), axis=1, kind="stable")[owner[:, 0] % 2, :-1]
+    node, parent = group[up, owner], group[above[owner % 2, up], owner]
+    slot, down = chunk[:, None], np.s_[:, ::-1]
+    nvls.reduce(node, parent, slot=slot, count=number, channel=owner, steps=2)
+    nvls.copy(parent[down], node[down], slot=slot, count=number, channel=owner, steps=2)
 
 
 def fit_nvls_tree(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from topologies.errors import InputError, shown
 from topologies.link import LINKS
-from topologies.readers.mistakes import Location, Place, spelling
+from topologies.readers.locations import Location, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.topology_document import VERSION, Content, describe
 from topologies.topology import Topology

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -11,14 +10,10 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from topologies.errors import InputError, shown
+from topologies.readers.locations import Location, Place
 
-Location = tuple[int | str, ...]
-"""Where in a document: ("links", 3, "bandwidth")."""
 Mistake = tuple[Location, str]
-Place = Callable[[Location], str]
-"""A location in words, with the name of the file first."""
 
-_DEEPEST = 16
 WORDS = {
     "missing": "is missing",
     "missing_argument": "is missing",
@@ -105,21 +100,6 @@ def unknown(what: str, name: str, known: Collection[str]) -> str:
     near = get_close_matches(name.lower(), known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"no such {what}: {hint}there are {', '.join(known)}"[:600]
-
-
-def spelling(location: Location) -> str:
-    """A location in words.
-
-    >>> spelling(("links", 3, "bandwidth")), spelling(("a key",))
-    ('links[3].bandwidth', "'a key'")
-    """
-    first = location[:_DEEPEST]
-    keys = (f"[{key}]" if isinstance(key, int) else f".{_bare(key)}" for key in first)
-    return "".join(keys).removeprefix(".") + "..." * (len(location) > _DEEPEST)
-
-
-def _bare(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_]{1,40}", key) else shown(key)
 
 
 def _keys(kind: Any, location: Location) -> list[str]:

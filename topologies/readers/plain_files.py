@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from topologies.errors import InputError, shown
-from topologies.readers.mistakes import Location, Place, spelling
+from topologies.readers.locations import Location, Place, spelling
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 8

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from topologies.errors import InputError, shown
 from topologies.link import Link
-from topologies.readers.mistakes import Mistake, Mistakes, Place, spelling
+from topologies.readers.locations import Place, spelling
+from topologies.readers.mistakes import Mistake, Mistakes
 from topologies.readers.quantities import (
     bandwidth_text,
     cost_text,

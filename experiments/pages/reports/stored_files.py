@@ -30,7 +30,8 @@ from experiments.pictures.training_curves import training_drawing
 from experiments.simulations.sweep_rows import PointVerdict, SweepRow
 from topologies.errors import InputError
 from topologies.readers.contents import contents
-from topologies.readers.mistakes import Mistakes, spelling
+from topologies.readers.locations import spelling
+from topologies.readers.mistakes import Mistakes
 
 VERSION = 1
 """The version of the format."""

@@ -56,7 +56,7 @@ def test_only_a_low_plateau_has_advice_about_links() -> None:
 def test_what_is_expected_is_passed_in(healthy: Curve) -> None:
     def expected(curve: Curve, sizes: Floats) -> Expected:
         seconds = np.array([point.time_s for point in curve.points]) / 2
-        return Expected(sizes, seconds, ("ring",) * len(sizes), seconds / 2, "cut", HGX)
+        return Expected(sizes, seconds, ("ring",) * len(sizes), lambda: seconds / 2, HGX)
 
     diagnosis = diagnose(healthy, expected)
     assert diagnosis.fraction == pytest.approx(np.full(28, 0.5))

@@ -26,8 +26,8 @@ def against_profile(measured: Curve, factor: float, profile: str = "mine, of nod
     def expect(_: Curve, sizes: Floats) -> Expected:
         seconds = factor * np.array([point.time_s for point in measured.points])
         names, machine = ("ring, LL",) * len(sizes), star(8, bandwidth=50e9)
-        about = ("bound", machine, "the profile mine", profile)
-        return Expected(sizes, seconds, names, seconds / 4, *about)
+        about = (machine, "the profile mine", profile)
+        return Expected(sizes, seconds, names, lambda: seconds / 4, *about)
 
     return diagnose(measured, expect)
 
@@ -123,10 +123,10 @@ def sure(measured: Curve, factor: float, half: float) -> Diagnosis:
         intervals = tuple(
             Interval(each, each / np.exp(half), each * np.exp(half)) for each in seconds.tolist()
         )
-        names, bound = ("ring, LL",) * len(sizes), seconds / 9
+        names = ("ring, LL",) * len(sizes)
         machine = star(8, bandwidth=50e9)
-        about = ("bound", machine, "the profile mine", "mine, of nodes")
-        return Expected(sizes, seconds, names, bound, *about, intervals=intervals)
+        about = (machine, "the profile mine", "mine, of nodes")
+        return Expected(sizes, seconds, names, lambda: seconds / 9, *about, intervals=intervals)
 
     return diagnose(measured, expect)
 

@@ -11,7 +11,7 @@ from topologies.errors import InputError, as_text, shown
 from topologies.link import Link
 from topologies.readers.contents import LIMIT, check_text, csv_rows
 from topologies.readers.files import check_connected
-from topologies.readers.mistakes import spelling
+from topologies.readers.locations import spelling
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
