@@ -12,9 +12,8 @@ import numpy.typing as npt
 from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.routing import distances
-from topologies.topology import Flags, Floats, Ints, Topology
+from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
-Longs = npt.NDArray[np.int64]
 UNITS = 2**30
 """Steps in which flows are counted. A capacity matters if it is at least the limit over so many.
 The steps decide which cut is found, and its bandwidth is then summed from exact capacities."""
@@ -42,7 +41,7 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
         return np.asarray(
             np.bincount(group[members], topology.bandwidth[members], groups), dtype=np.float64
         )
-    owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
+    owner = topology.crossing_links
     members = group[owner] >= 0
     owner, medium = owner[members], topology.link_media[members]
     key = group[owner].astype(np.int64) * len(topology.medium_bandwidth) + medium
@@ -166,9 +165,8 @@ def flow_edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, L
     wire = topology.medium_bandwidth[:links]
     if not topology.shared_names:
         return source.astype(np.int64), target.astype(np.int64), wire
-    link = np.repeat(np.arange(links), np.diff(topology.link_indptr))
     medium = topology.link_media - links
-    link, medium = link[medium >= 0], medium[medium >= 0]
+    link, medium = topology.crossing_links[medium >= 0], medium[medium >= 0]
     spread = _distinct(medium, source[link], topology) - _distinct(medium, target[link], topology)
     order = np.lexsort((spread[medium], link))
     link, node = link[order], devices + 2 * medium[order]
@@ -199,9 +197,7 @@ def congestion(topology: Topology, sources: Longs, targets: Longs) -> float:
         _, links = topology.routes(sources, targets)
     except InputError:
         return np.inf
-    crossed = np.repeat(np.bincount(links, minlength=topology.links), np.diff(topology.link_indptr))
-    load = np.bincount(topology.link_media, crossed, len(topology.medium_bandwidth))
-    return float((load / topology.medium_bandwidth).max(initial=0.0))
+    return float((topology.uses(links) / topology.medium_bandwidth).max(initial=0.0))
 
 
 def concurrent_flow(topology: Topology, devices: Ints, demand: Floats) -> float:
@@ -234,14 +230,12 @@ def stretch(topology: Topology, devices: Ints, demand: Floats, prices: Floats) -
     """
     limiting = np.isfinite(topology.medium_bandwidth)
     prices = np.where(limiting, prices, 0.0)
-    owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
-    length = np.asarray(
-        np.bincount(owner, prices[topology.link_media], topology.links), dtype=np.float64
-    )
+    paid = np.bincount(topology.crossing_links, prices[topology.link_media], topology.links)
+    length = np.asarray(paid, dtype=np.float64)
     away = distances(replace(topology, latency=length, placement=devices))
-    paid = float(demand[demand > 0] @ away[demand > 0])
+    earned = float(demand[demand > 0] @ away[demand > 0])
     capacity = float(prices[limiting] @ topology.medium_bandwidth[limiting])
-    return paid / capacity if capacity > 0 else paid
+    return earned / capacity if capacity > 0 else earned
 
 
 def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:
@@ -287,10 +281,11 @@ def _load(topology: Topology, limiting: Longs, slowness: Floats, sources: int) -
     for every x and T."""
     from scipy.sparse import csr_array
 
-    owner = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
     crossings = np.isin(topology.link_media, limiting)
     row, every = np.searchsorted(limiting, topology.link_media[crossings]), np.arange(len(limiting))
-    column = (topology.links * np.arange(sources)[:, None] + owner[crossings]).ravel()
+    column = (
+        topology.links * np.arange(sources)[:, None] + topology.crossing_links[crossings]
+    ).ravel()
     time = np.full(len(limiting), sources * topology.links)
     value = np.concatenate((np.tile(slowness[row], sources), np.full(len(limiting), -1.0)))
     ends = np.concatenate((np.tile(row, sources), every)), np.concatenate((column, time))

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from topologies.clusters import MACHINES, cluster, joined
-from topologies.columns import distinct
+from topologies.columns import distinct, places_in_groups
 from topologies.errors import InputError, nearest_name, unknown_option
 from topologies.resources import Need, check
 from topologies.shapes import SHAPES
@@ -347,7 +347,7 @@ HELP = {
 def _first_of_nodes(machine: Topology, used: int) -> Topology:
     """The machine with ranks on the first `used` GPUs of each node."""
     node = machine.node[machine.placement]
-    number = np.arange(len(node)) - np.searchsorted(node, node)
+    number = places_in_groups(node)
     most = int(number.max()) + 1
     if not 1 <= used <= most:
         raise InputError(f"used is {used}: a node has {most} GPUs, take 1 to {most}")

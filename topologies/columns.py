@@ -1,4 +1,4 @@
-"""Columns of text that need much less memory than a string for each row."""
+"""Columns of text that need much less memory than a string for each row; rows by group or range."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from topologies.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
 
 _STEM = re.compile("[^0-9]*")
 
@@ -29,6 +30,40 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     [1, 3]
     """
     return np.unique(values, return_counts=True)[0]
+
+
+def spread(count: npt.NDArray[np.integer]) -> tuple[Longs, Longs]:
+    """The number of the range, and the place in it, of every member of ranges of `count` members.
+
+    >>> [column.tolist() for column in spread(np.array([2, 0, 1]))]
+    [[0, 0, 2], [0, 1, 0]]
+    """
+    if len(count) and count.min() == count.max() == 1:
+        return np.arange(len(count)), np.zeros(len(count), dtype=np.int64)
+    owner = np.repeat(np.arange(len(count)), count)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+
+
+def begins(row: npt.NDArray[np.integer], rows: int) -> Longs:
+    """Where each of so many rows begins in a column with the row of each entry, once that is
+    sorted; and where the last one ends.
+
+    >>> begins(np.array([2, 0, 0]), 3).tolist()
+    [0, 2, 2, 3]
+    """
+    return np.append(0, np.cumsum(np.bincount(row, minlength=rows)))
+
+
+def places_in_groups(group: npt.NDArray[np.integer]) -> Longs:
+    """How many rows of the same group stand before each row.
+
+    >>> places_in_groups(np.array([7, 1, 7, 7])).tolist()
+    [0, 0, 1, 2]
+    """
+    order = np.argsort(group, kind="stable")
+    places = np.empty(len(order), dtype=np.int64)
+    places[order] = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+    return places
 
 
 def _stem(name: str) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topologies.catalogue import Blueprint
+from topologies.columns import places_in_groups
 from topologies.errors import InputError
 from topologies.readers.placements import Hosts
 
@@ -50,7 +51,7 @@ def on_hosts(machine: Blueprint, hosts: Hosts) -> Blueprint:
     each host, and full leaves. Raises InputError for hosts that the machine cannot have.
     """
     node, gpus, size = room(machine, hosts)
-    numbers = hosts.numbers()
+    numbers = places_in_groups(hosts.group)
     if numbers.max() >= size:
         raise InputError(
             f"{numbers.max() + 1} hosts of {gpus} GPUs are in one {hosts.noun}: {machine.text} has "

@@ -10,11 +10,11 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from topologies.columns import spread
 from topologies.errors import InputError
 from topologies.routing import distances
-from topologies.topology import Floats, Ints, Routes, Topology
+from topologies.topology import Floats, Ints, Longs, Routes, Topology
 
 Load = Callable[[Ints], Floats]
 """From the orders of rings to the load of every medium."""
@@ -58,7 +58,6 @@ def _boxes(size: int) -> Iterator[Box]:
         yield size // 2, 2
 
 
-Rows = npt.NDArray[np.int64]
 PAIRS = 128
 """Ranks of a node up to which the distances of all pairs are computed. Beyond, the rank order is
 used."""
@@ -87,7 +86,7 @@ class Stage(NamedTuple):
 
     starts: Ints
     ends: Ints
-    pairs: Rows
+    pairs: Longs
     """The place of a step's ends among all pairs of both groups, shape (steps, patterns)."""
 
 
@@ -153,7 +152,7 @@ def _second_nodes(topology: Topology, groups: list[Ints]) -> list[Ints | None]:
 def _packed(
     topology: Topology,
     groups: list[Ints],
-    patterns: Rows,
+    patterns: Longs,
     second: Ints | None,
     most: float,
     channels: int | None,
@@ -207,9 +206,12 @@ def _way_out(topology: Topology, groups: list[Ints]) -> float:
     if len(groups) == 1 or len(groups[0]) > PAIRS:
         return np.inf
     indptr, links = _legs(topology, groups[0], groups[1], 0)
-    place = np.arange(len(links)) - np.repeat(indptr[:-1], np.diff(indptr))
-    shared = range(int(np.diff(indptr).min()))
-    widths = (float(topology.bandwidth[np.unique(links[place == hop])].sum()) for hop in shared)
+    hops = np.diff(indptr)
+    _, place = spread(hops)
+    widths = (
+        float(topology.bandwidth[np.unique(links[place == hop])].sum())
+        for hop in range(int(hops.min()))
+    )
     return min(widths, default=np.inf)
 
 
@@ -221,7 +223,7 @@ def _groups(topology: Topology, ranks: int) -> list[Ints]:
     return [np.flatnonzero(node == node[k]).astype(np.int32) for k in np.sort(first)]
 
 
-def _patterns(topology: Topology, groups: list[Ints]) -> Rows:
+def _patterns(topology: Topology, groups: list[Ints]) -> Longs:
     """Orders of the ranks of a node to choose from, by their number within it, shape (orders, ranks
     of a node)."""
     size, start = max(map(len, groups)), len(groups) == 1
@@ -242,7 +244,7 @@ def _patterns(topology: Topology, groups: list[Ints]) -> Rows:
     )
 
 
-def _nearest(topology: Topology, group: Ints) -> Rows:
+def _nearest(topology: Topology, group: Ints) -> Longs:
     """An order that starts at the first rank and always goes on to the nearest rank that is
     left."""
     away = distances(topology, group)[:, group]
@@ -254,7 +256,7 @@ def _nearest(topology: Topology, group: Ints) -> Rows:
 
 
 def _next(
-    topology: Topology, stages: Sequence[Stage], patterns: Rows, uses: Floats, channel: int
+    topology: Topology, stages: Sequence[Stage], patterns: Longs, uses: Floats, channel: int
 ) -> int:
     """The pattern that burdens the fullest media least, looked at on a node and a second."""
     if len(patterns) == 1:
@@ -271,7 +273,7 @@ def _next(
     return int(shortlist[np.argmin(_fullest(topology, stages, routes, shortlist, uses))])
 
 
-def _stages(groups: list[Ints], second: Ints | None, patterns: Rows) -> list[Stage]:
+def _stages(groups: list[Ints], second: Ints | None, patterns: Longs) -> list[Stage]:
     """The steps of every pattern: through a node and back to its start, or through two nodes in
     turn. Of a node that has fewer ranks the pattern takes those that are there."""
     node = max(groups, key=len)
@@ -279,7 +281,7 @@ def _stages(groups: list[Ints], second: Ints | None, patterns: Rows) -> list[Sta
     if second is not None:
         next_node, there = second, patterns[patterns < len(second)].reshape(len(patterns), -1)
 
-    def stage(starts: Ints, ends: Ints, start: Rows, end: Rows) -> Stage:
+    def stage(starts: Ints, ends: Ints, start: Longs, end: Longs) -> Stage:
         return Stage(starts, ends, np.ascontiguousarray((start * len(ends) + end).T))
 
     through = stage(node, node, patterns[:, :-1], patterns[:, 1:])
@@ -304,17 +306,16 @@ def _fullest(
     topology: Topology,
     stages: Sequence[Stage],
     routes: Sequence[Routes],
-    shortlist: Rows,
+    shortlist: Longs,
     uses: Floats,
 ) -> Floats:
     """The greatest load of a medium once a ring of each of these patterns is there as well."""
     crossed, burdened = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     for stage, (indptr, links) in zip(stages, routes, strict=True):
         pairs = stage.pairs[:, shortlist].T.ravel()
-        first, hops = indptr[pairs].astype(np.int64), indptr[pairs + 1] - indptr[pairs]
-        place = np.arange(hops.sum()) - np.repeat(np.cumsum(hops) - hops, hops)
-        burdened.append(np.repeat(np.arange(len(pairs)) // len(stage.pairs), hops))
-        crossed.append(links[np.repeat(first, hops) + place])
+        pair, hop = spread(indptr[pairs + 1] - indptr[pairs])
+        burdened.append(pair // len(stage.pairs))
+        crossed.append(links[indptr[pairs[pair]] + hop])
     # A large machine has many media that no pattern crosses.
     media, column = np.unique(np.concatenate(crossed), return_inverse=True)
     cells = np.concatenate(burdened) * len(media) + column
@@ -326,7 +327,4 @@ def _fullest(
 
 def _uses(topology: Topology, order: Ints, channel: int) -> Floats:
     _, links = topology.routes(order, np.roll(order, -1), np.full(len(order), channel))
-    count = np.bincount(links, minlength=topology.links)[: topology.links].astype(np.float64)
-    media = np.repeat(np.arange(topology.links), np.diff(topology.link_indptr))
-    crossed = np.bincount(topology.link_media, count[media], len(topology.medium_bandwidth))
-    return np.asarray(crossed, dtype=np.float64)
+    return topology.uses(links).astype(np.float64)

@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies import _kernels
+from topologies.columns import begins, places_in_groups, spread
 from topologies.errors import InputError
 from topologies.jit import kernel
-from topologies.topology import Floats, Ints, Routes, Topology
+from topologies.topology import Floats, Ints, Longs, Routes, Topology
 
-Longs = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.integer]
 
 SMALL = 200
@@ -63,7 +63,6 @@ def _joined(
 ) -> Routes:
     """Single links of every route (-1: none) before and after the links that were searched for some
     routes."""
-    count = len(heads[0])
     singles = [*heads, *tails]
     owner = [np.flatnonzero(column >= 0) for column in singles]
     columns = [column[rows] for column, rows in zip(singles, owner, strict=True)]
@@ -71,8 +70,7 @@ def _joined(
     columns.insert(len(heads), links)
     owners = np.concatenate(owner)
     order = np.argsort(owners, kind="stable")
-    total = np.zeros(count + 1, dtype=np.int32)
-    np.cumsum(np.bincount(owners, minlength=count), out=total[1:])
+    total = begins(owners, len(heads[0])).astype(np.int32)
     return total, np.concatenate(columns).astype(np.int32)[order]
 
 
@@ -134,11 +132,7 @@ class _Graph:
         """The number of each device among those of its kind in its node."""
         kind = self.topology.device_kinds.codes
         node = self.topology.node.astype(np.int64)
-        order = np.lexsort((kind, node))
-        group = node[order] * (kind.max(initial=0) + 1) + kind[order]
-        number = np.empty(len(order), dtype=np.int64)
-        number[order] = np.arange(len(order)) - np.searchsorted(group, group)
-        return number
+        return places_in_groups(node * (kind.max(initial=0) + 1) + kind)
 
     @cached_property
     def ticks(self) -> Longs:
@@ -200,12 +194,10 @@ class _Graph:
         shortest = kernel(_kernels.shortest, operations)
         to, sources = targets.astype(np.int32), begins[order].astype(np.int32)
         indptr, links = shortest(self.ways, to, groups, sources, salts[order])
-        length = np.diff(indptr)
         back = np.argsort(order, kind="stable")
-        starts = np.zeros(len(order) + 1, dtype=np.int64)
-        np.cumsum(length[back], out=starts[1:])
-        offset = np.arange(len(links)) - np.repeat(starts[:-1], length[back])
-        return starts, links[np.repeat(indptr[:-1][back], length[back]) + offset]
+        hops = np.diff(indptr)[back]
+        pair, hop = spread(hops)
+        return np.append(0, np.cumsum(hops)), links[indptr[back][pair] + hop]
 
     @cached_property
     def ways(self) -> _kernels.Ways:
@@ -217,7 +209,7 @@ class _Graph:
         place[leaving] = np.arange(topology.links)
         entering = np.lexsort((topology.source, topology.target))
         return _kernels.Ways(
-            np.stack((_indptr(topology.source, devices), _indptr(topology.target, devices))),
+            np.stack((begins(topology.source, devices), begins(topology.target, devices))),
             np.stack((topology.target[leaving], topology.source[entering])),
             np.stack((np.arange(topology.links), place[entering])),
             self.ticks[leaving],
@@ -231,12 +223,6 @@ def _only(ends: Ints, devices: int) -> Ints:
     link[ends] = np.arange(len(ends), dtype=np.int32)
     link[np.bincount(ends, minlength=devices) != 1] = -1
     return link
-
-
-def _indptr(ends: Ints, devices: int) -> Longs:
-    indptr = np.zeros(devices + 1, dtype=np.int64)
-    np.cumsum(np.bincount(ends, minlength=devices), out=indptr[1:])
-    return indptr
 
 
 def distances(topology: Topology, sources: Ints | None = None) -> Floats:
@@ -253,7 +239,7 @@ def distances(topology: Topology, sources: Ints | None = None) -> Floats:
             np.minimum(every, every[:, via : via + 1] + every[via], out=every)
         return np.asarray(every[starts][:, topology.placement])
     least, order = np.empty((len(starts), devices)), np.argsort(topology.source, kind="stable")
-    links = _indptr(topology.source, devices), topology.target[order], topology.latency[order]
+    links = begins(topology.source, devices), topology.target[order], topology.latency[order]
     search = kernel(_kernels.distances, len(starts) * topology.links)
     search(*links, starts.astype(np.int32), least)
     return least[:, topology.placement]

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from topologies.columns import DeviceNames, MediumNames, Words
+from topologies.columns import DeviceNames, MediumNames, Words, spread
 from topologies.columns import Floats as Floats
 from topologies.columns import Ints as Ints
+from topologies.columns import Longs as Longs
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -266,7 +267,21 @@ class Topology:
         ones."""
         return self.link_media[self.link_indptr[link] : self.link_indptr[link + 1]]
 
-    def crossings(self, links: Ints) -> tuple[npt.NDArray[np.int64], Ints]:
+    @property
+    def crossing_links(self) -> Longs:
+        """The link of each crossing in `link_media`."""
+        return np.repeat(np.arange(self.links), np.diff(self.link_indptr))
+
+    def uses(self, links: Ints) -> Longs:
+        """How often transfers over these links cross each medium.
+
+        >>> from topologies.shapes import star
+        >>> star(2, bandwidth=1.0).uses(np.array([0, 3, 0])).tolist()
+        [2, 0, 0, 1]
+        """
+        return np.bincount(self.crossings(links)[1], minlength=len(self.medium_bandwidth))
+
+    def crossings(self, links: Ints) -> tuple[Longs, Ints]:
         """The place in `links` and the medium of every crossing of a medium, in order.
 
         >>> from topologies.shapes import star
@@ -274,9 +289,7 @@ class Topology:
         [0, 1]
         """
         first = self.link_indptr[links]
-        count = self.link_indptr[np.add(links, 1)] - first
-        place = np.repeat(np.arange(len(links)), count)
-        offset = np.arange(len(place)) - np.repeat(np.cumsum(count) - count, count)
+        place, offset = spread(self.link_indptr[np.add(links, 1)] - first)
         return place, self.link_media[first[place] + offset]
 
     def route(self, source_rank: int, target_rank: int, channel: int = 0) -> tuple[int, ...]:
@@ -309,12 +322,11 @@ class Topology:
                 self._routes[key] = self._as_pinned(asked, *self._routes[key])
         return self._routes[key]
 
-    def _as_pinned(self, asked: npt.NDArray[np.int64], indptr: Ints, links: Ints) -> Routes:
+    def _as_pinned(self, asked: Longs, indptr: Ints, links: Ints) -> Routes:
         devices = self.placement[asked[:2]]
         routes = np.split(links, indptr[1:-1])
         for number, ends in enumerate(zip(*devices.tolist(), asked[2].tolist(), strict=True)):
             if ends in self.pinned:
                 routes[number] = np.array(self.pinned[ends], dtype=np.int32)
-        starts = np.zeros(len(routes) + 1, dtype=np.int32)
-        np.cumsum([len(route) for route in routes], out=starts[1:])
+        starts = np.cumsum([0, *map(len, routes)], dtype=np.int32)
         return starts, np.concatenate(routes).astype(np.int32)

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
+from topologies.columns import places_in_groups
 from topologies.errors import InputError, nearest_name
 from topologies.topology import Ints, Topology
 
@@ -54,10 +55,7 @@ def placed(topology: Topology, order: Placement, ranks: int | None = None) -> To
     if order == "node":
         places = by_node
     elif order == "round-robin":
-        # By the number of a rank within its node, then by node.
-        number = np.empty(len(node), dtype=np.intp)
-        number[by_node] = np.arange(len(node)) - np.searchsorted(node[by_node], node[by_node])
-        places = np.lexsort((node, number))
+        places = np.lexsort((node, places_in_groups(node)))
     else:
         first = _listed(order, topology.ranks if ranks is None else ranks, topology.ranks)
         places = np.concatenate((by_node[first], np.delete(by_node, first)))

@@ -17,11 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import Accesses
+from topologies.columns import Longs as Longs
+from topologies.columns import spread as spread
 from topologies.errors import InputError
 from topologies.topology import Ints
 
 Numbers = npt.NDArray[np.integer]
-Longs = npt.NDArray[np.int64]
 
 
 class SlotMove(NamedTuple):
@@ -312,15 +313,3 @@ def accesses(fold: Fold, rows: Accesses) -> Accesses:
         slots.append(slot.astype(np.int32, copy=False))
     count = np.ones(len(row), dtype=np.int32)
     return Accesses(rows.owner[row], ranks[0], ranks[1], slots[0], slots[1], count)
-
-
-def spread(count: npt.NDArray[np.integer]) -> tuple[Longs, Longs]:
-    """The number of the range, and the place in it, of every member of ranges of `count` members.
-
-    >>> [column.tolist() for column in spread(np.array([2, 0, 1]))]
-    [[0, 0, 2], [0, 1, 0]]
-    """
-    if len(count) and count.min() == count.max() == 1:
-        return np.arange(len(count)), np.zeros(len(count), dtype=np.int64)
-    owner = np.repeat(np.arange(len(count)), count)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies._flow_kernels import least_flow
 from topologies.capacity import flow_edges
 from topologies.jit import kernel
-from topologies.topology import Flags, Floats, Topology
+from topologies.topology import Flags, Floats, Longs, Topology
 
 LARGEST_CAPACITY = 2**20
 """The most units of a capacity: more than all trees of a machine together."""
@@ -162,7 +161,6 @@ def _of_cut(bandwidth: Floats, inside: Flags, trees: int) -> float:
     return float(np.partition(rooms.ravel(), -trees)[-trees])
 
 
-Longs = npt.NDArray[np.int64]
 CUT_UNITS = 2**26
 """The units in which the program's solution is counted to find cuts."""
 PROGRAM_ENTRIES = 10_000_000

@@ -13,9 +13,8 @@ from topologies.capacity import tightest_cut
 from topologies.errors import InputError
 from topologies.packing.flow_graph import TreeUnit, Usage, is_balanced, unit, usage, wiring
 from topologies.packing.spanning_trees import Branch, Split, TreeWays, split_off, trees
-from topologies.topology import Flags, Floats, Ints, Topology
+from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
-Longs = npt.NDArray[np.int64]
 TREES = 32
 """Trees of a rank, at most."""
 PACKED_RANKS = 128

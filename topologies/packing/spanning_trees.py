@@ -14,12 +14,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies.packing.flow_graph import TreeUnit, is_spanned, least_cut, with_source
-from topologies.topology import Flags, Ints, Topology
-
-Longs = npt.NDArray[np.int64]
+from topologies.topology import Flags, Ints, Longs, Topology
 
 
 class NoWay(LookupError):

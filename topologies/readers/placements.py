@@ -57,14 +57,6 @@ class Hosts(NamedTuple):
         """As many hosts on as few leaves or racks as they need, each with room for some."""
         return self._replace(group=np.arange(len(self.names), dtype=np.int32) // room)
 
-    def numbers(self) -> Ints:
-        """The number of each host among those of its leaf or rack, shape (hosts,)."""
-        order = np.argsort(self.group, kind="stable")
-        first = np.searchsorted(self.group[order], self.group[order])
-        numbers = np.empty(len(order), dtype=np.int32)
-        numbers[order] = np.arange(len(order)) - first
-        return numbers
-
 
 def read_hosts(path: str, chosen: str = "") -> Hosts:
     """The hosts of a file, or those of `chosen`, like "n[001-004,9]". Raises InputError."""

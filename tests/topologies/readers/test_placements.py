@@ -52,7 +52,6 @@ def test_chosen_hosts_keep_their_order(tmp_path: Path) -> None:
     assert hosts.group.tolist() == [1, 0, 0]
     assert hosts.grouped().names == ("n02", "n03", "m1")
     assert hosts.packed(4).group.tolist() == [0, 0, 0]
-    assert hosts.numbers().tolist() == [0, 0, 1]
 
 
 def test_blocks_are_groups(tmp_path: Path) -> None:
