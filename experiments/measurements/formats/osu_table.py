@@ -78,8 +78,7 @@ class OsuHeader(TableHeader):
     def row(self, line: int, text: str) -> OsuRow | None:
         """The row in `text` (without prefix), or None if it is not one complete row of this
         table."""
-        token_spans = spans(text)
-        tokens = [text[start:end] for start, end in token_spans]
+        tokens = text.split()
         verdicts = [token for token in tokens[1:] if token in _VERDICTS]
         values = [token for token in tokens[1:] if token not in _VERDICTS]
         names = [name for name in self.columns if name != "validation"]

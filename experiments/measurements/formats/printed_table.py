@@ -3,7 +3,7 @@ time and bandwidth of a row agree."""
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from experiments.measurements.formats.text import Span, TableHeader, prefix_pattern, spans
@@ -19,35 +19,33 @@ _ALIASES = {
 _WHOLE = re.compile(r"[0-9]{1,18}")
 
 
-def _like(pattern: str) -> Callable[[str], bool]:
-    compiled = re.compile(pattern)
-    return lambda token: compiled.fullmatch(token) is not None
-
-
-_number = _like(r"[0-9]{1,18}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,3})?|N/A|-?(?:inf|nan|Infinity|NaN)")
-_COLUMNS: dict[str, Callable[[str], bool]] = {
-    "size": _like(_WHOLE.pattern),
-    "count": _like(_WHOLE.pattern),
-    "type": _like(r"[A-Za-z]\w*"),
-    "redop": _like(r"[A-Za-z]\w*"),
-    "root": _like(r"-?[0-9]{1,9}"),
-    "time": _number,
-    "hipevt": _number,
-    "algbw": _number,
-    "busbw": _number,
-    "wrong": _number,
-    "error": _number,
-    "i_min": _number,
-    "i_max": _number,
-    "i_p99": _number,
-    "i_cv%": _number,
+_WORD = re.compile(r"[A-Za-z]\w*")
+_NUMBER = re.compile(
+    r"[0-9]{1,18}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,3})?|N/A|-?(?:inf|nan|Infinity|NaN)"
+)
+_COLUMNS = {
+    "size": _WHOLE,
+    "count": _WHOLE,
+    "type": _WORD,
+    "redop": _WORD,
+    "root": re.compile(r"-?[0-9]{1,9}"),
+    "time": _NUMBER,
+    "hipevt": _NUMBER,
+    "algbw": _NUMBER,
+    "busbw": _NUMBER,
+    "wrong": _NUMBER,
+    "error": _NUMBER,
+    "i_min": _NUMBER,
+    "i_max": _NUMBER,
+    "i_p99": _NUMBER,
+    "i_cv%": _NUMBER,
 }
 
 
 def fits(name: str, token: str) -> bool:
     """Whether `token` can stand in the column `name`; a column nobody knows takes anything."""
-    check = _COLUMNS.get(name)
-    return check is None or check(token)
+    pattern = _COLUMNS.get(name)
+    return pattern is None or pattern.fullmatch(token) is not None
 
 
 @dataclass(frozen=True)
@@ -104,11 +102,10 @@ class PrintedHeader(TableHeader):
             text = re.sub(
                 r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})", r"\1T\2", text
             )
-        token_spans = spans(text)
-        tokens = [text[start:end] for start, end in token_spans]
+        tokens = text.split()
         for columns in self.layouts():
             if len(tokens) == len(columns) and all(map(fits, columns, tokens)):
-                return _row(line, columns, tokens, token_spans)
+                return _row(line, columns, tokens, spans(text))
         return None
 
     def layouts(self) -> Iterator[tuple[str, ...]]:
@@ -155,8 +152,7 @@ def find_header(line: int, text: str) -> PrintedHeader | None:
 def _mended(header: str) -> str:
     """The header with its last name mended. Both halves have the same names, so the first half
     tells it."""
-    name_spans = spans(header)
-    names = [header[start:end] for start, end in name_spans]
+    names = header.split()
     times = [at for at, name in enumerate(names) if name == "time"]
     last_place = 2 * times[1] - times[0] - 1 if len(times) == 2 else len(names) + 1
     if last_place >= len(names):
@@ -164,7 +160,7 @@ def _mended(header: str) -> str:
     full_name = names[times[1] - 1]
     is_cut = last_place == len(names) - 1 and full_name.startswith(names[last_place])
     overwritten = any(":" in name for name in names[last_place:])
-    return header[: name_spans[last_place][0]] + full_name if is_cut or overwritten else header
+    return header[: spans(header)[last_place][0]] + full_name if is_cut or overwritten else header
 
 
 def _is_table(columns: tuple[str, ...]) -> bool:

@@ -219,12 +219,11 @@ class _RowReader:
 
     def _begins_row(self, text: str) -> bool:
         """Whether a text is the first columns of a row, and nothing else."""
-        token_spans = spans(text)
-        tokens = [text[start:end] for start, end in token_spans]
+        tokens = text.split()
         return any(
             len(tokens) < len(columns)
             and all(map(fits, columns, tokens))
-            and aligned(token_spans, self._header.ends_of(columns)[: len(tokens)])
+            and aligned(spans(text), self._header.ends_of(columns)[: len(tokens)])
             for columns in self._header.layouts()
         )
 
