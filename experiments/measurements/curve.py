@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,6 +67,42 @@ def tally(noun: str, rest: str, lines: Sequence[int], place: str = "line") -> st
     shown = ", ".join(f"{place} {line}" for line in lines[:_SHOWN_LINES])
     more = f" and {len(lines) - _SHOWN_LINES} more" if len(lines) > _SHOWN_LINES else ""
     return f"{len(lines)} {noun}{'s' if len(lines) != 1 else ''} {rest}: {shown}{more}"
+
+
+Skipped = dict[str, list[int]]
+"""What a reader of tables left out: the lines by the reason, one of `_REASONS`."""
+_REASONS = {
+    "torn": ("row", "torn beyond repair"),
+    "unreadable": ("row", "without the values expected"),
+    "orphan": ("row", "without a table header above"),
+    "inconsistent": ("row", "inconsistent (size / time is not the algbw printed)"),
+    "infinite": ("row", "with a number that is not finite"),
+    "empty": ("row", "of size 0"),
+    "unmeasured": ("row", "of size or time 0"),
+    "untimed": ("row", "with a time of 0 or N/A"),
+    "pairs": ("table", "of all pairs together that does not say how many"),
+    "bare": ("table", WITHOUT_ROWS),
+    "unknown": ("test", "of a kind or with columns not known here"),
+    "long": ("line", "too long to read"),
+}
+
+
+def skipped_lines(skipped: Mapping[str, Sequence[int]], place: str = "line") -> tuple[str, ...]:
+    """What was skipped, in words, a line for each reason.
+
+    >>> skipped_lines({"torn": [77, 41, 77]})
+    ('2 rows torn beyond repair: line 41, line 77',)
+    """
+    return tuple(
+        tally(noun, rest, sorted({*skipped[reason]}), place)
+        for reason, (noun, rest) in _REASONS.items()
+        if skipped.get(reason)
+    )
+
+
+def ranks_per_node(ranks: int | None, nodes: int | None) -> int | None:
+    """The ranks of each node; None if they are not known, or not as many on each."""
+    return ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.measurements.curve import GUESSED, TRAYS, WAITING, Curve, Point
+from experiments.measurements.curve import GUESSED, TRAYS, WAITING, Curve, Point, ranks_per_node
 from experiments.output import counted
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
@@ -32,9 +32,8 @@ def in_domains(curve: Curve, log: str) -> Curve:
         f"{curve.nodes} hosts with {curve.device} {TRAYS} of {counted(nodes, 'NVLink domain')} of "
         f"up to {DOMAIN} GPUs: NCCL_MNNVL_ENABLE=0 in the log says that they are nodes"
     )
-    per_node, rest = divmod(curve.ranks or 0, nodes)
-    notes = (*curve.notes, note)
-    return replace(curve, nodes=nodes, gpus_per_node=None if rest else per_node, notes=notes)
+    per_node, notes = ranks_per_node(curve.ranks, nodes), (*curve.notes, note)
+    return replace(curve, nodes=nodes, gpus_per_node=per_node, notes=notes)
 
 
 FASTEST_RATE = 10e12

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from experiments.measurements.curve import WAITING, Curve, Measurements, Point
+from experiments.measurements.curve import WAITING, Curve, Measurements, Point, ranks_per_node
 from experiments.output import counted
 from topologies.errors import InputError, shown
 
@@ -129,7 +129,7 @@ def job_curve(
         source,
         tuple(notes),
         library="NCCL",
-        gpus_per_node=ranks // nodes if nodes and ranks % nodes == 0 else None,
+        gpus_per_node=ranks_per_node(ranks, nodes),
         backend="nccl",
     )
 

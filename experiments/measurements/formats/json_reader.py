@@ -13,7 +13,15 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 
-from experiments.measurements.curve import DIED, Curve, Failure, Measurements, no_rows
+from experiments.measurements.curve import (
+    DIED,
+    Curve,
+    Failure,
+    Measurements,
+    Skipped,
+    no_rows,
+    skipped_lines,
+)
 from experiments.measurements.formats.log_sections import LoggedTest
 from experiments.measurements.formats.log_settings import LIBRARY, settings, version_of
 from experiments.measurements.formats.participants import Device, programs, whole_list
@@ -23,7 +31,7 @@ from experiments.measurements.formats.printed_table import (
     PrintedRow,
     fits,
 )
-from experiments.measurements.formats.table_curves import Skipped, curves_of, skipped_lines
+from experiments.measurements.formats.table_curves import curves_of
 from experiments.measurements.formats.text import whole_number
 from experiments.measurements.formats.torn_rows import SizeStep, TableRows
 from experiments.measurements.networks import network_of

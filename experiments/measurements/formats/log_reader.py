@@ -8,9 +8,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from experiments.measurements.curve import ALONE, DIED, Curve, Failure, Measurements, no_rows, tally
+from experiments.measurements.curve import (
+    ALONE,
+    DIED,
+    Curve,
+    Failure,
+    Measurements,
+    Skipped,
+    no_rows,
+    skipped_lines,
+    tally,
+)
 from experiments.measurements.formats.log_sections import LoggedTest, LogTests, cut
-from experiments.measurements.formats.table_curves import Skipped, curves_of, skipped_lines
+from experiments.measurements.formats.table_curves import curves_of
 from experiments.measurements.formats.text import streams
 from experiments.measurements.formats.torn_rows import read_rows
 from experiments.measurements.networks import network_of
@@ -171,17 +181,6 @@ def died(
         )
 
 
-def alone(source: str, count: int, ranks: int) -> Failure:
-    """The failure of several processes of `ranks` ranks each that should have joined one job."""
-    each = counted(ranks, "rank")
-    return Failure(
-        ALONE,
-        source,
-        f"{count} processes of {each} each and no job of {count * ranks}: nccl-tests was built "
-        f"or started without MPI",
-    )
-
-
 def _stopped(run: LoggedTest, reached: int) -> bool:
     return (
         not run.capped
@@ -225,21 +224,16 @@ def _job(text: str, source: str) -> Measurements:
     job_curves: list[Curve] = []
     failures: list[Failure] = []
     for run in sections.runs:
-        curves = list(_curves(run, source, skipped, unfinished))
+        curves: list[Curve] = []
+        if header := run.header:
+            rows = read_rows(header, run.lines, run.step, unfinished)
+            curves += curves_of(run, header, rows, f"{source}:{header.line}", skipped)
         job_curves += curves
-        bare = run.header is not None and run.header.line in skipped["bare"]
+        bare = header is not None and header.line in skipped["bare"]
         failures += died(run, curves, source, bare=bare, last=run is sections.runs[-1])
     if not job_curves:
         raise no_rows(_reason(sections, source, skipped_lines(skipped)), failures)
     return Measurements(tuple(job_curves), skipped_lines(skipped), tuple(failures))
-
-
-def _curves(
-    run: LoggedTest, source: str, skipped: Skipped, unfinished: int | None
-) -> Iterator[Curve]:
-    if run.header is not None:
-        rows = read_rows(run.header, run.lines, run.step, unfinished)
-        yield from curves_of(run, run.header, rows, f"{source}:{run.header.line}", skipped)
 
 
 def _separate_jobs(count: int, parts: Sequence[str], source: str) -> Measurements:
@@ -251,7 +245,13 @@ def _separate_jobs(count: int, parts: Sequence[str], source: str) -> Measurement
         except InputError as error:
             refusals.append(str(error))
     measured = [replace(curve, alone=True) for job in jobs for curve in job.curves]
-    failure = alone(source, count, max((curve.ranks or 1 for curve in measured), default=1))
+    ranks = max((curve.ranks or 1 for curve in measured), default=1)
+    failure = Failure(
+        ALONE,
+        source,
+        f"{count} processes of {counted(ranks, 'rank')} each and no job of {count * ranks}: "
+        f"nccl-tests was built or started without MPI",
+    )
     if not measured:
         raise no_rows("; ".join(dict.fromkeys(refusals)), (failure,))
     skipped = dict.fromkeys([line for job in jobs for line in job.skipped] + refusals)
@@ -262,7 +262,7 @@ def _separate_jobs(count: int, parts: Sequence[str], source: str) -> Measurement
 
 
 def _reason(sections: LogTests, source: str, skipped: Sequence[str]) -> str:
-    header = next((header for _, header in sections.tables()), None)
+    header = next((run.header for run in sections.runs if run.header), None)
     if header is None:
         return (
             f"no nccl-tests table in {source}: expected a header line with size, time, algbw, busbw"

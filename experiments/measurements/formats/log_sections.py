@@ -1,7 +1,6 @@
 """Cuts a log into its tests: each with its preamble, its header and the lines of its table."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from experiments.measurements.formats.log_settings import LIBRARY, Settings, settings
@@ -103,12 +102,6 @@ class LogTests:
     """Lines that are too long to read."""
     exported: Settings = field(default_factory=dict)
     """Values of variables that were exported so far."""
-
-    def tables(self) -> Iterator[tuple[LoggedTest, PrintedHeader]]:
-        """The tests that came as far as a table."""
-        for run in self.runs:
-            if run.header is not None:
-                yield run, run.header
 
 
 def cut(text: str) -> LogTests:

@@ -9,13 +9,14 @@ from experiments.measurements.collectives import canonical
 from experiments.measurements.curve import (
     COLLECTIVE,
     DIED,
-    WITHOUT_ROWS,
     Curve,
     Failure,
     Measurements,
     Point,
+    Skipped,
     no_rows,
-    tally,
+    ranks_per_node,
+    skipped_lines,
 )
 from experiments.measurements.formats.log_settings import LIBRARY, settings
 from experiments.measurements.formats.osu_table import (
@@ -47,16 +48,6 @@ _TIMES = {
         "windowed streaming bandwidth of all pairs: time = pairs x size / bandwidth, not a latency"
     ),
 }
-_REASONS = {
-    "torn": ("row", "torn beyond repair"),
-    "infinite": ("row", "with a number that is not finite"),
-    "empty": ("row", "of size or time 0"),
-    "pairs": ("table", "of all pairs together that does not say how many"),
-    "bare": ("table", WITHOUT_ROWS),
-    "unknown": ("test", "of a kind or with columns not known here"),
-    "long": ("line", "too long to read"),
-}
-_Skipped = dict[str, list[int]]
 
 
 @dataclass
@@ -91,7 +82,7 @@ def parse_osu(text: str, source: str) -> Measurements:
     the size as nccl-tests counts it. Times are those of the slowest rank if the output has them
     (`-f`), else the average. Raises InputError if the text has no table or no usable row.
     """
-    skipped: _Skipped = defaultdict(list)
+    skipped: Skipped = defaultdict(list)
     curves = [
         curve for table in _tables(text, skipped) if (curve := _curve(table, source, skipped))
     ]
@@ -99,11 +90,7 @@ def parse_osu(text: str, source: str) -> Measurements:
         Failure(DIED, f"{source}:{line}", "a test has a table header and no rows")
         for line in skipped["bare"]
     )
-    lines = [
-        tally(*_REASONS[reason], sorted(set(skipped[reason])))
-        for reason in _REASONS
-        if skipped[reason]
-    ]
+    lines = skipped_lines(skipped)
     if not curves:
         message = (
             f"no usable row of OSU micro-benchmarks in {source}: {'; '.join(lines) or 'no title'}"
@@ -114,10 +101,10 @@ def parse_osu(text: str, source: str) -> Measurements:
         sorted({name for name, value, _ in settings(text) if value and name != LIBRARY}),
     )
     curves = [replace(curve, network=network, variables=tuple(names)) for curve in curves]
-    return Measurements(tuple(curves), tuple(lines), failures)
+    return Measurements(tuple(curves), lines, failures)
 
 
-def _tables(text: str, skipped: _Skipped) -> list[_OsuTable]:
+def _tables(text: str, skipped: Skipped) -> list[_OsuTable]:
     tables: list[_OsuTable] = []
     ahead = _OsuTable(Title("", "", "", ""), 0)
     for line, content in numbered(text):
@@ -145,7 +132,7 @@ def _read_ahead(ahead: _OsuTable, content: str) -> None:
         ahead.notes, ahead.capped = [match[0]], True
 
 
-def _read_line(tables: list[_OsuTable], line: int, content: str, skipped: _Skipped) -> None:
+def _read_line(tables: list[_OsuTable], line: int, content: str, skipped: Skipped) -> None:
     table = tables[-1]
     header = find_header(line, content)
     if header is not None:
@@ -175,7 +162,7 @@ def _read_remark(tables: list[_OsuTable], content: str) -> None:
 
 
 def _read_row(
-    table: _OsuTable, header: OsuHeader, line: int, content: str, skipped: _Skipped
+    table: _OsuTable, header: OsuHeader, line: int, content: str, skipped: Skipped
 ) -> None:
     """Read a row. Sizes only grow, so a row with a smaller size is a piece of another row."""
     text = header.strip(content)
@@ -190,7 +177,7 @@ def _read_row(
         skipped["torn"].append(line)
 
 
-def _curve(table: _OsuTable, source: str, skipped: _Skipped) -> Curve | None:
+def _curve(table: _OsuTable, source: str, skipped: Skipped) -> Curve | None:
     header = table.header
     if table.title.name not in BENCHMARKS or header is None:
         skipped["unknown"].append(table.line)
@@ -206,7 +193,6 @@ def _curve(table: _OsuTable, source: str, skipped: _Skipped) -> Curve | None:
     if not points:
         skipped["bare"] += [] if table.rows else [header.line]
         return None
-    per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
     return Curve(
         collective,
         ranks,
@@ -215,7 +201,7 @@ def _curve(table: _OsuTable, source: str, skipped: _Skipped) -> Curve | None:
         (),
         f"{source}:{header.line}",
         (*_notes(table, header, collective, ranks, points), *table.notes),
-        gpus_per_node=per_node,
+        gpus_per_node=ranks_per_node(ranks, nodes),
         library="" if table.title.library == "MPI" else table.title.library,
         device=table.title.device,
         dtype=table.dtype,
@@ -256,7 +242,7 @@ def _hosts(command: str) -> tuple[str, ...]:
 
 
 def _points(
-    table: _OsuTable, header: OsuHeader, kind: str, scale: int, skipped: _Skipped
+    table: _OsuTable, header: OsuHeader, kind: str, scale: int, skipped: Skipped
 ) -> Iterator[Point]:
     """The points of the rows that stand straight below the header, if most do."""
     aligned_rows = [header.straight(text) or row.size >= 10**10 for row, text in table.rows]
@@ -266,7 +252,7 @@ def _points(
         if mostly_aligned and not is_aligned:
             skipped["torn"].append(row.line)
         elif not row.size or not time_s:
-            skipped["empty"].append(row.line)
+            skipped["unmeasured"].append(row.line)
         else:
             yield _point(row, row.size * scale, time_s)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from experiments.measurements.collectives import PARTS, UNKNOWN, bus_factor, canonical
-from experiments.measurements.formats.printed_table import Interval, PrintedRow, bus_ratio
+from experiments.measurements.formats.printed_table import Interval, PrintedRow
 from experiments.output import counted
 
 _DEVICE = re.compile(
@@ -107,9 +107,10 @@ def gpu_model(devices: Sequence[Device]) -> tuple[str, tuple[str, ...]]:
 
 
 def name_collective(
-    programs: Iterable[str], rows: Sequence[PrintedRow], ranks: int | None, per_second: float
+    programs: Iterable[str], rows: Sequence[PrintedRow], ranks: int | None, ratio: Interval | None
 ) -> tuple[str, str]:
-    """The collective and a note on how it is known, empty where the log names it."""
+    """The collective and a note on how it is known, empty where the log names it. `ratio` is that
+    of :func:`experiments.measurements.formats.printed_table.bus_ratio`."""
     names = {name: canonical(name) for name in programs}
     if len(names) == 1:
         ((printed, name),) = names.items()
@@ -118,7 +119,7 @@ def name_collective(
             if name
             else (UNKNOWN, f"collective unknown: {printed}_perf is not known to simctl")
         )
-    pool = _pool(rows, bus_ratio(rows, per_second), ranks)
+    pool = _pool(rows, ratio, ranks)
     likely = [name for name in pool if name in names.values()] or pool
     if len(likely) == 1:
         return likely[
@@ -128,15 +129,13 @@ def name_collective(
     return UNKNOWN, f"collective unknown: not named in the log, and {fits}"
 
 
-def contradicts(collective: str, ranks: int, rows: Sequence[PrintedRow], per_second: float) -> bool:
+def contradicts(collective: str, ranks: int, ratio: Interval | None) -> bool:
     """Whether the printed busbw is that of another collective or number of ranks."""
-    ratio = bus_ratio(rows, per_second)
     return ratio is not None and collective != UNKNOWN and not _fits(collective, ratio, ranks)
 
 
-def confirms(collective: str, ranks: int, rows: Sequence[PrintedRow], per_second: float) -> bool:
+def confirms(collective: str, ranks: int, ratio: Interval | None) -> bool:
     """Whether the printed busbw singles out this number of ranks."""
-    ratio = bus_ratio(rows, per_second)
     if ratio is None or collective not in ("all_reduce", *PARTS):
         return False
     return [

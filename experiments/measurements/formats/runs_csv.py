@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from experiments.measurements.collectives import COLLECTIVES, UNKNOWN, canonical
-from experiments.measurements.curve import KINDS, Curve, Measurements, Point, tally
+from experiments.measurements.curve import KINDS, Curve, Measurements, Point, ranks_per_node, tally
 from experiments.measurements.formats.csv_index import about, lines
 from experiments.measurements.formats.text import whole_number
 from experiments.measurements.networks import network_by_words
@@ -260,14 +260,12 @@ def _curve(rows: _CurveRows, guess: Curve, by_name: bool, path: Path) -> Curve:
         tuple(by_size[size] for size in sorted(by_size)) for by_size in (rows.points, rows.in_place)
     )
     curve = replace(guess, points=points, in_place=in_place, **fields)
-    ranks, nodes = curve.ranks, curve.nodes
-    per_node = ranks // nodes if ranks and nodes and ranks % nodes == 0 else None
     guessed = [name for name in ("collective", "ranks") if getattr(guess, name)] if by_name else []
     notes = _notes(rows, [name for name in guessed if name not in identity])
     return replace(
         curve,
         notes=(*guess.notes, *notes),
-        gpus_per_node=guess.gpus_per_node or per_node,
+        gpus_per_node=guess.gpus_per_node or ranks_per_node(curve.ranks, curve.nodes),
         network=network_by_words(f"{curve.topology} {guess.machine}"),
     )
 

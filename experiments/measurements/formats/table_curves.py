@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from experiments.measurements.collectives import bus_factor
-from experiments.measurements.curve import NO_FOOTER, WITHOUT_ROWS, Curve, Point, tally
+from experiments.measurements.curve import NO_FOOTER, Curve, Point, Skipped, tally
 from experiments.measurements.formats.log_sections import LoggedTest
 from experiments.measurements.formats.log_settings import forced, library, variables
 from experiments.measurements.formats.participants import (
@@ -18,9 +18,11 @@ from experiments.measurements.formats.participants import (
     name_collective,
 )
 from experiments.measurements.formats.printed_table import (
+    Interval,
     PrintedCell,
     PrintedHeader,
     PrintedRow,
+    bus_ratio,
     finite,
     measured,
     row_agrees,
@@ -28,27 +30,6 @@ from experiments.measurements.formats.printed_table import (
 from experiments.measurements.formats.torn_rows import TableRows
 from experiments.measurements.formats.tuning_lines import labels_of
 from experiments.output import counted
-
-Skipped = dict[str, list[int]]
-_REASONS = {
-    "torn": ("row", "torn beyond repair"),
-    "unreadable": ("row", "without the values expected"),
-    "orphan": ("row", "without a table header above"),
-    "inconsistent": ("row", "inconsistent (size / time is not the algbw printed)"),
-    "infinite": ("row", "with a number that is not finite"),
-    "empty": ("row", "of size 0"),
-    "untimed": ("row", "with a time of 0 or N/A"),
-    "bare": ("table", WITHOUT_ROWS),
-    "long": ("line", "too long to read"),
-}
-
-
-def skipped_lines(skipped: Skipped, place: str = "line") -> tuple[str, ...]:
-    """What was skipped, in words, a line for each reason."""
-    counted = {reason: sorted(set(skipped[reason])) for reason in _REASONS}
-    return tuple(
-        tally(*_REASONS[reason], lines, place) for reason, lines in counted.items() if lines
-    )
 
 
 @dataclass(frozen=True)
@@ -182,24 +163,23 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
 def _identity(table: _Table) -> tuple[str, RankCount, tuple[str, ...]]:
     if not table.rows:
         return "unknown", table.ranks, table.notes
-    run, rows, per_second, ranks = table.run, table.rows, table.header.per_second, table.ranks
+    run, rows, ranks = table.run, table.rows, table.ranks
     programs = [run.started] if run.started else run.programs
-    collective, note = name_collective(programs, rows, ranks.ranks, per_second)
-    if ranks.ranks and contradicts(collective, ranks.ranks, rows, per_second):
+    ratio = bus_ratio(rows, table.header.per_second)
+    collective, note = name_collective(programs, rows, ranks.ranks, ratio)
+    if ranks.ranks and contradicts(collective, ranks.ranks, ratio):
         ranks = RankCount(
             None,
             None,
             (f"number of ranks unknown: busbw is not {collective}'s on {ranks.ranks} ranks",),
         )
     elif ranks.ranks is None and not ranks.notes:
-        ranks = _by_threads(run, collective, rows, per_second)
+        ranks = _by_threads(run, collective, ratio)
     return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
 
 
-def _by_threads(
-    run: LoggedTest, collective: str, rows: Sequence[PrintedRow], per_second: float
-) -> RankCount:
-    if run.threads and confirms(collective, run.threads, rows, per_second):
+def _by_threads(run: LoggedTest, collective: str, ratio: Interval | None) -> RankCount:
+    if run.threads and confirms(collective, run.threads, ratio):
         return RankCount(
             run.threads,
             1,
