@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -190,20 +190,20 @@ def learn(task: LearningTask, job: Job, strategy: str, ranks: int, disturbance: 
     """Simulate `job` on `ranks` workers, and learn along it. `strategy` and `disturbance` are what
     the table shows."""
     learner = learner_of(task, job, ranks)
-    run = run_of(
-        task, learner.versions(), strategy, ranks, ranks * max(1, job.steps // CURVE_POINTS)
-    )
     measures = measure(learner.plan, learner.timeline)
     stale, shares = measures.staleness, measures.bubble_shares
-    row = replace(
-        run.row,
+    return run_of(
+        task,
+        learner.versions(),
+        job.steps,
+        strategy=strategy,
+        ranks=ranks,
         disturbance=disturbance,
         idle=sum(shares.values()),
         cause=max(shares, key=lambda cause: shares[cause]) if any(shares.values()) else "",
         staleness=float(stale.mean()) if len(stale) else 0.0,
         staleness_max=int(stale.max(initial=0)),
     )
-    return run._replace(row=row)
 
 
 def learn_steps(
@@ -227,15 +227,16 @@ def learn_steps(
     steps = steps or task.epochs * sampler.batches
     ends = ((number, (number + 1) * measures.step) for number in range(steps))
     versions = summed(task, sampler, ends, workers=workers)
-    run = run_of(task, versions, plan, ranks, ranks * max(1, steps // CURVE_POINTS))
     computing = float((measures.computing + measures.optimizer).mean())
-    return run._replace(row=replace(run.row, idle=1 - computing / (measures.step or 1.0)))
+    idle = 1 - computing / (measures.step or 1.0)
+    return run_of(task, versions, steps, strategy=plan, ranks=ranks, idle=idle)
 
 
 def run_of(
-    task: LearningTask, versions: Iterable[Version], strategy: str, ranks: int, apart: int
+    task: LearningTask, versions: Iterable[Version], steps: int, *, ranks: int, **figures: Any
 ) -> LearningRun:
-    """The run that reaches `versions`. Points of its curve are at least `apart` updates apart."""
+    """The run that reaches `versions` in so many steps; `figures` are further fields of its row."""
+    apart = ranks * max(1, steps // CURVE_POINTS)
     with np.errstate(over="ignore", invalid="ignore"):
         reached = list(_some(versions, apart))
         first = LearningPoint(0.0, *task.losses(task.initial))
@@ -243,7 +244,6 @@ def run_of(
     on_target = [point.seconds for point in curve if point.accuracy >= task.target]
     row = LearningRow(
         network=task.network,
-        strategy=strategy,
         ranks=ranks,
         updates=reached[-1].updates,
         seconds=curve[-1].seconds,
@@ -251,6 +251,7 @@ def run_of(
         accuracy=curve[-1].accuracy,
         target=task.target,
         target_s=on_target[0] if on_target else None,
+        **figures,
     )
     return LearningRun(row, curve)
 
