@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments import output
+from experiments.measurements.collectives import bus_factor
 from experiments.traces.job_calls import (
     FEWEST_ROUNDS,
     JobCall,
@@ -21,7 +22,6 @@ from experiments.traces.job_calls import (
     alike,
 )
 from simulator.analysis.busy_time import union
-from simulator.collectives import of_collective
 from topologies.units import format_bytes, format_seconds
 
 STRAGGLER_DELAY = 0.25
@@ -32,6 +32,8 @@ STRAGGLER_ROUNDS = 0.5
 """the stragglers compute longest before more than this share of the rounds,"""
 WAIT_SHARE = 0.05
 """and all others wait for them for more than this share of the time."""
+COUNTED = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
+"""Collectives that nccl-tests gives a busbw."""
 LISTED_PROBLEMS = 10
 """Problems of a kind that are listed."""
 
@@ -320,8 +322,7 @@ def _group_row(calls: Sequence[JobCall]) -> GroupRow:
     time = median(seconds) if seconds else None
     lasts = [call.last for call in calls if call.spread > 0]
     last = max(sorted({*lasts}), key=lasts.count, default=None)
-    factor = _busbw(first.collective, size)
-    timed = time and first.nbytes is not None and factor is not None
+    factor = bus_factor(first.collective, size) if first.collective in COUNTED else 0.0
     return GroupRow(
         first.collective,
         first.group,
@@ -329,17 +330,9 @@ def _group_row(calls: Sequence[JobCall]) -> GroupRow:
         first.nbytes,
         len(calls),
         time,
-        (first.nbytes or 0.0) / time * factor if timed and time and factor else None,
+        first.nbytes / time * factor if time and factor and first.nbytes is not None else None,
         median(call.spread for call in calls),
         max(call.spread for call in calls),
         last,
         0.0 if last is None else lasts.count(last) / len(calls),
     )
-
-
-def _busbw(collective: str, ranks: int) -> float | None:
-    """nccl-tests' factor from algbw to busbw; None for a collective without it."""
-    known = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce")
-    if collective not in known:
-        return None
-    return float(of_collective(collective)[0].collective.busbw(ranks))
