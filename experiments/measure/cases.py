@@ -107,23 +107,15 @@ def _of_schedule(
 
 
 _Call = tuple[Callable[[], object], Callable[[], object], torch.Tensor]
+_Prepare = Callable[[torch.Tensor, Site], _Call]
 
 
-def _in_place(call: Callable[[torch.Tensor], object], source: torch.Tensor) -> _Call:
-    buffer = torch.empty_like(source)
-    return partial(buffer.copy_, source), partial(call, buffer), buffer
+def _in_place(call: Callable[..., object]) -> _Prepare:
+    def prepared(source: torch.Tensor, site: Site) -> _Call:
+        buffer = torch.empty_like(source)
+        return partial(buffer.copy_, source), partial(call, buffer), buffer
 
-
-def _all_reduce(source: torch.Tensor, site: Site) -> _Call:
-    return _in_place(dist.all_reduce, source)
-
-
-def _broadcast(source: torch.Tensor, site: Site) -> _Call:
-    return _in_place(partial(dist.broadcast, src=0), source)
-
-
-def _reduce(source: torch.Tensor, site: Site) -> _Call:
-    return _in_place(partial(dist.reduce, dst=0), source)
+    return prepared
 
 
 def _all_gather(source: torch.Tensor, site: Site) -> _Call:
@@ -184,12 +176,12 @@ def barrier(backend: str, device: torch.device) -> None:
     dist.barrier(device_ids=[device.index] if backend == "nccl" else None)
 
 
-LIBRARY: dict[str, Callable[[torch.Tensor, Site], _Call]] = {
-    "all_reduce": _all_reduce,
+LIBRARY: dict[str, _Prepare] = {
+    "all_reduce": _in_place(dist.all_reduce),
     "all_gather": _all_gather,
     "reduce_scatter": _reduce_scatter,
-    "broadcast": _broadcast,
-    "reduce": _reduce,
+    "broadcast": _in_place(partial(dist.broadcast, src=0)),
+    "reduce": _in_place(partial(dist.reduce, dst=0)),
     "scatter": _scatter,
     "gather": _gather,
     "all_to_all": _all_to_all,
@@ -212,12 +204,12 @@ def sample(trial: Trial, site: Site, plan: MeasurementPlan) -> tuple[Times, int]
         once()
         wrong += trial.wrong()
         cycle = time.monotonic() - begin
-    repetitions = _repetitions(plan, _most(cycle, site))
+    repetitions = _repetitions(plan, _over_all(cycle, dist.ReduceOp.MAX, site))
     seconds = np.empty(repetitions)
     for repetition in range(repetitions):
         seconds[repetition] = once()
         wrong += trial.wrong()
-    return _from_all(seconds, site), _in_all(wrong, site)
+    return _from_all(seconds, site), int(_over_all(wrong, dist.ReduceOp.SUM, site))
 
 
 def _repetitions(plan: MeasurementPlan, cycle: float) -> int:
@@ -256,16 +248,11 @@ def _by_events(trial: Trial, site: Site) -> Callable[[], float]:
     return once
 
 
-def _most(value: float, site: Site) -> float:
+def _over_all(value: float, operation: dist.ReduceOp.RedOpType, site: Site) -> float:
+    """The largest value of all ranks, or their sum."""
     number = torch.tensor([value], dtype=torch.float64, device=site.device)
-    dist.all_reduce(number, dist.ReduceOp.MAX)
+    dist.all_reduce(number, operation)
     return float(number.item())
-
-
-def _in_all(value: int, site: Site) -> int:
-    number = torch.tensor([value], dtype=torch.int64, device=site.device)
-    dist.all_reduce(number)
-    return int(number.item())
 
 
 def _from_all(seconds: Times, site: Site) -> Times:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from experiments.measure.slot_layout import ElementSpan, slot_bounds, slot_span
 from simulator.kernels import dependencies
+from simulator.kernels.records import Csr
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from topologies.errors import InputError
 from topologies.jit import kernel
@@ -91,10 +92,8 @@ def _inserted(
     columns: dict[str, Any] = {
         name: np.insert(getattr(schedule, name), at, values.get(name, 0)) for name in names.split()
     }
-    indptr = np.zeros(len(columns["kind"]) + 1, dtype=schedule.indptr.dtype)
-    np.cumsum(np.bincount(waiting, minlength=len(indptr) - 1), out=indptr[1:])
-    indices = before[np.argsort(waiting, kind="stable")].astype(schedule.indices.dtype)
-    return replace(schedule, indptr=indptr, indices=indices, **columns)
+    predecessors = Csr.of(waiting, before, len(columns["kind"]))
+    return replace(schedule, **predecessors._asdict(), **columns)
 
 
 class Message(NamedTuple):

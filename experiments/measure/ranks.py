@@ -61,7 +61,7 @@ def find_device(plan: MeasurementPlan, local: int) -> torch.device:
     return torch.device("cuda", local % count)
 
 
-def join(plan: MeasurementPlan, place: RankPlace, device: torch.device) -> tuple[dist.Store, int]:
+def _join(plan: MeasurementPlan, place: RankPlace, device: torch.device) -> tuple[dist.Store, int]:
     """Meet the other ranks; returns the shared store and the number of machines.
 
     Raises InputError if ranks are missing.
@@ -108,13 +108,17 @@ def go_through(
         gc.collect()
 
 
-def site_of(plan: MeasurementPlan, place: RankPlace, device: torch.device) -> Site:
-    """Where this rank's cases run. Call it before NCCL is used: see :class:`NcclLog`."""
+def begin(plan: MeasurementPlan, place: RankPlace) -> tuple[Site, dist.Store, int]:
+    """Where this rank's cases run, the store that it shares with the others, which it has met, and
+    the number of machines. Raises InputError if the device or ranks are missing."""
+    device = find_device(plan, place.local)
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch")
     values = BufferValues(plan.ranks, plan.dtype, plan.seed)
+    # Before NCCL is used.
     log = NcclLog(os.environ) if plan.backend == "nccl" and place.rank == 0 else None
     dtype = getattr(torch, plan.dtype)
-    return Site(place.rank, place.ranks, plan.backend, device, dtype, values, log)
+    site = Site(place.rank, place.ranks, plan.backend, device, dtype, values, log)
+    return site, *_join(plan, place, device)
 
 
 def _meet(store: Any, place: RankPlace, timeout: timedelta) -> list[str]:
@@ -139,9 +143,7 @@ def take_part(
     Raises InputError if the device is missing, or the ranks do not meet.
     """
     with _quiet():
-        device = find_device(plan, place.local)
-        site = site_of(plan, place, device)
-        store, nodes = join(plan, place, device)
+        site, store, nodes = begin(plan, place)
         points, where = _agreed(plan.points, place, store), "at the start"
         try:
             for event in go_through(plan, points, site, nodes):

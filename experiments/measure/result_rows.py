@@ -102,8 +102,8 @@ def row_of(
 class ResultFile:
     """The rows so far. A new row is written to the file, if any, before the next point."""
 
-    def __init__(self, path: Path | None, rows: Sequence[ResultRow] = ()) -> None:
-        self.path, self.rows = path, list(rows)
+    def __init__(self, path: Path | None) -> None:
+        self.path, self.rows = path, list[ResultRow]()
         self.about = ""
 
     @property

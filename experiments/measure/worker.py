@@ -41,12 +41,9 @@ def main() -> None:
 
 def _measured(plan: MeasurementPlan, rank: int) -> Iterator[dict[str, Any]]:
     """The points of the plan: where this rank is, and the rows of rank 0."""
-    from experiments.measure.ranks import find_device, go_through, join, site_of
+    from experiments.measure.ranks import begin, go_through
 
-    place = RankPlace(rank, plan.ranks, rank)
-    device = find_device(plan, place.local)
-    site = site_of(plan, place, device)
-    _, nodes = join(plan, place, device)
+    site, _, nodes = begin(plan, RankPlace(rank, plan.ranks, rank))
     for event in go_through(plan, plan.points, site, nodes):
         yield {"at": event} if isinstance(event, str) else {"row": asdict(event)}
 

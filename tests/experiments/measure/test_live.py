@@ -42,23 +42,21 @@ def test_what_is_measured_is_right(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_ranks_that_do_not_meet_wait_no_longer_than_they_were_told(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    import torch
-
-    from experiments.measure.ranks import join
+    from experiments.measure.ranks import begin
 
     monkeypatch.setattr("experiments.measure.points.MEETING_SECONDS", 0.1)
     plan = MeasurementPlan("gloo", "cpu", "float32", 2, f"file://{tmp_path}/store", (), timeout=0.1)
     with pytest.raises(
         InputError, match=rf"^2 ranks did not meet at file://{tmp_path}/store in 0\.1s: "
     ):
-        join(plan, RankPlace(0, 2, 0), torch.device("cpu"))
+        begin(plan, RankPlace(0, 2, 0))
 
 
 HANGS = """
 import os, signal
 from experiments.measure import cases, transport, worker
 cases.transport_for = lambda backend, device: transport.by_tag(transport.staged)
-prepare = cases._broadcast
+prepare = cases.LIBRARY["broadcast"]
 def stopped(own, site):
     if site.rank == 1: os.kill(os.getpid(), signal.SIGSTOP)
     return prepare(own, site)
@@ -99,7 +97,7 @@ from pathlib import Path
 cases.transport_for = lambda backend, device: transport.in_order()
 def prepare(own, site):
     if site.rank == 1: raise KeyError("a tensor")
-    return cases._broadcast(own, site)
+    return cases.LIBRARY["broadcast"](own, site)
 cases.LIBRARY["gather"] = prepare
 out, init = sys.argv[1:]
 options = Measure(
