@@ -80,9 +80,8 @@ def pack(
     chosen, split, limit = _best(bandwidth.T if towards else bandwidth, weight, placed, limit, most)
     each = int(chosen.trees.max()) // int(weight.max())
     counts = (np.bincount(owners, minlength=ranks) * each).astype(np.int64)
-    layout = TreeWays(topology, placed, split.ways, towards=towards)
-    rows = tuple(branches(chosen, split, layout, counts))
-    return Forest(rows, tuple(counts.tolist()), chosen.bandwidth, limit * len(owners))
+    total = limit * len(owners)
+    return _forest(topology, placed, chosen, split, counts, total, towards=towards)
 
 
 def check_ranks(topology: Topology, ranks: int) -> None:
@@ -186,7 +185,6 @@ def pack_pair(topology: Topology, ranks: int, most: int = TREES) -> Pair:
     >>> pack_pair(line(4, bandwidth=3.0), 4).bandwidth
     3.0
     """
-    check_ranks(topology, ranks)
     into, out = (pack(topology, ranks, towards=towards, most=most) for towards in (True, False))
     seconds = 1 / into.bandwidth + 1 / out.bandwidth
     equal = Pair(into, out, 1 / seconds if seconds else np.inf)
@@ -222,22 +220,30 @@ def _unequal(
     for out, into in sorted(tried, key=lambda pair: -together(pair[0])):
         if together(out) < wanted:
             return None
-        splits = split_off(out, sinks), split_off(into, sinks)
+        splits = split_off(into, sinks), split_off(out, sinks)
         if splits[0] is not None and splits[1] is not None:
+            _, heads = np.unique(placed, return_index=True)
+            counts = np.zeros(len(placed), dtype=np.int64)
+            counts[heads] = out.trees[placed[heads]]
             return Pair(
-                _forest(topology, placed, into, splits[1], limit, towards=True),
-                _forest(topology, placed, out, splits[0], limit, towards=False),
+                _forest(topology, placed, into, splits[0], counts, limit, towards=True),
+                _forest(topology, placed, out, splits[1], counts, limit, towards=False),
                 together(out),
             )
     return None
 
 
 def _forest(
-    topology: Topology, placed: Ints, chosen: TreeUnit, split: Split, limit: float, *, towards: bool
+    topology: Topology,
+    placed: Ints,
+    chosen: TreeUnit,
+    split: Split,
+    counts: Longs,
+    limit: float,
+    *,
+    towards: bool,
 ) -> Forest:
-    counts = np.zeros(len(placed), dtype=np.int64)
-    _, heads = np.unique(placed, return_index=True)
-    counts[heads] = chosen.trees[placed[heads]]
+    """The trees of a number of them, `counts` of each rank, within a limit of bytes/s."""
     layout = TreeWays(topology, placed, split.ways, towards=towards)
     rows = tuple(branches(chosen, split, layout, counts))
     return Forest(rows, tuple(counts.tolist()), chosen.bandwidth, limit)
