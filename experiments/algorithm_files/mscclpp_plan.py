@@ -101,16 +101,15 @@ class PlanChannels(_PlanObject):
     channel_ids: list[Number] = []
 
 
-def _with_peers(channels: PlanChannels) -> PlanChannels:
-    if channels.channel_type in ("memory", "port"):
-        channels.need("connected_to")
-    return channels
+def _with(key: str) -> AfterValidator:
+    """Refuses channels between GPUs without a key."""
 
+    def check(channels: PlanChannels) -> PlanChannels:
+        if channels.channel_type in ("memory", "port"):
+            channels.need(key)
+        return channels
 
-def _with_numbers(channels: PlanChannels) -> PlanChannels:
-    if channels.channel_type in ("memory", "port"):
-        channels.need("channel_ids")
-    return channels
+    return AfterValidator(check)
 
 
 class BufferReferences(_PlanObject):
@@ -125,7 +124,7 @@ class PlanBlock(_PlanObject):
 
     id: Number
     ops: Annotated[list[PlanOperation], Field(max_length=10_000)]
-    channels: list[Annotated[PlanChannels, AfterValidator(_with_numbers)]] = []
+    channels: list[Annotated[PlanChannels, _with("channel_ids")]] = []
     remote_buffer_refs: list[BufferReferences] = []
 
     def operations(self) -> list[PlanOperation]:
@@ -158,7 +157,7 @@ class PlanGpu(_PlanObject):
     output_chunks: Chunk
     scratch_chunks: Chunk
     threadblocks: list[PlanBlock]
-    channels: list[Annotated[PlanChannels, AfterValidator(_with_peers)]] = []
+    channels: list[Annotated[PlanChannels, _with("connected_to")]] = []
     remote_buffers: list[RemoteBuffer] = []
     semaphores: list[PlanSemaphore] = []
 
