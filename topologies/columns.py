@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count, islice
 from operator import eq
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,8 @@ from topologies.errors import InputError
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+
+Item = TypeVar("Item")
 
 _STEM = re.compile("[^0-9]*")
 
@@ -64,6 +66,20 @@ def places_in_groups(group: npt.NDArray[np.integer]) -> Longs:
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order)) - np.searchsorted(group[order], group[order])
     return places
+
+
+def repeated(items: Iterable[Item]) -> Item | None:
+    """The first item that equals an earlier one, if any.
+
+    >>> repeated("abcb"), repeated("abc")
+    ('b', None)
+    """
+    met: set[Item] = set()
+    for item in items:
+        if item in met:
+            return item
+        met.add(item)
+    return None
 
 
 def _stem(name: str) -> str:
@@ -255,8 +271,6 @@ class DeviceNames(Texts):
         if not stems.isdisjoint(self._stems):
             self.numbers()
         if len(set(names)) < len(names) or not self._numbers.keys().isdisjoint(names):
-            name = next(
-                name for k, name in enumerate(names) if name in self._numbers or name in names[:k]
-            )
+            name = repeated(chain(self._numbers, names))
             raise InputError(f"device {name!r} is there twice: names are unique")
         self._numbers.update(zip(names, range(first, first + len(names)), strict=True))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from topologies.columns import DeviceNames, MediumNames, Words, spread
+from topologies.columns import DeviceNames, MediumNames, Words, repeated, spread
 from topologies.columns import Floats as Floats
 from topologies.columns import Ints as Ints
 from topologies.columns import Longs as Longs
@@ -64,8 +64,8 @@ def _checked_columns(topology: Topology, checked: Mapping[str, object]) -> Mappi
     for name, noun in (("device_names", "device"), ("shared_names", "medium")):
         names = getattr(topology, name)
         # Device names of a builder refuse a name that is there twice.
-        if changed(name) and not isinstance(names, DeviceNames) and len({*names}) < len(names):
-            twice = next(name for k, name in enumerate(names) if name in names[:k])
+        unchecked = changed(name) and not isinstance(names, DeviceNames)
+        if unchecked and (twice := repeated(names)) is not None:
             raise InputError(f"{noun} {twice!r} is there twice: names are unique")
     for name in ("placement", "source", "target"):
         if changed(name, "device_names"):

@@ -13,13 +13,12 @@ import numpy.typing as npt
 
 from simulator.training.strategy import option
 from topologies.errors import InputError, nearest_name
-from topologies.topology import Floats
+from topologies.topology import Floats, Longs
 
 PIXELS, CLASSES = 64, 10
 NETWORKS = ("softmax", "mlp")
 MOST_WORKERS = 128
 """More workers have hardly a batch each in an epoch."""
-Rows = npt.NDArray[np.int64]
 
 
 class Samples(NamedTuple):
@@ -27,7 +26,7 @@ class Samples(NamedTuple):
 
     inputs: Floats
     """Shape (samples, PIXELS), from 0 to 1."""
-    labels: Rows
+    labels: Longs
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -127,7 +126,7 @@ class Perceptron:
         return float(np.mean(logits.argmax(axis=1) == samples.labels))
 
 
-def deal(order: Rows, ranks: int) -> Rows:
+def deal(order: Longs, ranks: int) -> Longs:
     """The samples of each rank, shape (ranks, samples of a rank), as torch's DistributedSampler
     splits them.
 
@@ -153,7 +152,7 @@ class Sampler:
         """Batches of a rank in an epoch."""
         return ceil(ceil(self.samples / self.ranks) / self.batch)
 
-    def rows(self, number: int) -> Rows:
+    def rows(self, number: int) -> Longs:
         """The samples of batch `number`, counted over all epochs, shape (ranks, batch)."""
         epoch, place = divmod(number, self.batches)
         begin = place * self.batch
@@ -161,7 +160,7 @@ class Sampler:
 
 
 @lru_cache(maxsize=64)
-def _epoch(sampler: Sampler, epoch: int) -> Rows:
+def _epoch(sampler: Sampler, epoch: int) -> Longs:
     """The samples of each rank in an epoch, in an order that seed and epoch shuffle."""
     order = np.random.default_rng((sampler.seed, epoch)).permutation(sampler.samples)
     return deal(order, sampler.ranks)

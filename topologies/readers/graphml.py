@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from math import inf
 from operator import itemgetter
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
+from topologies.columns import repeated
 from topologies.errors import InputError, shown
 from topologies.link import LINKS
 from topologies.readers.locations import Location, Place, spelling
@@ -25,7 +26,6 @@ _EDGE = ("kind", "bandwidth", "latency", "gap", "assumed")
 _UNITS = {"bandwidth": "B/s", "merges": "B/s", "copies": "B/s", "latency": "s", "gap": "s"}
 
 Ends = tuple[str, str]
-Item = TypeVar("Item")
 
 
 def load(text: str, name: str) -> Content:
@@ -138,7 +138,7 @@ def _check_nodes(ids: list[str], graph: Any, name: str) -> None:
     """Networkx adds a node that only an edge names, joins two of one id, and leaves out nested and
     second graphs."""
     nodes = set(ids)
-    if (twice := _repeated(ids)) is not None:
+    if (twice := repeated(ids)) is not None:
         raise InputError(f"{name}: node {shown(twice)} is there twice: ids are unique")
     if missing := [node for node in graph.nodes if node not in nodes]:
         raise InputError(f"{name}: an edge ends at {shown(missing[0])}: there is no such node")
@@ -151,7 +151,7 @@ def _check_nodes(ids: list[str], graph: Any, name: str) -> None:
 
 def _check_edges(edges: list[Ends], graph: Any, name: str) -> None:
     alike = edges if graph.is_directed() else [(min(ends), max(ends)) for ends in edges]
-    if (twice := _repeated(alike)) is not None:
+    if (twice := repeated(alike)) is not None:
         raise InputError(
             f"{name}: edge {_arrow(*twice)} is there twice: write one with the bandwidth of both"
         )
@@ -160,15 +160,6 @@ def _check_edges(edges: list[Ends], graph: Any, name: str) -> None:
             f"{name}: edge {_arrow(*left_out[0])} is in a nested or a second graph: expected one "
             f"graph"
         )
-
-
-def _repeated(items: Iterable[Item]) -> Item | None:
-    met: set[Item] = set()
-    for item in items:
-        if item in met:
-            return item
-        met.add(item)
-    return None
 
 
 def _links(edges: list[Ends], graph: Any, names: dict[str, str], name: str) -> list[Content]:

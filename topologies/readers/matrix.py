@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topologies.columns import repeated
 from topologies.errors import InputError, shown
 from topologies.readers.contents import LIMIT
 from topologies.readers.matrix_text import (
@@ -207,9 +208,6 @@ def _names(lines: list[str], columns: tuple[str, ...], file: str) -> tuple[str, 
         legend.get(column, column.lower() if LABEL.fullmatch(column) else column)
         for column in columns
     )
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise InputError(
-                f"{file}: two columns are the device {name}: each has a name of its own"
-            )
+    if (twice := repeated(names)) is not None:
+        raise InputError(f"{file}: two columns are the device {twice}: each has a name of its own")
     return names
