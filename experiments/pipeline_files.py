@@ -43,10 +43,8 @@ def order_of_file(path: Path) -> PipelineOrder:
 def pipeline_of_file(path: Path) -> Pipeline:
     """The pipeline in a CSV (:mod:`simulator.parallel.pipelines.pipeline`). Raises InputError
     if the file cannot be read, or is no pipeline."""
-    content = contents(path, LIMIT)
-    if len(content) > LIMIT:
-        raise InputError(f"{path.name} has more than {LIMIT} bytes: no pipeline is larger")
-    return read_pipeline(decoded(content, path.name), path.name)
+    larger = f"{path.name} has more than {LIMIT} bytes: no pipeline is larger"
+    return read_pipeline(decoded(contents(path, LIMIT, larger), path.name), path.name)
 
 
 def named_pipeline(

@@ -36,10 +36,8 @@ def read_algorithm(text: str) -> Algorithm:
 def contents_of(text: str) -> tuple[Path, bytes]:
     """The file in FILE or FILE:NAME, and its bytes. Raises InputError if it cannot be read."""
     path, _ = _place(text)
-    content = contents(path, LIMIT)
-    if len(content) > LIMIT:
-        raise InputError(f"{path.name} has more than {LIMIT} bytes: no algorithm is larger")
-    return path, content
+    larger = f"{path.name} has more than {LIMIT} bytes: no algorithm is larger"
+    return path, contents(path, LIMIT, larger)
 
 
 @lru_cache(maxsize=16)

@@ -55,10 +55,8 @@ def _is_file(text: str) -> bool:
 def read(path: Path) -> Calibrated:
     """The profile in a file. Raises InputError, in one line that names file and place, for what is
     none."""
-    data = contents(path, LIMIT)
-    if len(data) > LIMIT:
-        raise InputError(f"{path.name} has more than {LIMIT} bytes: no profile is larger")
-    return parse(decoded(data, path.name), path.name)
+    larger = f"{path.name} has more than {LIMIT} bytes: no profile is larger"
+    return parse(decoded(contents(path, LIMIT, larger), path.name), path.name)
 
 
 def parse(text: str, name: str) -> Calibrated:

@@ -21,11 +21,14 @@ MOST_ROWS = 1000
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def contents(path: Path, limit: int, thin: Callable[[bytes], bytes] | None = None) -> bytes:
-    """Up to `limit` + 1 bytes of the file at `path`. The caller refuses a file with more than
-    `limit`.
+def contents(
+    path: Path, limit: int, larger: str = "", thin: Callable[[bytes], bytes] | None = None
+) -> bytes:
+    """Up to `limit` + 1 bytes of the file at `path`.
 
-    Of a larger file, `thin` removes what nobody reads from whole lines, and the rest counts.
+    A file with more than `limit` is refused with the message `larger`; without a message by the
+    caller. Of a larger file, `thin` removes what nobody reads from whole lines, and the rest
+    counts.
 
     A pipe is read to its end, so `/dev/stdin` and `<(zcat log.gz)` may be named. Raises InputError
     if the file does not exist or cannot be read. It also refuses folders, devices, sockets, and
@@ -40,11 +43,14 @@ def contents(path: Path, limit: int, thin: Callable[[bytes], bytes] | None = Non
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {name}: {_reason(error)}") from None
     try:
-        return _read(handle, name, limit, thin)
+        data = _read(handle, name, limit, thin)
     except OSError as error:
         raise InputError(f"cannot read {name}: {_reason(error)}") from None
     finally:
         os.close(handle)
+    if larger and len(data) > limit:
+        raise InputError(larger)
+    return data
 
 
 def _read(handle: int, name: str, limit: int, thin: Callable[[bytes], bytes] | None) -> bytes:
@@ -106,9 +112,7 @@ def text_of(path: Path, most: int, expected: str, smaller: str) -> str:
 
     Raises InputError, which says what was `expected`, and how a larger file becomes `smaller`.
     """
-    data = contents(path, most)
-    if len(data) > most:
-        raise InputError(f"{path} is larger than {most // 2**20} MiB: {smaller}")
+    data = contents(path, most, f"{path} is larger than {most // 2**20} MiB: {smaller}")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:

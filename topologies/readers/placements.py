@@ -60,9 +60,8 @@ class Hosts(NamedTuple):
 
 def read_hosts(path: str, chosen: str = "") -> Hosts:
     """The hosts of a file, or those of `chosen`, like "n[001-004,9]". Raises InputError."""
-    data = contents(Path(path), LIMIT, _thin)
-    if len(data) > LIMIT:
-        raise InputError(f"{path} is larger than {LIMIT // 2**20} MiB: expected fewer hosts")
+    larger = f"{path} is larger than {LIMIT // 2**20} MiB: expected fewer hosts"
+    data = contents(Path(path), LIMIT, larger, _thin)
     text = check_text(decoded(data, path), path)
     if re.search(r"(?im)^\s*(SwitchName|BlockName)\s*=", text):
         return _of_slurm(text, path, chosen)

@@ -55,12 +55,11 @@ def load(path: Path) -> str:
     without a writer. It also refuses a file that is empty, binary (a NUL byte, or not UTF-8) or
     larger than 64 MiB even so.
     """
-    data = contents(path, LIMIT, lambda lines: _DEBUGGING.sub(b"", lines))
-    if len(data) > LIMIT:
-        raise InputError(
-            f"{path} is larger than 64 MiB without NCCL's INFO lines: expected one log or one "
-            f"table, cut it to the tests that you need"
-        )
+    larger = (
+        f"{path} is larger than 64 MiB without NCCL's INFO lines: expected one log or one table, "
+        f"cut it to the tests that you need"
+    )
+    data = contents(path, LIMIT, larger, lambda lines: _DEBUGGING.sub(b"", lines))
     if not data or data.isspace():
         raise InputError(
             f"{path} is empty: expected an nccl-tests log or a CSV with size_bytes and time_us"

@@ -119,9 +119,8 @@ def _is_result(path: Path) -> bool:
 
 def read_result(path: Path) -> Result:
     """The result in a file. Raises InputError of one line."""
-    data = contents(path, LIMIT)
-    if len(data) > LIMIT:
-        raise InputError(f"{path} is larger than {LIMIT // 2**20} MiB: store a smaller result")
+    larger = f"{path} is larger than {LIMIT // 2**20} MiB: store a smaller result"
+    data = contents(path, LIMIT, larger)
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
