@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.measurements.networks import Ports
+from experiments.output import counted
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -58,15 +59,24 @@ _COLUMN_TYPES = {
 """Types of fields, and those of the columns of a table."""
 
 
+def listed(words: Sequence[object], most: int) -> str:
+    """The first words of many, and how many more there are.
+
+    >>> listed([1, 2, 3], 2), listed("ab", 2)
+    ('1, 2 and 1 more', 'a, b')
+    """
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(map(str, words[:most])) + more
+
+
 def tally(noun: str, rest: str, lines: Sequence[int], place: str = "line") -> str:
     """A count of lines (or of other places) in words.
 
     >>> tally("row", "torn beyond repair", [41, 77])
     '2 rows torn beyond repair: line 41, line 77'
     """
-    shown = ", ".join(f"{place} {line}" for line in lines[:_SHOWN_LINES])
-    more = f" and {len(lines) - _SHOWN_LINES} more" if len(lines) > _SHOWN_LINES else ""
-    return f"{len(lines)} {noun}{'s' if len(lines) != 1 else ''} {rest}: {shown}{more}"
+    places = listed([f"{place} {line}" for line in lines], _SHOWN_LINES)
+    return f"{counted(len(lines), noun)} {rest}: {places}"
 
 
 Skipped = dict[str, list[int]]

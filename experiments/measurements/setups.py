@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.measurements.curve import Curve
+from experiments.measurements.curve import Curve, listed
 from experiments.output import counted
 from topologies.errors import InputError
 
@@ -131,7 +131,6 @@ def _advice(parts: Mapping[str, Sequence[Curve]]) -> str:
     names = sorted(part for part in parts if part)
     if len(names) < 2:
         return ""
-    options = ", ".join(f"--only {name.replace(' ', ',')}" for name in names[:SHOWN_SETUPS])
-    more = f" and {len(names) - SHOWN_SETUPS} more" if len(names) > SHOWN_SETUPS else ""
+    options = listed([f"--only {name.replace(' ', ',')}" for name in names], SHOWN_SETUPS)
     rest = f"; {counted(len(parts['']), 'run')} with none of these words" if "" in parts else ""
-    return f": {options}{more}{rest}"
+    return f": {options}{rest}"

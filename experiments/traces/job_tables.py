@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from experiments import output
 from experiments.measurements.collectives import bus_factor
+from experiments.measurements.curve import listed
 from experiments.traces.job_calls import (
     FEWEST_ROUNDS,
     JobCall,
@@ -166,8 +167,7 @@ def _described(call: MeasuredCall) -> str:
 
 def listed_ranks(ranks: Sequence[int]) -> str:
     """Some ranks in words, at most five by number."""
-    more = f" and {len(ranks) - 5} more" if len(ranks) > 5 else ""
-    return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks[:5]))}{more}"
+    return f"rank{'s' * (len(ranks) > 1)} {listed(ranks, 5)}"
 
 
 RANKS = {

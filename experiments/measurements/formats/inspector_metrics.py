@@ -22,7 +22,15 @@ from itertools import groupby
 from typing import NamedTuple
 
 from experiments.measurements.collectives import bus_factor
-from experiments.measurements.curve import GUESSED, WAITING, Curve, Measurements, Point, tally
+from experiments.measurements.curve import (
+    GUESSED,
+    WAITING,
+    Curve,
+    Measurements,
+    Point,
+    listed,
+    tally,
+)
 from experiments.measurements.formats.inspector_log import (
     COLLECTIVES,
     PARTS,
@@ -205,17 +213,13 @@ def _size(gauge: _Gauge, values: Mapping[str, float]) -> tuple[int, bool]:
 
 def _notes(first: _Gauge, gauges: list[_Gauge], guessed: list[int]) -> Iterator[str]:
     gpus, choices = {gauge.gpu for gauge in gauges}, sorted({gauge.choice for gauge in gauges})
-    more = f" and {len(choices) - 4} more" if len(choices) > 4 else ""
     yield (
         f"communicator {first.name!r}: a time is the mean of the last dump on the GPU that waits "
-        f"least of {len(gpus)}; a size is bandwidth x time; NCCL chose {', '.join(choices[:4])}"
-        f"{more}"
+        f"least of {len(gpus)}; a size is bandwidth x time; NCCL chose {listed(choices, 4)}"
     )
     if len(gpus) < first.ranks:
         yield f"metrics of {len(gpus)} of {counted(first.ranks, 'rank')}: {WAITING}"
     if len(gpus) > first.ranks:
         yield f"several communicators have this name: {len(gpus)} GPUs, {first.ranks} ranks each"
     if guessed:
-        sizes = ", ".join(map(format_bytes, guessed[:4]))
-        more = f" and {len(guessed) - 4} more" if len(guessed) > 4 else ""
-        yield f"{GUESSED}: {sizes}{more}"
+        yield f"{GUESSED}: {listed([*map(format_bytes, guessed)], 4)}"
