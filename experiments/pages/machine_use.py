@@ -152,10 +152,8 @@ def courses_of(timeline: Timeline) -> tuple[Floats, Floats, Ints]:
     medium."""
     topology, schedule = timeline.routed.topology, timeline.schedule
     operation, link, node = timeline.hops
-    count = np.diff(topology.link_indptr)
-    owner = np.repeat(np.arange(topology.links), count)
     gap = np.zeros(topology.links)
-    np.maximum.at(gap, owner, topology.medium_gap[topology.link_media])
+    np.maximum.at(gap, topology.crossing_links, topology.medium_gap[topology.link_media])
     nbytes = schedule.nbytes[operation]
     seconds = nbytes / topology.bandwidth[link] + gap[link]
     start = timeline.node_start[node]

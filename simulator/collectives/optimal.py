@@ -27,6 +27,7 @@ from simulator.cost_models import CostModel, machine_formulas
 from simulator.cost_models.machine_formulas import Edge, TreeShape, longest_chain
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from topologies.columns import places_in_groups
 from topologies.packing import TREES, Branch, Forest, pack, pack_pair
 from topologies.topology import Ints, Topology
 
@@ -130,11 +131,9 @@ def _course(
 def _ended(builder: ScheduleBuilder, ranks: list[Longs], operations: list[Ints]) -> Ints:
     """An operation of each rank that ends when the rank has done its part of a turn."""
     rank, operation = np.concatenate(ranks), np.concatenate(operations)
-    order = np.argsort(rank, kind="stable")
-    count = np.bincount(rank, minlength=builder.ranks)
-    place = np.arange(len(rank)) - np.repeat(np.cumsum(count) - count, count)
-    table = np.full((builder.ranks, int(count.max())), -1, dtype=np.int64)
-    table[rank[order], place] = operation[order]
+    place = places_in_groups(rank)
+    table = np.full((builder.ranks, int(place.max(initial=-1)) + 1), -1, dtype=np.int64)
+    table[rank, place] = operation
     every = np.arange(builder.ranks)
     builder.phase("turns")
     return builder.signal(every, every, after=table)

@@ -10,12 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import TRANSFER, Schedule
-
-Longs = npt.NDArray[np.int64]
+from topologies.columns import Longs, spread
 
 
 def rendezvous(schedule: Schedule) -> Schedule:
@@ -89,5 +87,5 @@ def _steps(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:
     begin = np.searchsorted(group, np.arange(group.max(initial=-1) + 2))
     later = np.flatnonzero(~opens[begin[group]])
     count = np.diff(begin)[group[later] - 1]
-    offset = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
-    return order[np.repeat(later, count)], order[np.repeat(begin[group[later] - 1], count) + offset]
+    pair, offset = spread(count)
+    return order[later[pair]], order[begin[group[later] - 1][pair] + offset]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.steps.step_graph import Call, Numbers, StepGraph, occurrences
+from topologies.columns import places_in_groups
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -144,10 +145,7 @@ def turns(
     other in a circle.
     """
     count = len(graph)
-    by_rank = np.argsort(graph.place, kind="stable")
-    ranks = graph.place[by_rank]
-    place = np.empty(count, dtype=np.int64)
-    place[by_rank] = np.arange(count) - np.searchsorted(ranks, ranks)
+    place = places_in_groups(graph.place)
     follows, receives = np.flatnonzero(before >= 0), np.flatnonzero(send >= 0)
     later = unit[np.concatenate((graph.waiting, follows, receives))]
     earlier = unit[np.concatenate((graph.indices, before[follows], send[receives]))]

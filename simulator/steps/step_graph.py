@@ -20,6 +20,7 @@ from simulator.kernels.records import Csr
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
 from simulator.steps.kinds import CALL, KINDS
+from topologies.columns import spread
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
@@ -285,8 +286,8 @@ def ranges(begins: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
     >>> [column.tolist() for column in ranges(np.array([5, 0]), np.array([2, 3]))]
     [[0, 0, 1, 1, 1], [5, 6, 0, 1, 2]]
     """
-    row = np.repeat(np.arange(len(counts)), counts)
-    return row, np.arange(len(row)) + (begins - np.cumsum(counts) + counts)[row]
+    row, place = spread(counts)
+    return row, begins[row] + place
 
 
 def occurrences(*columns: Numbers) -> Numbers:

@@ -24,6 +24,7 @@ from simulator.analysis.contention import QueueSpans, queue_spans, waited
 from simulator.analysis.critical_path import PARTS, CriticalPath
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
+from topologies.columns import spread
 from topologies.topology import Floats, Ints
 
 LANES = ("computes", "sends", "queues", "receives", "merges", "phases")
@@ -331,9 +332,7 @@ def free_before(row: Ints, start: Floats, end: Floats) -> Floats:
 def latest_predecessor(timeline: Timeline, operation: Ints) -> Ints:
     """The predecessor of each operation that finished last; -1 for none."""
     indptr, indices = timeline.schedule.indptr, timeline.schedule.indices
-    count = (indptr[operation + 1] - indptr[operation]).astype(np.int64)
-    owner = np.repeat(np.arange(len(operation)), count)
-    place = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    owner, place = spread(indptr[operation + 1] - indptr[operation])
     candidate = indices[indptr[operation][owner] + place]
     order = np.lexsort((timeline.finish[candidate], owner))
     latest = np.full(len(operation), -1, dtype=np.int32)
