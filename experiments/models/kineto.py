@@ -38,8 +38,7 @@ from pydantic import AliasChoices, BaseModel, Field, ValidationError
 from experiments.models.kernels import COUNTER
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
-from topologies.readers.contents import contents as file_contents
-from topologies.readers.contents import unzipped
+from topologies.readers.contents import unpacked
 
 LIMIT = 128 * 2**20
 """A trace has at most this many bytes, unpacked."""
@@ -134,14 +133,7 @@ def contents(path: Path) -> bytes:
 
     Raises InputError if there is no such file, or if it is empty, damaged or above 128 MiB.
     """
-    data = file_contents(path, LIMIT)
-    if data.startswith(b"\x1f\x8b"):
-        data = unzipped(data, path.name, LIMIT)
-    if len(data) > LIMIT:
-        raise InputError(
-            f"{path.name} has more than {LIMIT // 2**20} MiB: record fewer steps, and without "
-            f"stacks"
-        )
+    data = unpacked(path, path.name, LIMIT, "record fewer steps, and without stacks")
     if not data.strip():
         raise InputError(f"{path.name} is empty: expected a model or a trace")
     return data

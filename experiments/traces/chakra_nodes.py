@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topologies.errors import InputError
-from topologies.readers.contents import contents, unzipped
+from topologies.readers.contents import unpacked
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 """The wire types."""
@@ -161,11 +161,7 @@ def read(path: Path) -> list[ChakraNode]:
     Raises InputError for a file that is empty, damaged or too large.
     """
     name = path.name[:80]
-    data = contents(path, LIMIT)
-    if data.startswith(b"\x1f\x8b"):
-        data = unzipped(data, name, LIMIT)
-    if len(data) > LIMIT:
-        raise InputError(f"{name} has more than {LIMIT // 2**20} MiB: trace fewer steps")
+    data = unpacked(path, name, LIMIT, "trace fewer steps")
     if not data:
         raise InputError(f"{name} is empty: expected a Chakra trace")
     try:

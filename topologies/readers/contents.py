@@ -88,13 +88,22 @@ def _reason(error: OSError | ValueError) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
-def unzipped(data: bytes, name: str, limit: int) -> bytes:
-    """Up to `limit` + 1 bytes of a gzip file with this `data`. Raises InputError."""
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            return file.read(limit + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{name} is damaged or cut off: {error}") from None
+def unpacked(path: Path, name: str, limit: int, smaller: str) -> bytes:
+    """The bytes of the file at `path`, unpacked if it is gzipped. Messages call it `name`.
+
+    Raises InputError for damage and for more than `limit` bytes, and says how a larger file becomes
+    `smaller`.
+    """
+    data = contents(path, limit)
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+                data = file.read(limit + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{name} is damaged or cut off: {error}") from None
+    if len(data) > limit:
+        raise InputError(f"{name} has more than {limit // 2**20} MiB: {smaller}")
+    return data
 
 
 def decoded(data: bytes, name: str) -> str:
