@@ -119,21 +119,14 @@ class Texts(Sequence[str]):
 
 
 class Words(Texts):
-    """A column of few different words: row k is `vocabulary[codes[k]]`."""
+    """A column of few different words: row k is `vocabulary[codes[k]]`.
+
+    >>> Words(np.array([0, 0, 1], dtype=np.int8), ("gpu", "nic"))
+    ('gpu', 'gpu', 'nic')
+    """
 
     def __init__(self, codes: npt.NDArray[np.int8], vocabulary: tuple[str, ...]) -> None:
         self.codes, self.vocabulary = codes, vocabulary
-
-    @classmethod
-    def of(cls, words: Iterable[str]) -> Words:
-        """The column of `words`.
-
-        >>> Words.of(["gpu", "gpu", "nic"])
-        ('gpu', 'gpu', 'nic')
-        """
-        index: dict[str, int] = {}
-        codes = [index.setdefault(word, len(index)) for word in words]
-        return cls(np.array(codes, dtype=np.int8), tuple(index))
 
     def __len__(self) -> int:
         return len(self.codes)

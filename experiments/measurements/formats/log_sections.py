@@ -86,10 +86,6 @@ class LoggedTest:
         """The test after this one, with what the log says of it in advance."""
         return LoggedTest(programs=self.next_programs, settings=self.next_settings)
 
-    def environment(self) -> Settings:
-        """The settings of this test: its own before those exported for all tests."""
-        return self.exported | self.settings
-
 
 @dataclass
 class LogTests:

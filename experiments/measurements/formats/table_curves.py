@@ -121,7 +121,9 @@ def _convention(rows: Sequence[PrintedRow], table: _Table) -> tuple[float, tuple
 
 def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
     collective, ranks, notes = _identity(table)
-    settings, run = table.run.environment(), table.run
+    run = table.run
+    # Its own settings before those that are exported for all tests.
+    settings = run.exported | run.settings
     label, (version, doubt), (device, mixed) = (
         forced(settings, collective),
         library(settings),
