@@ -53,8 +53,6 @@ class Blueprint:
     """The function that builds it from its options; that of a shape takes the ranks first."""
     options: Mapping[str, object]
     """The values of the options, by name."""
-    path: Path | None = None
-    """Where the file is."""
     reduction: float | None = None
     """γ of every rank in seconds a byte. None: that of the devices."""
     placement: Placement = "node"
@@ -239,8 +237,7 @@ def find(text: str) -> Blueprint:
         file, _, options = text.rpartition(":")
     if file and (exists(file) or re.search(r"[/.]", file)):
         path = Path(file)
-        blueprint = _blueprint(text, path.name, "file", _from_file(path), options)
-        return replace(blueprint, path=path)
+        return _blueprint(text, path.name, "file", _from_file(path), options)
     names = [*SHAPES, *MACHINES]
     hint = nearest_name(name, names, f"simctl list machines shows them: {', '.join(names)}")
     raise InputError(f"no topology or file {name[:80]!r}: {hint}")
