@@ -6,12 +6,8 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Ints = npt.NDArray[np.int32]
-Longs = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.int8]
-Index = int | np.integer
+from topologies._kernels import Bytes, Index, Ints, Longs
 
 
 class Net(NamedTuple):
