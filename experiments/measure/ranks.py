@@ -169,18 +169,15 @@ def _agreed(
 def _report(store: Any, place: RankPlace, complaint: Complaint) -> str:
     """The rank that caused the failure, if this rank has to report it; otherwise empty."""
     complaints = {place.rank: complaint}
-    if not complaint.lost:
-        with suppress(Exception):
-            store.set(f"failed/{place.rank}", json.dumps(complaint))
-        return blame(place.ranks, complaints, {}, {})
     with suppress(Exception):
         store.set(f"failed/{place.rank}", json.dumps(complaint))
-        peers = [rank for rank in range(place.ranks) if rank != place.rank]
-        with suppress(RuntimeError):
-            store.wait([f"failed/{rank}" for rank in peers], timedelta(seconds=GRACE_SECONDS))
-        complaints |= _complaints(store, peers)
+        if complaint.lost:
+            peers = [rank for rank in range(place.ranks) if rank != place.rank]
+            with suppress(RuntimeError):
+                store.wait([f"failed/{rank}" for rank in peers], timedelta(seconds=GRACE_SECONDS))
+            complaints |= _complaints(store, peers)
     culprit_known = not all(peer_complaint.lost for peer_complaint in complaints.values())
-    silent = place.rank != min(complaints) or culprit_known
+    silent = complaint.lost and (place.rank != min(complaints) or culprit_known)
     return "" if silent else blame(place.ranks, complaints, {}, {})
 
 
