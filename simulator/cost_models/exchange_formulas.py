@@ -18,7 +18,7 @@ from simulator.cost_models.cost_model import (
     log2_floor,
 )
 from simulator.cost_models.fabric import Fabric
-from simulator.cost_models.servers import pairwise
+from simulator.cost_models.servers import outcast, pairwise
 
 
 def binomial_scatter(fabric: Fabric, p: int, chunk: float) -> float:
@@ -85,16 +85,11 @@ _NO_DATA: dict[str, Any] = dict.fromkeys(("volume", "peak", "redundant"), lambda
 _MELLOR = "Mellor-Crummey, Scott, ACM Transactions on Computer Systems 9(1), 1991"
 
 
-def _central(fabric: Fabric, p: int, nbytes: float) -> float:
-    messages = 1 if fabric.ports == "peer" else p - 1
-    return 2 * (fabric.latency + messages * fabric.gap)
-
-
 CENTRAL_BARRIER = CostModel(
     latex=r"2\alpha + 2(p-1)g",
     assumes="one port a rank; with a port for each peer: 2α + 2g",
     source=_MELLOR,
-    time=_central,
+    time=lambda fabric, p, nbytes: 2 * outcast(fabric, p - 1, 0.0),
     steps=lambda p: 2,
     **_NO_DATA,
 )
@@ -260,9 +255,8 @@ STAGES = exchange(
 
 def _gossip(neighbors: Callable[[int], int], words: str, source: str) -> CostModel:
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        messages = 1 if fabric.ports == "peer" else neighbors(p)
         merges = neighbors(p) * nbytes * fabric.reduction
-        return fabric.latency + messages * fabric.send(nbytes) + merges
+        return outcast(fabric, neighbors(p), nbytes) + merges
 
     return CostModel(
         latex=r"\alpha + k\left(g + \frac{V}{\beta}\right) + kV\gamma",

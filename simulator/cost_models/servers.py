@@ -28,6 +28,7 @@ def _naive(fabric: Fabric, p: int, nbytes: float) -> float:
 
 
 def _parameter_server(fabric: Fabric, p: int, nbytes: float) -> float:
+    """All other ranks send to one that merges what arrives, and that sends the sum to all."""
     return _incast(fabric, p - 1, nbytes) + outcast(fabric, p - 1, nbytes)
 
 
@@ -133,12 +134,6 @@ def pairwise_sync(window: int) -> CostModel:
     )
 
 
-def _linear_reduce(fabric: Fabric, p: int, nbytes: float) -> float:
-    send, merge = fabric.send(nbytes), nbytes * fabric.reduction
-    pace = merge if fabric.ports == "peer" else max(send, merge)
-    return fabric.latency + send + merge + (p - 2) * pace
-
-
 LINEAR_BROADCAST = CostModel(
     latex=r"\alpha + (p-1)\left(g + \frac{V}{\beta}\right)",
     assumes="one port a rank; with a port for each peer: 1 message instead of p-1",
@@ -151,7 +146,7 @@ LINEAR_REDUCE = replace(
     LINEAR_BROADCAST,
     latex=r"\alpha + (p-2)\max(x, V\gamma) + x + V\gamma,\ x = g + \frac{V}{\beta}",
     source="basic_linear in coll_base_reduce.c of open-mpi/ompi",
-    time=_linear_reduce,
+    time=lambda fabric, p, nbytes: _incast(fabric, p - 1, nbytes),
     peak=lambda p: p,
     memory_ports=("peer",),
 )
@@ -161,20 +156,13 @@ _KERNELS = "allReduceKernels of NVIDIA/TensorRT-LLM; custom_all_reduce of vllm-p
 _DIRECT = "one port a rank; with a port for each peer: 1 message and flag instead of p-1"
 
 
-def _flags(fabric: Fabric, p: int) -> float:
-    return fabric.latency + (1 if fabric.ports == "peer" else p - 1) * fabric.gap
-
-
 def _one_shot(fabric: Fabric, p: int, nbytes: float) -> float:
-    merging = (p - 1) * nbytes * fabric.reduction
-    return _flags(fabric, p) + outcast(fabric, p - 1, nbytes) + merging
+    flags, merging = outcast(fabric, p - 1, 0.0), (p - 1) * nbytes * fabric.reduction
+    return flags + outcast(fabric, p - 1, nbytes) + merging
 
 
 def _two_shot(fabric: Fabric, p: int, nbytes: float) -> float:
-    send, merge = fabric.send(nbytes / p), nbytes / p * fabric.reduction
-    added = fabric.latency + send + merge
-    added += (p - 2) * (merge if fabric.ports == "peer" else max(send, merge))
-    return 2 * _flags(fabric, p) + added + outcast(fabric, p - 1, nbytes / p)
+    return 2 * outcast(fabric, p - 1, 0.0) + _parameter_server(fabric, p, nbytes / p)
 
 
 ONE_SHOT = CostModel(
@@ -203,15 +191,6 @@ TWO_SHOT = CostModel(
 
 def sharded(shards: int) -> CostModel:
     """`shards` workers serve; the formula holds where all of them do."""
-
-    def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        size = nbytes / min(shards, p)
-        send, merge = fabric.send(size), size * fabric.reduction
-        added = fabric.latency + send + merge
-        if fabric.ports == "peer":
-            return added + (p - 2) * merge + fabric.latency + send
-        return added + (p - 2) * max(send, merge) + fabric.latency + (p - 1) * send
-
     every = shards >= 2**20
     return CostModel(
         latex=r"2\alpha + (p-2)\max(x, y) + px + y,\ x = g + \frac{V}{k\beta},\ y = "
@@ -219,7 +198,7 @@ def sharded(shards: int) -> CostModel:
         assumes=f"one port a rank; k = {'p' if every else shards} shards; with a port for each "
         "peer: 2(α + x) + (p-1)y",
         source="Li et al., OSDI 2014; colocated with all workers as in BytePS, OSDI 2020",
-        time=time,
+        time=lambda fabric, p, nbytes: _parameter_server(fabric, p, nbytes / min(shards, p)),
         volume=lambda p: 2 * (p - 1),
         steps=lambda p: 2,
         peak=lambda p: 1 + (p - 1) / min(shards, p),
