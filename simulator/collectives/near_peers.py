@@ -24,6 +24,12 @@ from simulator.collectives.collective import (
     Fitted,
     declare,
 )
+from simulator.collectives.halving_doubling import (
+    HalvedPart,
+    gather_halves,
+    halved_and_doubled,
+    reduce_halves,
+)
 from simulator.collectives.recursive_doubling import (
     recursive_doubling_all_gather,
     recursive_halving_reduce_scatter,
@@ -71,10 +77,9 @@ def peers(rank: Numbers, step: int, ranks: int) -> Numbers:
 Dims = tuple[int, ...]
 
 
-def _part(dims: Dims, number: int) -> tuple[list[Numbers], Numbers]:
-    """The part that begins along dimension `number` modulo D, the second D of them mirrored: the
-    peers of all ranks in each step, and the chunk that each rank owns in the middle. What a rank
-    sends in a step are neighbouring chunks."""
+def _part(dims: Dims, number: int, first: int = 0) -> HalvedPart:
+    """The part from slot `first` on that begins along dimension `number` modulo D, the second D of
+    them mirrored."""
     ranks, mirrored = prod(dims), number >= len(dims)
     coordinates = np.array(np.unravel_index(np.arange(ranks), dims), dtype=np.int64)
     steps = [
@@ -90,10 +95,11 @@ def _part(dims: Dims, number: int) -> tuple[list[Numbers], Numbers]:
             there = peers(near + mirrored, step, dims[axis]) - mirrored
             moved[axis] = there % dims[axis]
             partners.append(np.ravel_multi_index(tuple(moved), dims))
-    return partners, places(partners, ranks)
+    place = _places(partners, ranks)
+    return first, lambda rank, step: partners[step][rank], lambda rank: place[rank]
 
 
-def places(peer: list[Numbers], ranks: int) -> Numbers:
+def _places(peer: list[Numbers], ranks: int) -> Numbers:
     """Chunks such that those which a rank is to get from some step on are neighbours."""
     place, group = np.zeros(ranks, dtype=np.int64), np.arange(ranks)
     for bit, partner in enumerate(reversed(peer)):
@@ -125,31 +131,10 @@ def swing_all_reduce(ranks: int, nbytes: float, dims: Dims = ()) -> Schedule:
     30.0
     """
     members = prod(dims) if dims else 1 << log2_floor(ranks)
-    parts = [_part(dims, k) for k in range(2 * len(dims))] if dims else [_part((members,), 0)]
-    swing = ScheduleBuilder(ranks, nbytes, slots=len(parts) * members, phase="fold")
-    rank, extra = np.arange(members), np.arange(members, ranks)
-    fold = np.full(members, -1)
-    fold[: len(extra)] = swing.reduce(extra, extra - members, slot=0, count=len(swing.slots))
-    ready = [fold] * len(parts)
-    rounds = range(log2_floor(members))
-    swing.phase("reduce-scatter")
-    for step in rounds:
-        half = members >> step + 1
-        for number, (peer, place) in enumerate(parts):
-            partner = peer[step]
-            slot = number * members + place[partner] // half * half
-            after = ready[number][partner, None]
-            sent = swing.reduce(rank, partner, slot=slot, count=half, after=after)
-            ready[number] = sent[partner]
-    swing.phase("all-gather")
-    for step in reversed(rounds):
-        half = members >> step + 1
-        for number, (peer, place) in enumerate(parts):
-            slot = number * members + place // half * half
-            swing.copy(rank, peer[step], slot=slot, count=half)
-    swing.phase("unfold")
-    swing.copy(extra - members, extra, slot=0, count=len(swing.slots))
-    return swing.build()
+    count = max(1, 2 * len(dims))
+    parts = [_part(dims or (members,), k, k * members) for k in range(count)]
+    swing = ScheduleBuilder(ranks, nbytes, slots=count * members)
+    return halved_and_doubled(swing, members, parts)
 
 
 @declare("bine_reduce", REDUCE, trees.BINE_REDUCE)
@@ -180,15 +165,12 @@ def bine_all_gather(ranks: int, nbytes: float) -> Schedule:
     if not is_power_of_two(ranks):
         return recursive_doubling_all_gather(ranks, nbytes)
     gather = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="all-gather")
-    rank, rounds = np.arange(ranks), log2_floor(ranks)
-    peer = [peers(rank, step, ranks) for step in range(rounds)]
-    place = places(peer, ranks)
-    gather.copy(rank, rank, slot=rank, target=ranks + place)
-    for step in reversed(range(rounds)):
-        half = ranks >> step + 1
-        gather.copy(rank, peer[step], slot=ranks + place // half * half, count=half)
+    rank, part = np.arange(ranks), _part((ranks,), 0, ranks)
+    places = part[-1]
+    gather.copy(rank, rank, slot=rank, target=ranks + places(rank))
+    gather_halves(gather, ranks, [part])
     chunk = (rank + np.arange(1, ranks)[:, None]) % ranks
-    gather.copy(rank, rank, slot=ranks + place[chunk], target=chunk, steps=True)
+    gather.copy(rank, rank, slot=ranks + places(chunk), target=chunk, steps=True)
     return gather.build()
 
 
@@ -204,16 +186,10 @@ def bine_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
     if not is_power_of_two(ranks):
         return recursive_halving_reduce_scatter(ranks, nbytes)
     scatter = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="reduce-scatter")
-    rank, rounds = np.arange(ranks), log2_floor(ranks)
-    peer = [peers(rank, step, ranks) for step in range(rounds)]
-    place = places(peer, ranks)
+    rank, part = np.arange(ranks), _part((ranks,), 0, ranks)
+    places = part[-1]
     chunk = (rank + np.arange(ranks)[:, None]) % ranks
-    scatter.copy(rank, rank, slot=chunk, target=ranks + place[chunk], steps=True)
-    ready = np.full(ranks, -1)
-    for step in range(rounds):
-        half, partner = ranks >> step + 1, peer[step]
-        slot = ranks + place[partner] // half * half
-        sent = scatter.reduce(rank, partner, slot=slot, count=half, after=ready[partner, None])
-        ready = sent[partner]
-    scatter.copy(rank, rank, slot=ranks + place, target=rank)
+    scatter.copy(rank, rank, slot=chunk, target=ranks + places(chunk), steps=True)
+    reduce_halves(scatter, ranks, [part], np.full(ranks, -1))
+    scatter.copy(rank, rank, slot=ranks + places(rank), target=rank)
     return scatter.build()

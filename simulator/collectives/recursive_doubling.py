@@ -3,6 +3,7 @@
 import numpy as np
 
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, declare
+from simulator.collectives.halving_doubling import fold_in, unfold
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -21,17 +22,14 @@ def recursive_doubling_all_reduce(
     still folding.
     """
     rounds = log2_floor(ranks)
-    exchange = ScheduleBuilder(fold(ranks, shifts), nbytes, scratch=1, phase="fold")
-    rank, extra = exchange.each(np.arange(1 << rounds)), np.arange(1 << rounds, ranks)
-    ready = np.full(len(rank), -1)
-    ready[: len(extra)] = exchange.reduce(extra, extra - (1 << rounds), slot=0)
+    exchange = ScheduleBuilder(fold(ranks, shifts), nbytes, scratch=1)
+    ready, rank = fold_in(exchange, 1 << rounds), exchange.each(np.arange(1 << rounds))
     for level in range(rounds):
         exchange.phase(f"round {level}")
         peer = rank ^ (1 << level)
         exchange.copy(rank, peer, slot=0, target=1, after=ready[exchange.place(peer), None])
         ready = exchange.reduce(rank, rank, slot=1, target=0)
-    exchange.phase("unfold")
-    exchange.copy(extra - (1 << rounds), extra, slot=0)
+    unfold(exchange, 1 << rounds)
     return exchange.build()
 
 
