@@ -5,19 +5,18 @@ axes backwards."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import prod
 
 import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE, Fitted, declare
+from simulator.collectives.ring import along_axes
 from simulator.collectives.two_level import nodes_of
 from simulator.cost_models import machine_formulas, neighbors
-from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations
-from topologies.topology import Ints, Topology
+from simulator.schedules.shifts import Shifts, rotations
+from topologies.topology import Topology
 
 
 def dims_of(topology: Topology, ranks: int) -> tuple[int, ...]:
@@ -61,44 +60,12 @@ LEVELS = 3
 def _all_reduce(
     dims: Dims, nbytes: float, orders: int, ways: int, shifts: Shifts | None
 ) -> Schedule:
-    """Part k has its axes in the k-th of `orders` orders, and is sent round the other way behind
-    them."""
-    if shifts is not None and shifts.shape != dims:
-        raise NotSymmetric("ranks are shifted along other axes")
-    ranks, size, moves = prod(dims), np.array(dims), list[SlotMove]()
-    parts: list[tuple[list[int], list[int], int]] = []
-    for part in range(orders * ways):
-        axes = np.roll(np.arange(len(dims))[::-1], -(part % orders))
-        # Chunks below each place on an axis: those of a rank's place are neighbours.
-        counts = (ranks // np.cumprod(size[axes])).tolist()
-        parts.append((axes.tolist(), counts, 1 if part < orders else -1))
-        first, end = part * ranks, (part + 1) * ranks
-        moves += [
-            SlotMove(axis, first, counts[turn], end) for turn, axis in enumerate(axes.tolist())
-        ]
-    box_of = ScheduleBuilder(fold(ranks, shifts, *moves), nbytes, slots=ranks * len(parts))
-    rank = box_of.each()
-    place = np.unravel_index(rank, dims)
-
-    def once_round(send: Callable[..., Ints], turn: int, ahead: int) -> None:
-        """Every part goes once round all rings along the axis of its turn."""
-        for number, (axes, counts, way) in enumerate(parts):
-            axis, count = axes[turn], counts[turn]
-            step = np.arange(dims[axis] - 1)[:, None]
-            kept = sum(place[a] * c for a, c in zip(axes[:turn], counts, strict=False))
-            chunk = (place[axis] - way * (step + ahead)) % dims[axis]
-            after = (place[axis] + way) % dims[axis]
-            peer = rank + (after - place[axis]) * prod(dims[axis + 1 :])
-            slot = number * ranks + kept + chunk * count
-            send(rank, peer, slot=slot, count=count, steps=True)
-
-    for turn in range(len(dims)):
-        box_of.phase(f"reduce-scatter {turn + 1}")
-        once_round(box_of.reduce, turn, 1)
-    for turn in reversed(range(len(dims))):
-        box_of.phase(f"all-gather {turn + 1}")
-        once_round(box_of.copy, turn, 0)
-    return box_of.build()
+    scatters, gathers = (
+        [f"{name} {turn + 1}" for turn in range(len(dims))]
+        for name in ("reduce-scatter", "all-gather")
+    )
+    box_of = np.arange(prod(dims)).reshape(dims)
+    return along_axes(box_of, nbytes, shifts, scatters, gathers, orders=orders, ways=ways)
 
 
 def box(ranks: int, levels: int) -> Dims:

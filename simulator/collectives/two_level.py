@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, Collective, Fitted, declare
+from simulator.collectives.ring import along_axes
 from simulator.cost_models import CostModel, machine_formulas
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
@@ -44,34 +45,11 @@ def two_levels(
     >>> two_levels(4, 4096.0, equal_nodes(4, per_node=2)).sent().tolist()
     [6144.0, 6144.0, 6144.0, 6144.0]
     """
-    nodes = equal_nodes(ranks) if nodes is None else nodes
-    count, size = nodes.shape
-    if shifts is not None and (
-        shifts.shape != nodes.shape or (nodes.ravel() != np.arange(ranks)).any()
-    ):
-        raise NotSymmetric("nodes are shifted apart")
-    part, chunk = SlotMove(0, 0, 1, ranks), SlotMove(1, 0, count, ranks)
-    levels = ScheduleBuilder(fold(ranks, shifts, part, chunk), nbytes, slots=ranks)
-    rank = levels.each()
-    node, place = np.divmod(np.argsort(nodes, axis=None)[rank], size)
-    step, far = np.arange(size - 1)[:, None], np.arange(count - 1)[:, None]
-    near, next_node = nodes[node, (place + 1) % size], nodes[(node + 1) % count, place]
     across = "reduce-scatter" if not gathers else "all-reduce" if scatters else "all-gather"
-    if scatters:
-        levels.phase("reduce-scatter in nodes")
-        slot = (place - step - 1) % size * count
-        levels.reduce(rank, near, slot=slot, count=count, steps=1)
-        levels.phase(f"{across} across nodes")
-        slot = place * count + (node - far - 1) % count
-        levels.reduce(rank, next_node, slot=slot, steps=1)
-    if gathers:
-        levels.phase(f"{across} across nodes")
-        slot = place * count + (node - far) % count
-        levels.copy(rank, next_node, slot=slot, steps=1)
-        levels.phase("all-gather in nodes")
-        slot = (place - step) % size * count
-        levels.copy(rank, near, slot=slot, count=count, steps=1)
-    return levels.build()
+    scattering = ["reduce-scatter in nodes", f"{across} across nodes"] if scatters else []
+    gathering = ["all-gather in nodes", f"{across} across nodes"] if gathers else []
+    nodes = equal_nodes(ranks) if nodes is None else nodes
+    return along_axes(nodes, nbytes, shifts, scattering, gathering)
 
 
 two_level_reduce_scatter = partial(two_levels, gathers=False)
