@@ -10,9 +10,10 @@ from heapq import heappop, heappush
 
 import numpy as np
 
+from simulator.kernels.first_come import turn_of
 from simulator.kernels.flow_levels import mark, mark_route, solve
 from simulator.kernels.flows import Queues, Rates, advance, attach, detach, ending, expect, progress
-from simulator.kernels.records import COMPUTE, Csr, FlowRoutes, Index, Ints, Times, Turns, Work
+from simulator.kernels.records import Csr, FlowRoutes, Index, Ints, Times, Turns, Work
 
 STUCK = -1
 """What `simulate` returns if no time or no flow comes next. Its arithmetic excludes both."""
@@ -99,15 +100,7 @@ def simulate(
 
 def serve(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: float) -> None:
     """Take a lane for a computation, or for the work at the end of a transfer."""
-    operations, ranks = work.operations, work.ranks
-    if operations.kind[i] == COMPUTE:
-        lane = operations.rank[i] * (ranks.lanes + 1) + operations.lane[i]
-        seconds = operations.seconds[i]
-    else:
-        peer = operations.peer[i]
-        lane = peer * (ranks.lanes + 1) + ranks.lanes
-        cost = ranks.reduction[peer] if operations.reduces[i] else ranks.copy[peer]
-        seconds = operations.nbytes[i] * cost
+    lane, seconds = turn_of(work, i)
     if lanes.free[lane] > now:
         times.cause[node] = lanes.holder[lane]
     times.start[node] = max(now, lanes.free[lane])

@@ -109,6 +109,17 @@ def cross(
 def occupy(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: float) -> None:
     """Take a turn on a lane, for a computation or to merge or copy at the receiver; the operation
     is finished at its end."""
+    lane, seconds = turn_of(work, i)
+    times.start[node] = now
+    if lanes.free[lane] > now:
+        times.start[node], times.cause[node] = lanes.free[lane], lanes.holder[lane]
+    hold(lanes, lane, node, now, times.start[node], seconds)
+    times.finish[i] = lanes.free[lane]
+
+
+def turn_of(work: Work, i: Index) -> tuple[Index, float]:
+    """The lane of a computation, or of the work at the end of a transfer, and the seconds that it
+    takes."""
     operations, ranks = work.operations, work.ranks
     if operations.kind[i] == COMPUTE:
         lane = operations.rank[i] * (ranks.lanes + 1) + operations.lane[i]
@@ -119,11 +130,7 @@ def occupy(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: f
         lane = peer * (ranks.lanes + 1) + ranks.lanes
         cost = ranks.reduction[peer] if operations.reduces[i] else ranks.copy[peer]
         seconds = operations.nbytes[i] * cost + work.network.grid - work.network.grid
-    times.start[node] = now
-    if lanes.free[lane] > now:
-        times.start[node], times.cause[node] = lanes.free[lane], lanes.holder[lane]
-    hold(lanes, lane, node, now, times.start[node], seconds)
-    times.finish[i] = lanes.free[lane]
+    return lane, seconds
 
 
 def hold(turns: Turns, k: Index, node: Index, now: float, start: float, seconds: float) -> None:
