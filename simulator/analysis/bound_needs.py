@@ -7,15 +7,14 @@ from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import Collective, Pairs
+from simulator.schedules.numbering import Longs
 from topologies.capacity import congestion, max_flow
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Topology
 
-Longs = npt.NDArray[np.int64]
 Shares = Floats | Longs | Flags
 EXACT_WORKERS = 256
 """Up to so many workers, the latency is that of the farthest two. Beyond, a few sweeps look for

@@ -24,6 +24,7 @@ from simulator.analysis.bound_needs import (
 from simulator.analysis.bound_needs import needs as needs
 from simulator.collectives.collective import Collective
 from simulator.collectives.roots import turned
+from simulator.schedules.numbering import Longs
 from simulator.schedules.whole_numbers import whole_number
 from topologies.capacity import concurrent_flow, congestion, stretch, tightest_cut
 from topologies.columns import distinct
@@ -31,7 +32,6 @@ from topologies.cuts import End, Grouping, groupings, tree_cuts
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
-Longs = npt.NDArray[np.int64]
 SEARCHED_CUTS = 4_000_000
 """Workers times links up to which all cuts are searched. Beyond, only groups and halves are."""
 ROUTED_FLOWS = 6000

@@ -6,10 +6,10 @@ Inside a node the ranks form a chain, whose first rank is in both trees.
 """
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE, Fitted, declare
 from simulator.cost_models import trees
+from simulator.schedules.numbering import Longs, occurrences
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
@@ -17,7 +17,6 @@ from topologies.topology import Topology
 
 PIECES = 32
 """Pieces of each half of V."""
-Numbers = npt.NDArray[np.int64]
 
 
 def fit(topology: Topology, ranks: int, nbytes: float, *, segments: int = PIECES) -> Fitted:
@@ -65,7 +64,7 @@ def double_tree_all_reduce(
     return _all_reduce(np.arange(ranks) // per_node, nbytes, channels, segments)
 
 
-def _all_reduce(node: Numbers, nbytes: float, channels: int, segments: int) -> Schedule:
+def _all_reduce(node: Longs, nbytes: float, channels: int, segments: int) -> Schedule:
     """Over ranks of which `node` says the number of the node, shape (ranks,).
 
     The pieces are written one after the other. Of two pieces that are ready at the same time, the
@@ -85,13 +84,12 @@ def _all_reduce(node: Numbers, nbytes: float, channels: int, segments: int) -> S
     return whole.build()
 
 
-def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
+def _ranked(node: Longs, channels: int) -> tuple[Longs, Longs]:
     """Parent (-1: none) and depth of every rank in the two trees of every channel, shape (2 *
     channels, ranks)."""
     order, size = np.argsort(node, kind="stable"), np.bincount(node)
     first = np.cumsum(size) - size
-    place = np.empty_like(order)
-    place[order] = np.arange(len(order)) - first[node[order]]
+    place = occurrences(node)
     before = order[first[node] + (place - 1) % size[node]]
     above = np.tile(two_trees(len(size)), (channels, 1))
     channel = np.arange(2 * channels)[:, None] // 2
@@ -101,7 +99,7 @@ def _ranked(node: Numbers, channels: int) -> tuple[Numbers, Numbers]:
     return np.where(behind > 0, before, joined[:, node]), depths(above)[:, node] + behind
 
 
-def two_trees(nodes: int) -> Numbers:
+def two_trees(nodes: int) -> Longs:
     """The parent (-1: none) of every node in the two trees, shape (2, nodes).
 
     In the first tree the odd nodes are leaves, and node 0 is the root. For an even number of nodes
@@ -121,7 +119,7 @@ def two_trees(nodes: int) -> Numbers:
     return np.stack((first, np.where(first < 0, -1, nodes - 1 - first)[::-1]))
 
 
-def depths(above: Numbers) -> Numbers:
+def depths(above: Longs) -> Longs:
     """Steps to the root of every node in both trees, shape (2, nodes)."""
     depth, ancestor = np.zeros_like(above), above
     while (ancestor >= 0).any():
@@ -132,7 +130,7 @@ def depths(above: Numbers) -> Numbers:
     return depth
 
 
-def _nodes(topology: Topology, ranks: int) -> Numbers:
+def _nodes(topology: Topology, ranks: int) -> Longs:
     device = topology.placement[:ranks].astype(np.int64)
     number = topology.node[device]
     label = np.where(number < 0, len(topology.node) + device, number)

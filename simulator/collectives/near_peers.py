@@ -12,7 +12,6 @@ from functools import partial
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.box_rings import dims_of
 from simulator.collectives.collective import (
@@ -35,11 +34,10 @@ from simulator.collectives.recursive_doubling import (
     recursive_halving_reduce_scatter,
 )
 from simulator.cost_models import is_power_of_two, log2_floor, machine_formulas, trees
+from simulator.schedules.numbering import Longs
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Topology
-
-Numbers = npt.NDArray[np.int64]
 
 
 @declare("bine_broadcast", BROADCAST, trees.BINE_BROADCAST)
@@ -53,7 +51,7 @@ def bine_broadcast(ranks: int, nbytes: float) -> Schedule:
     return tree.build()
 
 
-def levels(ranks: int) -> list[tuple[Numbers, Numbers]]:
+def levels(ranks: int) -> list[tuple[Longs, Longs]]:
     """The parents and the children of each level of the tree, from the root on."""
     have, pairs = np.zeros(1, dtype=np.int64), []
     for step in reversed(range(log2_floor(ranks))):
@@ -64,7 +62,7 @@ def levels(ranks: int) -> list[tuple[Numbers, Numbers]]:
     return [*pairs, (have[::-1][: len(extra)], extra)]
 
 
-def peers(rank: Numbers, step: int, ranks: int) -> Numbers:
+def peers(rank: Longs, step: int, ranks: int) -> Longs:
     """The peers of some ranks: 1, -1, 3, -5, 11, ... further, and as far back for odd ranks.
 
     >>> [peers(np.arange(2), step, 16).tolist() for step in range(4)]
@@ -99,7 +97,7 @@ def _part(dims: Dims, number: int, first: int = 0) -> HalvedPart:
     return first, lambda rank, step: partners[step][rank], lambda rank: place[rank]
 
 
-def _places(peer: list[Numbers], ranks: int) -> Numbers:
+def _places(peer: list[Longs], ranks: int) -> Longs:
     """Chunks such that those which a rank is to get from some step on are neighbours."""
     place, group = np.zeros(ranks, dtype=np.int64), np.arange(ranks)
     for bit, partner in enumerate(reversed(peer)):

@@ -12,7 +12,6 @@ from math import lcm
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import (
     ALL_GATHER,
@@ -25,13 +24,12 @@ from simulator.collectives.collective import (
 )
 from simulator.cost_models import CostModel, machine_formulas
 from simulator.cost_models.machine_formulas import Edge, TreeShape, longest_chain
+from simulator.schedules.numbering import Longs, occurrences
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from topologies.columns import places_in_groups
 from topologies.packing import TREES, Branch, Forest, pack, pack_pair
 from topologies.topology import Ints, Topology
 
-Longs = npt.NDArray[np.int64]
 AHEAD = 4
 """A rank begins a turn when it has sent and received everything of the turn so many before."""
 
@@ -131,7 +129,7 @@ def _course(
 def _ended(builder: ScheduleBuilder, ranks: list[Longs], operations: list[Ints]) -> Ints:
     """An operation of each rank that ends when the rank has done its part of a turn."""
     rank, operation = np.concatenate(ranks), np.concatenate(operations)
-    place = places_in_groups(rank)
+    place = occurrences(rank)
     table = np.full((builder.ranks, int(place.max(initial=-1)) + 1), -1, dtype=np.int64)
     table[rank, place] = operation
     every = np.arange(builder.ranks)

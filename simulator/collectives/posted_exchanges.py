@@ -16,13 +16,13 @@ import numpy.typing as npt
 from simulator.collectives.collective import Collective, Pairs, declare, first_sentence, whole
 from simulator.cost_models import CostModel, log2_ceil
 from simulator.cost_models import exchange_formulas as formulas
+from simulator.schedules.numbering import Longs, occurrences
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import Chosen, Data, Promise
 from simulator.schedules.shifts import Shifts, fold, rotations
 from topologies.topology import Ints
 
-Longs = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Pattern = Callable[[int], Pairs]
 """From the number of ranks to the pairs."""
@@ -59,23 +59,13 @@ def exchange(name: str, pattern: Pattern, root: int | None = None) -> Collective
 
 def places(pairs: Pairs, ranks: int, slot: Longs | None = None) -> PairSlots:
     """The slots of pairs. By default each pair has another `slot` at its sender."""
-    sent = numbers(pairs.source) if slot is None else slot
-    received = numbers(pairs.target)
+    sent = occurrences(pairs.source) if slot is None else slot
+    received = occurrences(pairs.target)
     sends, receives = (int(number.max(initial=-1)) + 1 for number in (sent, received))
     shares = np.zeros((ranks, sends + receives))
     shares[pairs.source, sent] = pairs.share
     shares[pairs.target, sends + received] = pairs.share
     return PairSlots(sent, sends + received, shares)
-
-
-def numbers(end: Longs) -> Longs:
-    """The number of each pair among those with the same end."""
-    order = np.argsort(end, kind="stable")
-    ordered = end[order]
-    first = np.searchsorted(ordered, ordered)
-    numbers = np.empty(len(end), dtype=np.int64)
-    numbers[order] = np.arange(len(end)) - first
-    return numbers
 
 
 def _delivered(pattern: Pattern, before: Data, chosen: Chosen = None) -> Promise:

@@ -24,6 +24,7 @@ from simulator.collectives.collective import (
 )
 from simulator.cost_models import exchange_formulas as formulas
 from simulator.cost_models import log2_ceil, log2_floor
+from simulator.schedules.numbering import Numbers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Ints
@@ -88,7 +89,6 @@ def _subtrees(members: int, level: int) -> tuple[Ints, Ints]:
     return child, count
 
 
-Numbers = npt.NDArray[np.integer]
 Flags = npt.NDArray[np.bool_]
 
 

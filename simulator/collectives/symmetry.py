@@ -13,9 +13,10 @@ import numpy as np
 from simulator.collectives.collective import Algorithm, Fitted
 from simulator.collectives.layouts import ranks_of_a_node
 from simulator.schedules.folded_routes import NotSymmetric
+from simulator.schedules.numbering import Longs, Numbers, spread
 from simulator.schedules.routed import Routed, check_few, route
 from simulator.schedules.schedule import COMPUTE, Schedule
-from simulator.schedules.shifts import Longs, Numbers, Shifts, spread
+from simulator.schedules.shifts import Shifts
 from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.topology import Topology

@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.schedules.numbering import Longs
 from simulator.schedules.routed import Routed
 from topologies.columns import distinct
 from topologies.link import Link
 from topologies.topology import Floats, Ints
 
-Longs = npt.NDArray[np.int64]
 Ports = Literal["peer", "switch", "one", "bus", "blocking"]
 """How the messages of a schedule share media:
 

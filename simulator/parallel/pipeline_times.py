@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.engines import Engine, simulate
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
+from simulator.schedules.numbering import Longs
 from simulator.schedules.timeline import Timeline
 from simulator.steps.group_meetings import topological_order
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, TRANSFER, WEIGHTS
@@ -23,8 +23,6 @@ from simulator.steps.step_graph import StepGraph, priced, step_graph, waits_of
 from topologies.errors import InputError
 from topologies.shapes import line
 from topologies.topology import Floats, Ints
-
-Longs = npt.NDArray[np.int64]
 
 
 class StageTimes(NamedTuple):

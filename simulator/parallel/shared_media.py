@@ -8,7 +8,8 @@ import numpy as np
 
 from simulator.kernels.rates import Usages
 from simulator.parallel.group_times import GroupTimes
-from simulator.steps.step_graph import Call, Numbers, ranges
+from simulator.schedules.numbering import Numbers, ranges
+from simulator.steps.step_graph import Call
 from topologies.topology import Floats, Ints
 
 Use = tuple[Ints, Floats, Floats, Floats]

@@ -23,6 +23,7 @@ from simulator.parallel.pipeline_times import item_order, item_waits
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.shared_media import repeated, usages
 from simulator.parallel.step_work import Work, updates
+from simulator.schedules.numbering import occurrences
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Flags, Schedule
 from simulator.schedules.timeline import Timeline
@@ -33,7 +34,6 @@ from simulator.steps.step_graph import (
     MESSAGE,
     Call,
     StepGraph,
-    occurrences,
     padded,
     priced,
     step_graph,

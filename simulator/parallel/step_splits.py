@@ -18,13 +18,14 @@ import numpy.typing as npt
 from simulator.kernels.records import Csr
 from simulator.parallel.passes import COMPUTE
 from simulator.parallel.step import Step, behind_others
+from simulator.schedules.numbering import Numbers, ranges
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
 from simulator.steps.group_meetings import meetings
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, RESTART
 from simulator.steps.place_splits import TaskCopies, classes, expand, in_order, split
-from simulator.steps.step_graph import COLUMNS, Numbers, StepGraph, ranges
+from simulator.steps.step_graph import COLUMNS, StepGraph
 from simulator.steps.written import Written, write
 from simulator.training.conditions import Conditions
 from topologies.errors import InputError

@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.repeats import Parts
+from simulator.schedules.numbering import spread
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import TRANSFER
-from simulator.schedules.shifts import spread
 
 FEWEST_STEPS = 64
 """Parts with fewer steps are left out."""

@@ -13,8 +13,9 @@ import numpy.typing as npt
 
 from simulator.kernels.dependencies import meetings
 from simulator.kernels.records import Csr
+from simulator.schedules.numbering import Longs, spread, starts
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.shifts import Fold, Longs, Shifts, spread
+from simulator.schedules.shifts import Fold, Shifts
 from topologies.columns import Words, distinct
 from topologies.errors import InputError
 from topologies.jit import kernel
@@ -166,7 +167,7 @@ def _quotient(
         latency=topology.latency[kept],
         link_kinds=Words(topology.link_kinds.codes[kept], topology.link_kinds.vocabulary),
         assumed=topology.assumed[kept],
-        link_indptr=_ends_of(crossed.media[rows]),
+        link_indptr=starts(crossed.media[rows]),
         link_media=number[crossed.kind[first_entry[rows][owner] + offset]],
         shared_names=tuple(topology.shared_names[k] for k in (shared - topology.links).tolist()),
         medium_bandwidth=topology.medium_bandwidth[media],
@@ -174,11 +175,7 @@ def _quotient(
     )
     standing = np.where(orbits.kind < 0, np.int32(-1), number[orbits.kind])
     shift = crossed.shift.astype(np.int32)
-    return FoldedRoutes(quotient, _ends_of(hops), number[wires], shift, standing)
-
-
-def _ends_of(counts: npt.NDArray[np.integer]) -> Ints:
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    return FoldedRoutes(quotient, starts(hops), number[wires], shift, standing)
 
 
 def check_order(
@@ -206,8 +203,8 @@ def _media_used(route: Ints, folded: FoldedRoutes) -> tuple[Ints, Csr, Ints, int
     media = folded.topology
     row, places = media.crossings(folded.links)
     count = np.diff(media.link_indptr)[folded.links]
-    ends = np.concatenate(([0], np.cumsum(count)))[folded.indptr]
-    indptr = np.concatenate((np.zeros(1, np.int32), ends)).astype(np.int32)
+    ends = starts(count)[folded.indptr]
+    indptr = np.concatenate((np.zeros(1, np.int32), ends))
     used = Csr(indptr, places.astype(np.int32))
     return route, used, folded.shift[row], len(media.medium_bandwidth)
 
@@ -256,9 +253,8 @@ class Orbits:
         Raises NotSymmetric where a shift does not take a link to one that is alike, or leaves it in
         place.
         """
-        order, route = len(self.shifts.elements), np.repeat(np.arange(len(hops)), hops)
+        order, (route, hop) = len(self.shifts.elements), spread(hops)
         begin = order * (np.cumsum(hops) - hops)
-        hop = np.arange(len(route)) - (np.cumsum(hops) - hops)[route]
         rows = max(1, 2**20 // order)  # a million links at once bound the memory
         parts = []
         for k in range(0, len(route), rows):

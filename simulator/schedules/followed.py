@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.kernels.records import Operations
+from simulator.schedules.numbering import Longs, Numbers, spread
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.shifts import Fold, Longs, Numbers, Shifts, spread
+from simulator.schedules.shifts import Fold, Shifts
 from topologies.errors import InputError
 from topologies.topology import Ints
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from simulator.kernels.records import Csr
+from simulator.schedules.numbering import Longs, ranges
 from simulator.schedules.schedule import TRANSFER, Schedule
-from topologies.columns import Longs, spread
 
 
 def rendezvous(schedule: Schedule) -> Schedule:
@@ -87,5 +87,5 @@ def _steps(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:
     begin = np.searchsorted(group, np.arange(group.max(initial=-1) + 2))
     later = np.flatnonzero(~opens[begin[group]])
     count = np.diff(begin)[group[later] - 1]
-    pair, offset = spread(count)
-    return order[later[pair]], order[begin[group[later] - 1][pair] + offset]
+    row, before = ranges(begin[group[later] - 1], count)
+    return order[later[row]], order[before]

@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from simulator.kernels.records import Csr, FlowRoutes, Network, Ranks, Routes, Work
 from simulator.schedules.folded_routes import check_few_routes, check_order, fold_routes
+from simulator.schedules.numbering import spread, starts
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.shifts import Shifts, spread
+from simulator.schedules.shifts import Shifts
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -148,9 +149,7 @@ def route(
     hops = np.diff(indptr)[route_of]
     nodes = hops + (schedule.reduces == 1)
     nodes[hops == 0] = 1
-    node_indptr = np.zeros(len(schedule) + 1, dtype=np.int32)
-    np.cumsum(nodes, out=node_indptr[1:])
-    routed = Routed(schedule, topology, route_of, indptr, links, node_indptr, *costs)
+    routed = Routed(schedule, topology, route_of, indptr, links, starts(nodes), *costs)
     if folded is None:
         return routed
     return replace(

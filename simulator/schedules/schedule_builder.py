@@ -130,8 +130,7 @@ class ScheduleBuilder:
         (n,), or a row each, shape (operations, n), in which -1 is none. The first `steps` axes of
         the operands are steps: each sees the state after the step before.
         """
-        places = {"rank": rank, "peer": peer, "slot": slot, "target": target, "count": count}
-        return self._transfer(places | {"channel": channel}, True, after, steps)
+        return self._transfer((rank, peer, slot, target, count, channel), True, after, steps)
 
     def copy(
         self,
@@ -146,8 +145,7 @@ class ScheduleBuilder:
         steps: int = 0,
     ) -> Ints:
         """As :meth:`reduce`, but `peer` overwrites what it holds."""
-        places = {"rank": rank, "peer": peer, "slot": slot, "target": target, "count": count}
-        return self._transfer(places | {"channel": channel}, False, after, steps)
+        return self._transfer((rank, peer, slot, target, count, channel), False, after, steps)
 
     def signal(self, rank: Index, peer: Index, *, nbytes: float = 0.0, after: Index = ()) -> Ints:
         """A control message: it carries no slot, and waits for `after` alone."""
@@ -300,14 +298,14 @@ class ScheduleBuilder:
         return sizes, np.ones(len(sizes), dtype=np.int32)
 
     def _transfer(
-        self, places: dict[str, Index | None], reduces: bool, after: Index, steps: int
+        self, places: tuple[Index | None, ...], reduces: bool, after: Index, steps: int
     ) -> Ints:
-        if places["target"] is None:
-            places["target"] = places["slot"]
-        whole = {name: whole_numbers(name, place) for name, place in places.items()}
-        rank, peer, slot, target, count, channel = whole.values()
+        names = "rank", "peer", "slot", "target", "count", "channel"
+        if places[3] is None:
+            places = *places[:3], places[2], *places[4:]
+        rank, peer, slot, target, count, channel = map(whole_numbers, names, places)
         if np.min(channel, initial=0) < 0 or np.max(channel, initial=0) > LANES:
-            raise InputError(f"channel {places['channel']}: channels run from 0 to {LANES}")
+            raise InputError(f"channel {places[5]}: channels run from 0 to {LANES}")
         if np.any(slot < 0) or np.any(target < 0) or np.any(count < 1):
             raise InputError(
                 f"slot {slot} to {target}, {count} of them: one or more, and a rank has "

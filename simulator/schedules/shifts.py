@@ -14,15 +14,11 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.records import Accesses
-from topologies.columns import Longs as Longs
-from topologies.columns import spread as spread
+from simulator.schedules.numbering import Longs, Numbers, spread
 from topologies.errors import InputError
 from topologies.topology import Ints
-
-Numbers = npt.NDArray[np.integer]
 
 
 class SlotMove(NamedTuple):

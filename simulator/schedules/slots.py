@@ -12,6 +12,7 @@ import numpy.typing as npt
 from simulator.kernels import dependencies
 from simulator.kernels.dependencies import Groups, Waits
 from simulator.kernels.records import Accesses, Csr
+from simulator.schedules.numbering import Longs
 from simulator.schedules.schedule import COMPUTE, LIMIT
 from simulator.schedules.whole_numbers import Column, whole_number
 from topologies.errors import InputError
@@ -22,7 +23,6 @@ Cut = int | Sequence[float] | Floats
 """A number of slots; or their shares of V, in a row for all ranks or in a row for each rank."""
 
 
-Longs = npt.NDArray[np.int64]
 Sizes = tuple[int | Ints, int | Ints]
 """Sizes of calls, and how many calls have each."""
 

@@ -112,21 +112,20 @@ class Timeline:
 
     def medium_bytes(self) -> Floats:
         """Bytes that crossed each medium."""
-        media = len(self.routed.topology.medium_names)
-        return np.asarray(
-            np.bincount(self.occupancy.medium, self.occupancy.nbytes, media), dtype=np.float64
-        )
+        return self._of_media(self.occupancy.nbytes)
 
     def utilisation(self) -> Floats:
         """The share of the makespan for which each medium was held. Under fair sharing, its bytes
         as a share of what it could carry."""
-        media = len(self.routed.topology.medium_names)
-        busy = np.asarray(
-            np.bincount(self.occupancy.medium, self.occupancy.seconds, media), dtype=np.float64
-        )
+        busy = self._of_media(self.occupancy.seconds)
         if self.sharing == "fair":
             busy = self.medium_bytes() / self.routed.topology.medium_bandwidth
         return busy / (self.makespan or 1.0)
+
+    def _of_media(self, column: Floats) -> Floats:
+        """The sum of a column of the occupancy for each medium."""
+        media = len(self.routed.topology.medium_names)
+        return np.asarray(np.bincount(self.occupancy.medium, column, media), dtype=np.float64)
 
 
 def common(overheads: Mapping[str, float]) -> float:

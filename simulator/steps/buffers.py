@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
+from simulator.schedules.numbering import Numbers, spread, starts
 from simulator.schedules.schedule import Schedule
 from simulator.steps.group_meetings import Meeting
-from simulator.steps.step_graph import Numbers, StepGraph
+from simulator.steps.step_graph import StepGraph
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Topology
 
@@ -143,10 +144,8 @@ def side_by_side(child: Schedule, count: int) -> Schedule:
         return np.where(further[:, None] < 0, worker, switch).ravel().astype(np.int32)
 
     waits = np.repeat(np.diff(child.indptr), count)
-    indptr = np.zeros(len(waits) + 1, dtype=np.int32)
-    np.cumsum(waits, out=indptr[1:])
-    row = np.repeat(np.arange(len(waits)), waits)
-    entry = child.indptr[row // count] + np.arange(indptr[-1]) - indptr[row]
+    row, offset = spread(waits)
+    entry = child.indptr[row // count] + offset
     same: dict[str, Any] = {name: np.repeat(getattr(child, name), count) for name in REPEATED}
     shares = child.shares
     if shares.ndim > 1:
@@ -161,7 +160,7 @@ def side_by_side(child: Schedule, count: int) -> Schedule:
         shares=shares,
         rank=numbers(child.rank),
         peer=numbers(child.peer),
-        indptr=indptr,
+        indptr=starts(waits),
         indices=(child.indices[entry] * count + row % count).astype(np.int32),
         **same,
     )

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.steps.step_graph import Call, Numbers, StepGraph, occurrences
-from topologies.columns import places_in_groups
+from simulator.schedules.numbering import Numbers, occurrences
+from simulator.steps.step_graph import Call, StepGraph
 from topologies.errors import InputError
 from topologies.topology import Ints
 
@@ -144,8 +144,7 @@ def turns(
     The partners of tasks are those of :func:`partners`. Raises InputError if tasks wait for each
     other in a circle.
     """
-    count = len(graph)
-    place = places_in_groups(graph.place)
+    count, place = len(graph), occurrences(graph.place)
     follows, receives = np.flatnonzero(before >= 0), np.flatnonzero(send >= 0)
     later = unit[np.concatenate((graph.waiting, follows, receives))]
     earlier = unit[np.concatenate((graph.indices, before[follows], send[receives]))]

@@ -11,16 +11,9 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
+from simulator.schedules.numbering import Numbers, occurrences, ranges, starts
 from simulator.steps.kinds import RECEIVE
-from simulator.steps.step_graph import (
-    COLUMNS,
-    Call,
-    Numbers,
-    StepGraph,
-    occurrences,
-    ranges,
-    step_graph,
-)
+from simulator.steps.step_graph import COLUMNS, Call, StepGraph, step_graph
 
 
 def classes(graph: StepGraph, colour: npt.ArrayLike) -> Numbers:
@@ -67,7 +60,7 @@ def split(graph: StepGraph, place_of: Numbers) -> StepGraph:
         graph,
         **columns | {"place": place.astype(np.int32)},
         place_of=place_of.astype(np.int32),
-        indptr=np.append(0, np.cumsum(waits)).astype(np.int32),
+        indptr=starts(waits),
         indices=copies.of(earlier, place[later]).astype(np.int32),
         names=np.asarray(graph.names, dtype=object)[task] if len(graph.names) else (),
     )

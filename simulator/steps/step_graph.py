@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
+from simulator.schedules.numbering import Numbers, starts
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
 from simulator.steps.kinds import CALL, KINDS
-from topologies.columns import spread
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 
@@ -32,7 +32,6 @@ COLUMNS: Mapping[str, type] = {
     "seconds": np.float64,
 }
 """The columns of a graph and their types."""
-Numbers = npt.NDArray[np.integer[Any]]
 Columns = Mapping[str, npt.ArrayLike]
 Names = Sequence[str] | npt.NDArray[np.object_]
 
@@ -275,33 +274,8 @@ def waits_of(blocks: Sequence[Ints]) -> Csr:
     """What tasks wait for, from blocks of rows behind each other; -1 is none."""
     some = [rows >= 0 for rows in blocks]
     counts = np.concatenate([chosen.sum(axis=1) for chosen in some])
-    indptr = np.append(0, np.cumsum(counts)).astype(np.int32)
     indices = np.concatenate([rows[chosen] for rows, chosen in zip(blocks, some, strict=True)])
-    return Csr(indptr, indices.astype(np.int32))
-
-
-def ranges(begins: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
-    """So many numbers from each begin on, behind each other; and in front of them, which begin.
-
-    >>> [column.tolist() for column in ranges(np.array([5, 0]), np.array([2, 3]))]
-    [[0, 0, 1, 1, 1], [5, 6, 0, 1, 2]]
-    """
-    row, place = spread(counts)
-    return row, begins[row] + place
-
-
-def occurrences(*columns: Numbers) -> Numbers:
-    """The number of each row among those with the same columns, from 0 on.
-
-    >>> occurrences(np.array([7, 3, 7])).tolist()
-    [0, 0, 1]
-    """
-    order = np.lexsort(columns[::-1])
-    rows = np.stack(columns)[:, order]
-    begins = np.flatnonzero(np.append(True, np.any(rows[:, 1:] != rows[:, :-1], axis=0)))
-    number = np.empty(len(order), dtype=np.int64)
-    number[order] = ranges(0 * begins, np.diff(begins, append=len(order)))[1]
-    return number
+    return Csr(starts(counts), indices.astype(np.int32))
 
 
 def padded(rows: Sequence[Sequence[int]], width: int) -> Ints:

@@ -10,12 +10,13 @@ import numpy as np
 
 from simulator.collectives.operation_counts import bounds, estimate
 from simulator.schedules import semantics
+from simulator.schedules.numbering import Numbers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import WrongResult, absent
 from simulator.steps.buffers import Placed, place_buffers, side_by_side, slot_sizes
 from simulator.steps.group_meetings import Meeting, meetings, partners, turns
-from simulator.steps.step_graph import Names, Numbers, StepGraph, padded
+from simulator.steps.step_graph import Names, StepGraph, padded
 from topologies.resources import Need, check
 from topologies.topology import Floats, Ints, Topology
 

@@ -23,6 +23,7 @@ from simulator.analysis.bubbles import (
 from simulator.analysis.critical_path import CriticalPath, walk_back
 from simulator.kernels.queues import Gaps
 from simulator.kernels.records import Csr
+from simulator.schedules.numbering import starts
 from simulator.schedules.routed import alike
 from simulator.schedules.timeline import Timeline
 from simulator.training.replay import Replay, Replayed, TimedSegment
@@ -269,8 +270,7 @@ def _without(timeline: Timeline, ends: npt.NDArray[np.bool_]) -> Timeline:
     routed, schedule = timeline.routed, timeline.routed.schedule
     count = np.diff(schedule.indptr)
     kept = np.repeat(~ends, count)
-    indptr = np.zeros_like(schedule.indptr)
-    np.cumsum(np.where(ends, 0, count), out=indptr[1:])
+    indptr = starts(np.where(ends, 0, count))
     fewer = replace(schedule, indptr=indptr, indices=schedule.indices[kept])
     cut = alike(routed, replace(routed, schedule=fewer))
     return Timeline(cut, timeline.ready, timeline.finish, timeline.node_start, timeline.node_cause)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE
+from simulator.schedules.numbering import Numbers
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
 from simulator.steps.kinds import Label
@@ -24,8 +24,6 @@ from topologies.topology import Floats, Ints
 from topologies.units import format_bytes
 
 LANES = ("compute", "communication")
-Numbers = npt.NDArray[np.integer]
-"""Numbers of ranks or slots."""
 
 
 def units_of(model: Model, pipelined: bool) -> dict[int, Tensor]:
