@@ -47,26 +47,32 @@ def recursive_doubling_all_gather(
     >>> recursive_doubling_all_gather(4, 4096.0).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]
     """
+    return _exchanges(ranks, nbytes, shifts, reduces=False)
+
+
+def _exchanges(ranks: int, nbytes: float, shifts: Shifts | None, *, reduces: bool) -> Schedule:
+    """The all-gather, or the reduce-scatter, which takes the rounds backwards."""
     rounds, first = log2_floor(ranks), chunks(ranks)
-    gather = ScheduleBuilder(
+    vector = ScheduleBuilder(
         fold(ranks, shifts, *halves(rounds)), nbytes, slots=ranks, phase="fold"
     )
-    place = gather.each(np.arange(1 << rounds))
+    send = vector.reduce if reduces else vector.copy
+    place = vector.each(np.arange(1 << rounds))
     rank, extra = first[place], first[: ranks - (1 << rounds)] + 1
+    alone, every = {"slot": extra}, {"slot": 0, "count": ranks}
     done = np.full((len(rank), 2), -1)
-    done[: len(extra), 0] = gather.copy(extra, extra - 1, slot=extra)
-    gather.phase("all-gather")
-    for level in range(rounds):
-        peer, begin = place ^ (1 << level), place >> level << level
-        partner = gather.place(peer)
-        slot, after = first[begin], np.hstack((done, done[partner]))
-        sent = gather.copy(
-            rank, first[peer], slot=slot, count=first[begin + (1 << level)] - slot, after=after
-        )
+    done[: len(extra), 0] = send(extra, extra - 1, **(every if reduces else alone))
+    vector.phase("reduce-scatter" if reduces else "all-gather")
+    for level in reversed(range(rounds)) if reduces else range(rounds):
+        peer = place ^ (1 << level)
+        partner, begin = vector.place(peer), (peer if reduces else place) >> level << level
+        slot, end = first[begin], first[begin + (1 << level)]
+        after = np.hstack((done, done[partner]))
+        sent = send(rank, first[peer], slot=slot, count=end - slot, after=after)
         done = np.stack((sent, sent[partner]), axis=1)
-    gather.phase("unfold")
-    gather.copy(extra - 1, extra, slot=0, count=ranks, after=done[: len(extra)])
-    return gather.build()
+    vector.phase("unfold")
+    vector.copy(extra - 1, extra, **(alone if reduces else every), after=done[: len(extra)])
+    return vector.build()
 
 
 def chunks(ranks: int) -> Ints:
@@ -100,22 +106,4 @@ def recursive_halving_reduce_scatter(
     >>> recursive_halving_reduce_scatter(4, 4096.0).sent().tolist()
     [3072.0, 3072.0, 3072.0, 3072.0]
     """
-    rounds, first = log2_floor(ranks), chunks(ranks)
-    vector = ScheduleBuilder(
-        fold(ranks, shifts, *halves(rounds)), nbytes, slots=ranks, phase="fold"
-    )
-    place = vector.each(np.arange(1 << rounds))
-    rank, extra = first[place], first[: ranks - (1 << rounds)] + 1
-    done = np.full((len(rank), 2), -1)
-    done[: len(extra), 0] = vector.reduce(extra, extra - 1, slot=0, count=ranks)
-    vector.phase("reduce-scatter")
-    for level in reversed(range(rounds)):
-        peer = place ^ (1 << level)
-        partner = vector.place(peer)
-        begin, after = peer >> level << level, np.hstack((done, done[partner]))
-        slot, end = first[begin], first[begin + (1 << level)]
-        sent = vector.reduce(rank, first[peer], slot=slot, count=end - slot, after=after)
-        done = np.stack((sent, sent[partner]), axis=1)
-    vector.phase("unfold")
-    vector.copy(extra - 1, extra, slot=extra, after=done[: len(extra)])
-    return vector.build()
+    return _exchanges(ranks, nbytes, shifts, reduces=True)

@@ -8,67 +8,60 @@ from dataclasses import replace
 from simulator.cost_models.cost_model import ASSUMES, CostModel, log2_ceil
 from simulator.cost_models.fabric import Fabric
 
-SOURCE = "Bruck et al., IEEE TPDS 8(11), 1997"
-Rounds = Callable[[int], Iterator[list[int]]]
-"""From p to the rounds: the blocks of V/p in each message of a rank."""
+Blocks = Callable[[int, int, int], int]
+"""The blocks of V/p in a message, from p, the distance of digit 1 in its round, and its digit."""
 
 
 def bruck_all_gather(radix: int) -> CostModel:
     """Round k has up to radix - 1 messages of radix^k chunks."""
 
-    def rounds(p: int) -> Iterator[list[int]]:
-        step = 1
-        while step < p:
-            yield [min(step, p - step * digit) for digit in _digits(p, step, radix)]
-            step *= radix
+    def blocks(p: int, step: int, digit: int) -> int:
+        return min(step, p - step * digit)
 
-    return CostModel(
-        latex=rf"\lceil\log_{{{radix}}} p\rceil\alpha + Mg + \frac{{p-1}}{{p}}\frac{{V}}{{\beta}}",
-        assumes=f"{ASSUMES}; M messages a rank, {radix - 1} a round or fewer",
-        source=SOURCE,
-        time=lambda fabric, p, nbytes: _time(rounds, fabric, p, nbytes),
-        steps=lambda p: len([*rounds(p)]),
-        peak=lambda p: 2,
-        redundant=lambda p: 2 * p - 1,
-        memory_ports=(),
-    )
+    return _bruck(radix, blocks, "p-1", "", peak=lambda p: 2)
 
 
 def bruck_all_to_all(radix: int) -> CostModel:
     """In round k a message has the blocks whose distance has a given digit k."""
 
+    def blocks(p: int, step: int, digit: int) -> int:
+        cycles, rest = divmod(p, step * radix)
+        return cycles * step + min(max(rest - digit * step, 0), step)
+
+    words = f", with B blocks: the digits in base {radix} of 1 to p-1 that are not 0"
+    return _bruck(radix, blocks, "B", words, peak=lambda p: 3 - 1 / p)
+
+
+def _bruck(
+    radix: int, blocks: Blocks, number: str, words: str, peak: Callable[[int], float]
+) -> CostModel:
+    """Rounds of up to radix - 1 messages with so many `blocks`, `number` of them in all."""
+
     def rounds(p: int) -> Iterator[list[int]]:
         step = 1
         while step < p:
-            digit = [block // step % radix for block in range(p)]
-            yield [digit.count(value) for value in _digits(p, step, radix)]
+            yield [blocks(p, step, digit) for digit in range(1, min(radix, -(-p // step)))]
             step *= radix
 
+    def time(fabric: Fabric, p: int, nbytes: float) -> float:
+        total = 0.0
+        for messages in rounds(p):
+            sends = [fabric.send(count * nbytes / p) for count in messages]
+            total += fabric.latency + (max(sends) if fabric.ports == "peer" else sum(sends))
+        return total
+
     return CostModel(
-        latex=rf"\lceil\log_{{{radix}}} p\rceil\alpha + Mg + \frac{{B}}{{p}}\frac{{V}}{{\beta}}",
-        assumes=f"{ASSUMES}; M messages a rank, {radix - 1} a round or fewer, with B blocks: the "
-        f"digits in base {radix} of 1 to p-1 that are not 0",
-        source=SOURCE,
-        time=lambda fabric, p, nbytes: _time(rounds, fabric, p, nbytes),
+        latex=rf"\lceil\log_{{{radix}}} p\rceil\alpha + Mg"
+        rf" + \frac{{{number}}}{{p}}\frac{{V}}{{\beta}}",
+        assumes=f"{ASSUMES}; M messages a rank, {radix - 1} a round or fewer{words}",
+        source="Bruck et al., IEEE TPDS 8(11), 1997",
+        time=time,
         volume=lambda p: sum(map(sum, rounds(p))),
         steps=lambda p: len([*rounds(p)]),
-        peak=lambda p: 3 - 1 / p,
+        peak=peak,
         redundant=lambda p: 2 * p - 1,
         memory_ports=(),
     )
-
-
-def _digits(p: int, step: int, radix: int) -> range:
-    """The digits at a place with `step` that some number below p has, without 0."""
-    return range(1, min(radix, -(-p // step)))
-
-
-def _time(rounds: Rounds, fabric: Fabric, p: int, nbytes: float) -> float:
-    total = 0.0
-    for blocks in rounds(p):
-        sends = [fabric.send(count * nbytes / p) for count in blocks]
-        total += fabric.latency + (max(sends) if fabric.ports == "peer" else sum(sends))
-    return total
 
 
 def pat_all_gather(chunks: int) -> CostModel:
