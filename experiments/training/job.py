@@ -288,7 +288,7 @@ class TrainingRun:
         measures, interval, memory = self.measures, self.interval, self.memory
         steps, staleness = measures.window.steps, measures.staleness
         rate, step = min(measures.samples_per_s, self.job.epochs.input_rate), self.step
-        causes = (measures.bubbles.seconds.mean(axis=0) / steps).tolist()
+        causes = (measures.bubbles.mean(axis=0) / steps).tolist()
         alone = self.job.alone(self.ranks, self.costs)
         return {
             "model": self.plan.model.name,

@@ -29,7 +29,7 @@ def report(run: TrainingRun, what_if: WhatIf) -> object:
         numbers, lost = plan.numbers.tolist(), (plan.useful == 0).tolist()
     idle = {"input": run.input_s * measures.window.steps} if run.input_s else {}
     seconds = {f"{name}_s": getattr(measures, name) for name in ("computing", "exposed", "hidden")}
-    bubbles = measures.bubbles.seconds.tolist()
+    bubbles = measures.bubbles.tolist()
     return {
         "summary": run.row,
         "steps_s": measures.steps.tolist(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,9 +27,10 @@ ROUNDING = 1e-12
 """A share of the makespan: shorter bubbles are rounding errors."""
 
 
-@dataclass(frozen=True, eq=False)
-class Bubbles:
-    """Idle seconds of each rank's main lane, shape (ranks, 4), by cause in the order of `CAUSES`:
+def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Floats:
+    """Attribute each gap of `lane` of every rank to its cause, up to `end` seconds.
+
+    Returns the idle seconds of each rank, shape (ranks, 4), by cause in the order of `CAUSES`:
 
     - transfer: a message was on the wire, was copied or merged, or waited behind messages of its
       own sender.
@@ -40,18 +40,6 @@ class Bubbles:
     - drain: nothing left to compute, to send or to receive.
 
     A rank that never computes has no bubble: its row is zero.
-    """
-
-    seconds: Floats
-
-    @property
-    def total(self) -> Floats:
-        """Idle seconds of each rank."""
-        return np.asarray(self.seconds.sum(axis=1))
-
-
-def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubbles:
-    """Attribute each gap of `lane` of every rank to its cause, up to `end` seconds.
 
     From the start of the computation that ends a gap, the walk goes back from predecessor to
     predecessor. It takes the predecessor that finished last, until one was ready when the gap
@@ -130,10 +118,10 @@ def fill(timeline: Timeline, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
     return np.asarray(by_cause, np.float64).reshape(-1, causes), stops
 
 
-def with_drain(seconds: Floats, computing: Flags, free: Floats, end: float) -> Bubbles:
+def with_drain(seconds: Floats, computing: Flags, free: Floats, end: float) -> Floats:
     """The bubbles with what is left from when each rank is `free` to the `end`."""
     drain = np.where(computing, np.maximum(end - free, 0.0), 0.0)
-    return Bubbles(np.column_stack((seconds, drain)))
+    return np.column_stack((seconds, drain))
 
 
 def last_operations(timeline: Timeline) -> Ints:

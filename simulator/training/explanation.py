@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from simulator.analysis.bubbles import (
     DRAIN,
-    Bubbles,
     computing_ranks,
     fill,
     gaps_of,
@@ -56,7 +55,7 @@ class Explanation:
         self.end = max((timed.end for timed in self.replay.timed), default=0.0)
         """When all operations are finished."""
 
-    def bubbles(self, lane: int, end: float) -> Bubbles:
+    def bubbles(self, lane: int, end: float) -> Floats:
         """As :func:`simulator.analysis.bubbles.bubbles`."""
         computing = computing_ranks(self.outline, lane)
         walk = _Walk(self, end)

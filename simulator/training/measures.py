@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
+from simulator.analysis.bubbles import CAUSES, bubbles
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
 from simulator.steps.activity import Activity, lane_seconds, states
@@ -51,7 +51,8 @@ class Measures:
     """The time of communication while the main lane was idle."""
     hidden: Floats
     """The time of communication while the main lane computed."""
-    bubbles: Bubbles
+    bubbles: Floats
+    """Idle time, shape (workers, 4): see :func:`simulator.analysis.bubbles.bubbles`."""
     staleness: Ints
     """For each update: how many other updates were applied after its worker read the
     parameters."""
@@ -69,7 +70,7 @@ class Measures:
     @property
     def bubble_shares(self) -> dict[str, float]:
         """The share of the window for which the mean worker was idle, by cause."""
-        seconds, total = self.bubbles.seconds.mean(axis=0), self.window.end
+        seconds, total = self.bubbles.mean(axis=0), self.window.end
         return dict(zip(CAUSES, (seconds / (total or 1.0)).tolist(), strict=True))
 
 
@@ -127,15 +128,15 @@ def _steps(plan: Plan, timeline: Timeline, end: float) -> Floats:
     return np.asarray(np.diff(ends, prepend=0.0))
 
 
-def _idle(plan: Plan, timeline: Timeline, end: float) -> Bubbles:
+def _idle(plan: Plan, timeline: Timeline, end: float) -> Floats:
     """Bubbles of the workers up to `end`, without the rounding of differences."""
     if isinstance(timeline, Replayed):
         from simulator.training.explanation import explanation_of
 
-        seconds = explanation_of(timeline).bubbles(COMPUTE, end).seconds[plan.standing]
+        seconds = explanation_of(timeline).bubbles(COMPUTE, end)[plan.standing]
     else:
-        seconds = bubbles(timeline, COMPUTE, end).seconds[plan.standing]
-    return Bubbles(np.where(seconds < ROUNDING * timeline.makespan, 0.0, seconds))
+        seconds = bubbles(timeline, COMPUTE, end)[plan.standing]
+    return np.where(seconds < ROUNDING * timeline.makespan, 0.0, seconds)
 
 
 def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:

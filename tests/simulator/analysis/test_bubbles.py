@@ -30,7 +30,7 @@ import numpy as np
 import pytest
 
 from grouped_cases import each_case
-from simulator.analysis.bubbles import CAUSES, Bubbles, bubbles
+from simulator.analysis.bubbles import CAUSES, bubbles
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
@@ -38,7 +38,7 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
 from small_machines import merge
 from topologies import shapes
-from topologies.topology import Topology
+from topologies.topology import Floats, Topology
 
 SERVER = 4
 FORWARD_1, FORWARD_2, BACKWARD_2, PUSH_2, BACKWARD_1, PUSH_1 = (
@@ -91,9 +91,9 @@ def spans(timeline: Timeline, operations: slice) -> list[tuple[float, float]]:
     )
 
 
-def rows(shares: Bubbles) -> list[list[float]]:
+def rows(shares: Floats) -> list[list[float]]:
     """Seconds by transfer, contention, slower peer and drain, a row a rank."""
-    values: list[list[float]] = shares.seconds.tolist()
+    values: list[list[float]] = shares.tolist()
     return values
 
 
@@ -129,10 +129,10 @@ def test_the_bubbles_of_the_step_are_those_made_by_hand() -> None:
         [10 + 1, 7, 2, 0],
         [1 + 2 + 8, 3 + 5, 4, 2],
     ]
-    assert shares.total.tolist() == [28 - 8] * 4 + [28 - 3], (
+    assert shares.sum(axis=1).tolist() == [28 - 8] * 4 + [28 - 3], (
         "the makespan less what a rank computes"
     )
-    assert shares.seconds[:, :3].sum(axis=1).tolist() == [14, 16, 18, 20, 23]
+    assert shares[:, :3].sum(axis=1).tolist() == [14, 16, 18, 20, 23]
 
 
 def test_communication_after_the_last_computation_has_its_cause() -> None:
@@ -145,7 +145,7 @@ def test_communication_after_the_last_computation_has_its_cause() -> None:
         [10 + 1, 7, 2, 0],
         [1 + 2 + 8, 3 + 5, 4, 0],
     ]
-    assert shares.seconds[:, :3].sum(axis=1).tolist() == [14, 16, 18, 20, 23]
+    assert shares[:, :3].sum(axis=1).tolist() == [14, 16, 18, 20, 23]
 
 
 def test_a_rank_that_takes_part_in_nothing_more_drains() -> None:
@@ -186,8 +186,8 @@ def test_latency_is_time_on_the_wire() -> None:
 def test_without_computations_there_is_no_bubble(name: str) -> None:
     algorithm = find(name)
     shares = bubbles(simulate(algorithm.build(4, 64.0), shapes.star(5, bandwidth=1.0)))
-    assert not shares.seconds.any()
-    assert shares.seconds.shape == (4 + algorithm.servers, 4)
+    assert not shares.any()
+    assert shares.shape == (4 + algorithm.servers, 4)
 
 
 def test_a_rank_that_never_computes_has_no_bubble() -> None:
@@ -298,4 +298,4 @@ def test_merging_keeps_no_rank_from_computing() -> None:
     schedule.reduce([1, 2, 3, 0], [0, 1, 2, 3], slot=0, target=1)
     timeline = simulate(schedule.build(), shapes.ring(4, bandwidth=1.0, reduction=1.0), "compiled")
     assert timeline.finish.tolist() == [20] * 4 + [8] * 4
-    assert not bubbles(timeline).seconds.any()
+    assert not bubbles(timeline).any()

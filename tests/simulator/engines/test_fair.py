@@ -287,7 +287,7 @@ def test_what_a_flow_takes_longer_than_alone_behind_its_own_rank_is_transfer() -
     schedule.signal(0, 1, nbytes=4.0)
     schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
     shares = bubbles(fair(schedule.build(), route_of(Link(2, 1, gap=1))))
-    assert shares.seconds[1].tolist() == [1 + 4 + 1 + 2, 0, 0, 0]
+    assert shares[1].tolist() == [1 + 4 + 1 + 2, 0, 0, 0]
 
 
 def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
@@ -297,4 +297,4 @@ def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
     schedule.reduce([1, 2], 0, slot=0)
     schedule.compute(0, 1.0, reads=0)
     shares = bubbles(fair(schedule.build(), shapes.star(3, bandwidth=1.0, reduction=0.75)))
-    assert shares.seconds[0].tolist() == [4 + 3, 4 + 3, 0, 0]
+    assert shares[0].tolist() == [4 + 3, 4 + 3, 0, 0]

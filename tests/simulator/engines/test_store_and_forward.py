@@ -133,7 +133,7 @@ def test_time_from_store_to_store_is_time_on_the_wire() -> None:
     schedule = ScheduleBuilder(2, 1.0)
     schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
     shares = bubbles(stored(schedule.build(), route_of(Link(1, 1), Link(4, 1))))
-    assert shares.seconds[1].tolist() == [12, 0, 0, 0]
+    assert shares[1].tolist() == [12, 0, 0, 0]
 
 
 # Laws.

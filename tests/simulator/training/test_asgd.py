@@ -43,7 +43,7 @@ def test_two_workers_by_hand() -> None:
     assert measures.step == pytest.approx(8)
     assert measures.steps.tolist() == [7]
     assert measures.computing.tolist() == [6, 6]
-    assert measures.bubbles.total == pytest.approx([6, 6])
+    assert measures.bubbles.sum(axis=1) == pytest.approx([6, 6])
     # Worker 0 asks at 0 and has the parameters at 1; pushes from 4 on and has them again at 7;
     # pushes 10-11.
     assert measures.exposed.tolist() == [1 + 3 + 1, 2 + 3 + 1]

@@ -254,11 +254,11 @@ def test_nothing_is_hidden(ranks: int, sigma: float, launch: float, shape: str) 
         sigma=sigma,
     )
     assert measures.steps.sum() == pytest.approx(timeline.makespan)
-    assert measures.computing + measures.bubbles.total == pytest.approx(
+    assert measures.computing + measures.bubbles.sum(axis=1) == pytest.approx(
         np.full(ranks, timeline.makespan)
     )
     assert measures.hidden == pytest.approx(np.zeros(ranks), abs=1e-9)
-    assert (measures.exposed <= measures.bubbles.total + 1e-9).all()
+    assert (measures.exposed <= measures.bubbles.sum(axis=1) + 1e-9).all()
 
 
 # Conditions.

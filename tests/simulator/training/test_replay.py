@@ -73,7 +73,7 @@ def explained(full: Plan, expected: Timeline, outline: Plan, timeline: Replayed)
     """Compare bubbles by cause, and the critical path."""
     near = 1e-12 * expected.makespan
     before, after = measure(full, expected), measure(outline, timeline)
-    assert after.bubbles.seconds == pytest.approx(before.bubbles.seconds, rel=0, abs=near)
+    assert after.bubbles == pytest.approx(before.bubbles, rel=0, abs=near)
     path = explanation_of(timeline).path(after.window.last)
     whole = critical_path(expected, before.window.last)
     assert parts(path) == pytest.approx(parts(whole), rel=0, abs=near)

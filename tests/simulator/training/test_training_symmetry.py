@@ -74,8 +74,8 @@ def test_results_are_those_of_all_ranks(strategy: Strategy, machine: object) -> 
         for name in ("computing", "exposed", "hidden"):
             values = getattr(after, name)[places]
             assert values == pytest.approx(getattr(before, name), rel=0, abs=near), name
-        seconds = after.bubbles.seconds[places]
-        assert seconds == pytest.approx(before.bubbles.seconds, rel=0, abs=near)
+        seconds = after.bubbles[places]
+        assert seconds == pytest.approx(before.bubbles, rel=0, abs=near)
         assert plan.volume == pytest.approx(whole.volume)
         last = after.window.last
         path = (

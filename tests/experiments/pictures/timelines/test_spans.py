@@ -108,7 +108,7 @@ def test_of_a_folded_run_some_ranks_stand_for_all() -> None:
 def test_training_has_bubbles_by_cause(symmetric: bool) -> None:
     plan, timeline = training_of(symmetric)
     spans = strategy_spans(plan, timeline).spans(critical_path(timeline))
-    expected = bubbles(timeline).seconds
+    expected = bubbles(timeline)
     for cause, seconds in enumerate(expected[0].tolist()):
         name = ("transfer", "contention", "slower peer", "drain")[cause]
         found = seconds_of(spans, 0, name) if name in spans.causes else 0.0

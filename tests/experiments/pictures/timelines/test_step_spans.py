@@ -85,7 +85,7 @@ def test_gaps_add_up_to_the_bubbles(
     plan, timeline = run(find(name)(), ranks, steps=steps, conditions=Conditions(sigma=sigma))
     idle_gaps = gaps(plan, timeline)
     idle = np.bincount(idle_gaps.rank, idle_gaps.end - idle_gaps.start, ranks)
-    np.testing.assert_allclose(idle, bubbles(timeline).total[:ranks], atol=1e-12)
+    np.testing.assert_allclose(idle, bubbles(timeline).sum(axis=1)[:ranks], atol=1e-12)
     boxes = strategy_spans(plan, timeline).boxes
     main = boxes.take(boxes.lane == COMPUTE)
     busy = np.bincount(main.row, main.end - main.start, ranks + 1)[:ranks]
