@@ -129,29 +129,23 @@ _SCATTER = r"(p-2)\max(mx, \alpha+x+y) + \alpha + x + y"
 _ALL_REDUCE = r"(p-1)\max(mx, \alpha+x+y) + (p-2)\max(mx, \alpha+x) + \alpha + x"
 
 
-def _pace(parts: int, send: float, way: float) -> float:
-    """Seconds from the start of a step to that of the next: the port or the way of a part."""
-    return max(parts * send, way)
-
-
-def _segmented_gather(fabric: Fabric, p: int, nbytes: float, parts: int) -> float:
+def _once_round(fabric: Fabric, p: int, nbytes: float, parts: int, reduction: float = 0.0) -> float:
+    """Once round the ring, where a rank takes `reduction` seconds to add a byte. From the start of
+    a step to that of the next it takes the port or the way of a part."""
     send = fabric.send(nbytes / p / parts)
-    way = fabric.latency + send
-    return (p - 2) * _pace(parts, send, way) + way + (parts - 1) * send
+    way = fabric.latency + send + nbytes / p / parts * reduction
+    return (p - 2) * max(parts * send, way) + way + (parts - 1) * send
 
 
 def _segmented_scatter(fabric: Fabric, p: int, nbytes: float, parts: int) -> float:
-    send = fabric.send(nbytes / p / parts)
-    way = fabric.latency + send + nbytes / p / parts * fabric.reduction
-    return (p - 2) * _pace(parts, send, way) + way + (parts - 1) * send
+    return _once_round(fabric, p, nbytes, parts, fabric.reduction)
 
 
 def _segmented_all_reduce(fabric: Fabric, p: int, nbytes: float, parts: int) -> float:
     """The all-gather of the first part begins while the last part is reduced."""
     send = fabric.send(nbytes / p / parts)
-    merge, way = nbytes / p / parts * fabric.reduction, fabric.latency + send
-    reduced = (p - 1) * _pace(parts, send, way + merge)
-    return reduced + (p - 2) * _pace(parts, send, way) + way + (parts - 1) * send
+    way = fabric.latency + send + nbytes / p / parts * fabric.reduction
+    return (p - 1) * max(parts * send, way) + _once_round(fabric, p, nbytes, parts)
 
 
 def ring_reduce_scatter(channels: int = 1, segments: int = 1, ways: int = 1) -> CostModel:
@@ -161,7 +155,7 @@ def ring_reduce_scatter(channels: int = 1, segments: int = 1, ways: int = 1) -> 
 
 def ring_all_gather(channels: int = 1, segments: int = 1, ways: int = 1) -> CostModel:
     """One way round."""
-    return _segmented(RING_ALL_GATHER, _GATHER, _segmented_gather, channels * segments, ways)
+    return _segmented(RING_ALL_GATHER, _GATHER, _once_round, channels * segments, ways)
 
 
 def ring_all_reduce(channels: int = 1, segments: int = 1, ways: int = 1) -> CostModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from simulator.cost_models.cost_model import (
@@ -111,12 +112,8 @@ def binary_tree_broadcast(segments: int) -> CostModel:
     goes to one child, then to the other."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        send, second = fabric.send(nbytes / segments), 1 if fabric.ports == "peer" else 2
-        last = max(
-            (turns * send + depth * fabric.latency for turns, depth in _turns(p, second)),
-            default=0.0,
-        )
-        return min(second, p - 1) * (segments - 1) * send + last
+        parents = [((rank - 1) // 2, 2 - rank % 2) for rank in range(1, p)]
+        return _down(parents, fabric, nbytes, segments)
 
     return CostModel(
         latex=r"2(m-1)x + \max_r(t_r x + d_r\alpha),\ x = g + \frac{V}{m\beta}",
@@ -153,14 +150,18 @@ def split_binary_broadcast(segments: int) -> CostModel:
     )
 
 
-def _turns(p: int, second: int) -> list[tuple[int, int]]:
-    """For each rank but 0, the sends until it has a piece, and its depth. A second child has it
-    after `second` sends of its parent."""
-    arrivals = [(0, 0)]
-    for rank in range(1, p):
-        turns, depth = arrivals[(rank - 1) // 2]
-        arrivals.append((turns + (1 if rank % 2 else second), depth + 1))
-    return arrivals[1:]
+def _down(
+    parents: Sequence[tuple[int, int]], fabric: Fabric, nbytes: float, segments: int
+) -> float:
+    """V goes in `segments` down a tree. `parents` has the parent of each rank but 0, and the place
+    of the rank among the parent's children, from 1 on. The root sets the pace."""
+    send, peer, arrivals = fabric.send(nbytes / segments), fabric.ports == "peer", [(0, 0)]
+    for parent, place in parents:
+        turns, depth = arrivals[parent]
+        arrivals.append((turns + (1 if peer else place), depth + 1))
+    last = max(turns * send + depth * fabric.latency for turns, depth in arrivals)
+    children = sum(parent == 0 for parent, _ in parents)
+    return (min(children, 1) if peer else children) * (segments - 1) * send + last
 
 
 def binary_tree_reduce(segments: int) -> CostModel:
@@ -238,19 +239,11 @@ BINE_REDUCE_SCATTER = replace(
 
 
 def k_nomial_broadcast(radix: int, segments: int = 1) -> CostModel:
-    """The root sends each segment to its c children, and sets the pace."""
+    """The root sends each segment to its c children."""
 
     def time(fabric: Fabric, p: int, nbytes: float) -> float:
-        send, peer = fabric.send(nbytes / segments), fabric.ports == "peer"
-        turns, depth = [0], [0]
-        served = dict.fromkeys(range(p), 0)
-        for rank in range(1, p):
-            parent, number = _parent(rank, p, radix)
-            served[parent] += 1
-            turns.append(turns[parent] + (1 if peer else number))
-            depth.append(depth[parent] + 1)
-        last = max(t * send + d * fabric.latency for t, d in zip(turns, depth, strict=True))
-        return (segments - 1) * (1 if peer else served[0]) * send + last
+        parents = [_parent(rank, p, radix) for rank in range(1, p)]
+        return _down(parents, fabric, nbytes, segments)
 
     return CostModel(
         latex=r"(m-1)cx + \max_r(t_r x + d_r\alpha),\ x = g + \frac{V}{m\beta}",
