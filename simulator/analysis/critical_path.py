@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.contention import history, mean_rate
+from simulator.analysis.contention import SHORTEST_WAIT, history, mean_rate
 from simulator.kernels import path
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Flags
@@ -273,9 +273,6 @@ def sensitivities(timeline: Timeline) -> Sensitivities:
 
 
 # Waits for other ranks.
-
-SHORTEST_WAIT = 1e-12
-"""Waits below this share of the time are rounding."""
 
 
 class QueueWait(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -140,11 +140,8 @@ def joined(changes: Changes, more: Changes | None) -> Changes:
     """The one and, if there are any, the other."""
     if more is None:
         return changes
-    return Changes(
-        np.concatenate((changes.times, more.times)),
-        np.concatenate((changes.nbytes, more.nbytes)),
-        np.concatenate((changes.rank, more.rank)),
-    )
+    columns: Iterable[tuple[Any, Any]] = zip(changes, more, strict=True)
+    return Changes._make(np.concatenate(both) for both in columns)
 
 
 def _arrays(record: Record) -> Record:

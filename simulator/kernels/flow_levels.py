@@ -18,7 +18,6 @@ from __future__ import annotations
 import numpy as np
 
 from simulator.kernels.flows import (
-    SAME,
     Queues,
     Rates,
     advance,
@@ -31,7 +30,7 @@ from simulator.kernels.flows import (
     sift,
     watch,
 )
-from simulator.kernels.records import FlowRoutes, Index
+from simulator.kernels.records import SAME, FlowRoutes, Index
 
 _STEPS = 16
 """Steps that each medium adds to those in which levels come to rest: few need more than three."""

@@ -8,11 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.kernels.records import Floats, FlowRoutes, Index, Ints, Unsigned
+from simulator.kernels.records import SAME, Floats, FlowRoutes, Index, Ints, Unsigned
 
 _NONE = -1
-SAME = 1 + 1e-12
-"""Shares of bandwidth within this factor are equal: rounding makes no differences between flows."""
 
 
 class Heap(NamedTuple):
@@ -189,7 +187,7 @@ and may change it by 1e-11 of the bandwidth."""
 
 
 def instant(time: float) -> float:
-    """A time to 44 bits: what ends together does so in spite of rounding."""
+    """A time to 44 bits (Veltkamp's split): flows that end together do so in spite of rounding."""
     wide = time * _COARSE
     return wide - (wide - time)
 

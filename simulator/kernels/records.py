@@ -19,6 +19,8 @@ Unsigned = npt.NDArray[np.uint32]
 Values = npt.NDArray[np.uint64]
 Table = Annotated[Values, 2]
 """Values in rows and columns: of two dimensions."""
+SAME = 1 + 1e-12
+"""Shares of bandwidth within this factor are equal: rounding makes no differences between flows."""
 
 
 class Csr(NamedTuple):

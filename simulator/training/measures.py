@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.analysis.bubbles import CAUSES, bubbles
+from simulator.analysis.bubbles import CAUSES, ROUNDING, bubbles
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.timeline import Timeline
 from simulator.steps.activity import Activity, lane_seconds, states
@@ -15,9 +15,6 @@ from simulator.steps.kinds import RESTART
 from simulator.training.plan import COMMUNICATION, COMPUTE, Plan
 from simulator.training.replay import Replayed
 from topologies.topology import Floats, Ints
-
-ROUNDING = 1e-12
-"""A share of the makespan: shorter times are rounding errors of differences."""
 
 
 class Window(NamedTuple):
@@ -30,11 +27,6 @@ class Window(NamedTuple):
     steps: float
     samples: float
     """Samples that no failure loses."""
-
-    @property
-    def step(self) -> float:
-        """Seconds a step."""
-        return self.end / self.steps
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +52,7 @@ class Measures:
     @property
     def step(self) -> float:
         """Mean seconds a step."""
-        return self.window.step
+        return self.window.end / self.window.steps
 
     @property
     def samples_per_s(self) -> float:
