@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from simulator.parallel.passes import COMPUTE, HOST, STREAMS, Pass, PassTask, Rows
+from simulator.parallel.passes import HOST, STREAMS, Pass, PassTask, Rows
 from simulator.parallel.sharded_units import elements
 from simulator.parallel.sharding import Sharding
 from simulator.steps.kinds import GATHER, LAUNCH
@@ -32,25 +32,23 @@ class GatherPass(Pass):
 
     @property
     def calls(self) -> list[Call]:
-        return [call for _, bucket in self.buckets for call in self._gathering(bucket)]
+        return [call for _, bucket in self.buckets for call in self.sharding.gathering(bucket)]
 
     def written(self) -> Self:
         # The CPU issues them when it comes to the pass, which may wait for its input.
         self.launched = self.row(PassTask(HOST, 0.0, LAUNCH))
         for layer, bucket in self.buckets:
-            self.ready[layer] = tuple(self._gather(layer, call) for call in self._gathering(bucket))
+            self.ready[layer] = tuple(
+                self._gather(layer, call) for call in self.sharding.gathering(bucket)
+            )
         return super().written()
 
     def begin(self, layer: int) -> None:
         if rows := self.ready.get(layer):
-            input_there = self.tails or (self.row(PassTask(COMPUTE, 0.0, GATHER, layer=layer)),)
-            before = (*input_there, *rows)
-            self.tails = (self.row(PassTask(COMPUTE, 0.0, GATHER, before, layer)),)
+            if not self.tails:
+                self.compute(0.0, GATHER, (), layer)
+            self.compute(0.0, GATHER, (*self.tails, *rows), layer)
 
     def _gather(self, layer: int, call: Call) -> int:
         lane, seconds = STREAMS.index(call.group), self.times.seconds(*call[:3])
         return self.row(PassTask(lane, seconds, GATHER, (self.launched,), layer, call=call))
-
-    def _gathering(self, bucket: dict[str, float]) -> list[Call]:
-        element = self.sharding.element
-        return [Call(group, "all_gather", count * element) for group, count in bucket.items()]

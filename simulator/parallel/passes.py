@@ -120,12 +120,12 @@ class Pass:
             self.ends.append(self.tails)
             self.end(layer)
         if not self.tails:
-            self.tails = (self.row(PassTask(COMPUTE, 0.0, self.kind)),)
+            self.compute(0.0, self.kind, ())
         for lane, rows in self.late.items():
             excess = max(0.0, self.busy[lane] - self.seconds)
             self.exposed[lane] += excess
             self.excess += excess
-            self.tails = (self.row(PassTask(COMPUTE, 0.0, self.kind, (*self.tails, *rows))),)
+            self.compute(0.0, self.kind, (*self.tails, *rows))
         self.finish()
         self.ends = [end or self.tails for end in self.ends]
         return self
@@ -145,6 +145,12 @@ class Pass:
         self.busy[row.lane] += row.seconds
         return len(self.rows) - 1
 
+    def compute(
+        self, seconds: float, kind: int, before: Rows, layer: int = -1, launched: int = -1
+    ) -> None:
+        """Add a computation, with which the pass ends so far."""
+        self.tails = (self.row(PassTask(COMPUTE, seconds, kind, before, layer, launched)),)
+
     def _add(self, parts: Sequence[BlockPart], kind: int, layer: int) -> None:
         stops = any(part.waits for part in parts)
         if stops and self.launched < 0:
@@ -159,8 +165,8 @@ class Pass:
             if part.seconds:
                 launch = ahead if stops else launched
                 computes = kind if part.kind < 0 else part.kind
-                row = PassTask(COMPUTE, part.seconds, computes, before, layer, launch)
-                computed = self.tails = (self.row(row),)
+                self.compute(part.seconds, computes, before, layer, launch)
+                computed = self.tails
             if not part.group:
                 continue
             call = Call(part.group, part.collective, part.nbytes)
@@ -174,5 +180,4 @@ class Pass:
                 self.tails = (*(computed if part.overlaps else ()), number)
                 self.exposed[lane] += moved - (min(moved, part.seconds) if part.overlaps else 0.0)
         if stops:
-            joined = PassTask(COMPUTE, 0.0, kind, self.tails, layer, self.launched)
-            self.tails = (self.row(joined),)
+            self.compute(0.0, kind, self.tails, layer, self.launched)

@@ -7,14 +7,13 @@ collective gathers its parameters, and one reduces its gradients. The root's uni
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Self
 
 from simulator.parallel.blocks import Block
 from simulator.parallel.passes import (
-    COMPUTE,
     COPIES,
     GATHERS,
     HOST,
@@ -126,6 +125,15 @@ class Sharding:
             return self.sharing(group)
         return f"{group}/{self.reshard}" if self.reshard else ""
 
+    def gathering(
+        self, elements: Mapping[str, float], kind: Callable[[str], str] = str
+    ) -> list[Call]:
+        """What gathers so many elements of parameters of each group, in its `kind` of groups."""
+        return [
+            Call(kind(group), "all_gather", count * self.element)
+            for group, count in elements.items()
+        ]
+
     def check(self, group: str, size: int) -> None:
         """Raise InputError unless groups of a kind and size can be cut in runs."""
         if self.shard and size % self.shard:
@@ -184,10 +192,7 @@ def gathers(stage: Sequence[Block], sharding: Sharding) -> list[Call]:
     """What gathers the parameters of a stage behind the optimizer."""
     if sharding.zero not in (1, 2) or sharding.ahead:
         return []
-    return [
-        Call(sharding.sharing(group), "all_gather", count * sharding.element)
-        for group, count in elements(stage).items()
-    ]
+    return sharding.gathering(elements(stage), sharding.sharing)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -251,16 +256,12 @@ class UnitPass(Pass):
         for unit in self.root if self.reduces else ():
             self._reduce(unit)
         if self.done >= 0:
-            before = (*self.tails, self.done)
-            self.tails = (self.row(PassTask(COMPUTE, 0.0, REDUCE, before)),)
+            self.compute(0.0, REDUCE, (*self.tails, self.done))
             self.ends[-1] = self.tails
 
     def _gathering(self, unit: Unit) -> list[Call]:
         kind = self.sharding.sharing if self.kind == FORWARD else self.sharding.backward
-        return [
-            Call(kind(group), "all_gather", count * self.sharding.element)
-            for group, count in unit.elements.items()
-        ]
+        return self.sharding.gathering(unit.elements, kind)
 
     def _reducing(self, unit: Unit) -> list[Call]:
         sharding, calls = self.sharding, list[Call]()
@@ -301,8 +302,7 @@ class UnitPass(Pass):
         unit = self.order[number]
         seconds = self._copy(2 * unit.parameters * self.sharding.element)
         before = (*self.tails, *self.gathered[number])
-        row = PassTask(COMPUTE, seconds, GATHER, before, unit.blocks[0], self.launched)
-        self.tails = (self.row(row),)
+        self.compute(seconds, GATHER, before, unit.blocks[0], self.launched)
         self.ready += self.tails
 
     def _reduce(self, unit: Unit) -> None:
@@ -315,7 +315,7 @@ class UnitPass(Pass):
         cast = sharding.parameter != sharding.nbytes
         seconds = moved / sharding.bandwidth if cast else self._copy(moved)
         before = (*self.tails, *(self.reduced if sharding.fsdp == 2 else ()))
-        self.tails = (self.row(PassTask(COMPUTE, seconds, REDUCE, before, layer, self.launched)),)
+        self.compute(seconds, REDUCE, before, layer, self.launched)
         self.reduced = ()
         for call in self._reducing(unit):
             replicas = call.collective == "all_reduce"
@@ -355,9 +355,7 @@ class BucketPass(Pass):
 
     def end(self, layer: int) -> None:
         if seconds := self.copies.get(layer):
-            self.tails = (
-                self.row(PassTask(COMPUTE, seconds, COPY, self.tails, layer, self.launched)),
-            )
+            self.compute(seconds, COPY, self.tails, layer, self.launched)
         self.ends[-1] = self.tails
         if seconds := self.hooks[layer]:
             self.launched = self.row(PassTask(HOST, seconds, HOOKS, (), layer, self.launched))
@@ -365,5 +363,5 @@ class BucketPass(Pass):
 
     def finish(self) -> None:
         if self.launched >= 0:
-            before = (*self.tails, self.launched)
-            self.tails = self.ends[-1] = (self.row(PassTask(COMPUTE, 0.0, HOOKS, before)),)
+            self.compute(0.0, HOOKS, (*self.tails, self.launched))
+            self.ends[-1] = self.tails
