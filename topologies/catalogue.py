@@ -15,7 +15,7 @@ import numpy as np
 
 from topologies.clusters import MACHINES, cluster, joined
 from topologies.columns import distinct, places_in_groups
-from topologies.errors import InputError, nearest_name, unknown_option
+from topologies.errors import InputError, naming, nearest_name, unknown_option
 from topologies.resources import Need, check
 from topologies.shapes import SHAPES
 from topologies.topology import Paths, Topology
@@ -236,8 +236,10 @@ def find(text: str) -> Blueprint:
     if ":" in text and not exists(text):  # the name of a file may have colons, too
         file, _, options = text.rpartition(":")
     if file and (exists(file) or re.search(r"[/.]", file)):
+        from topologies.readers.files import read
+
         path = Path(file)
-        return _blueprint(text, path.name, "file", _from_file(path), options)
+        return _blueprint(text, path.name, "file", partial(joined, read(path)), options)
     names = [*SHAPES, *MACHINES]
     hint = nearest_name(name, names, f"simctl list machines shows them: {', '.join(names)}")
     raise InputError(f"no topology or file {name[:80]!r}: {hint}")
@@ -249,12 +251,6 @@ def exists(path: str) -> bool:
         return Path(path).exists()
     except (OSError, ValueError):
         return False
-
-
-def _from_file(path: Path) -> Callable[..., Topology]:
-    from topologies.readers.files import read
-
-    return partial(joined, read(path))
 
 
 def _blueprint(
@@ -270,10 +266,8 @@ def _blueprint(
             raise InputError(f"{name}: {key} has no value: write {key}=value, {HELP[key]}")
         if key in values:
             raise InputError(f"{text}: {key} is given twice")
-        try:
+        with naming(f"{name}:{key}"):
             values[key] = PARSERS.get(key, parse_whole)(value)
-        except InputError as error:
-            raise InputError(f"{name}:{key}: {error}") from None
     return Blueprint(text, name, kind, make, values)
 
 

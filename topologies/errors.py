@@ -14,6 +14,21 @@ class InputError(ValueError):
 
 
 @contextmanager
+def naming(place: object) -> Iterator[None]:
+    """Name a place in front of the message of an InputError.
+
+    >>> with naming("plan.csv line 3"):
+    ...     raise InputError("expected a number")
+    Traceback (most recent call last):
+    topologies.errors.InputError: plan.csv line 3: expected a number
+    """
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+@contextmanager
 def refused(text: str) -> Iterator[None]:
     """Turn an exception of foreign code into InputError: `text`, and the type and the first line of
     the exception."""

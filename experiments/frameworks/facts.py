@@ -14,7 +14,7 @@ from typing import Any
 
 from experiments.frameworks.arguments import CONDITION
 from experiments.frameworks.settings import FileSetting, words_of
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.units import parse_number
 
 Row = Mapping[str, str]
@@ -113,10 +113,8 @@ class JobFacts:
         word = row["usual"] if setting is None else words_of(setting.value)
         if row["kind"] and setting is None and not word:
             return None
-        try:
+        with naming(setting):
             return _value(row["kind"], word)
-        except InputError as error:
-            raise InputError(f"{setting}: {error}") from None
 
     def say(self, name: str, reason: str) -> None:
         """Remark that simctl cannot express a fact."""

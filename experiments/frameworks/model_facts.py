@@ -15,7 +15,7 @@ from experiments.frameworks.facts import JobFacts, rows_by_name
 from experiments.models.config_files import shape_of
 from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
 from experiments.models.model_shapes import RMS_DECODER, TransformerShape
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 
 _LONGEST = 10_000
 """Letters of the longest list of blocks with experts."""
@@ -46,10 +46,8 @@ def model_of(facts: JobFacts, name: str) -> Entry | None:
         return None
     seq = facts["seq"] or entry.size
     stated = "".join(f",{key}={value}" for key, value in entry.choices.items() if key != "seq")
-    try:
+    with naming(facts.settings.get("seq")):
         return entry if seq == entry.size else entry.with_options(f"seq={seq}{stated}")
-    except InputError as error:
-        raise InputError(f"{facts.settings['seq']}: {error}") from None
 
 
 def _preset(facts: JobFacts) -> str:

@@ -18,7 +18,7 @@ from experiments.models.head_shapes import multi_head
 from experiments.models.mixer_shapes import Experts, Latent, Mamba
 from experiments.models.model_catalogue import Entry
 from experiments.models.model_shapes import RMS_DECODER, TransformerShape
-from topologies.errors import InputError, nearest_name, shown
+from topologies.errors import InputError, naming, nearest_name, shown
 from topologies.readers.contents import check_text
 from topologies.readers.mistakes import Mistakes
 from topologies.readers.plain_files import load_json, place_in
@@ -108,10 +108,8 @@ def parse(text: str, name: str) -> Entry:
     config = mistakes.checked(create_model(family, __config__=_RULES, **FAMILIES[family]), content)
     mistakes.report(place_in(text, name))
     values = dict(config)
-    try:
+    with naming(name):
         shape = shape_of(values, _CONSTANTS.get(family, RMS_DECODER))
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
     longest = min(shape.longest or USUAL_SEQUENCE, USUAL_SEQUENCE)
     return Entry(shape, shape.positions or longest, name=name)
 

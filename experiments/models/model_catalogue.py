@@ -26,7 +26,7 @@ from experiments.models.transformers import transformer
 from experiments.option_text import Parser, parse_pairs, parse_watts, parse_within
 from simulator.parallel.degrees import divisor
 from simulator.training.model import Layer, Model
-from topologies.errors import InputError, nearest_name, unknown_option
+from topologies.errors import InputError, naming, nearest_name, unknown_option
 
 LONGEST = 131072
 """Tokens of the longest sequence, where no table of positions ends earlier."""
@@ -79,7 +79,7 @@ class Entry:
     def estimate(self) -> Model:
         """The model with its times. Raises InputError if the device cannot train it."""
         batch, dtype, device = self.defaults
-        try:
+        with naming(self.name):
             times = DeviceTimes(device, dtype, power=float(self.choices.get("power", 0.0)))
             cut = BlockCut(micro=batch, grads=PRECISIONS[dtype].gradients)
             if isinstance(self.model, TransformerShape):
@@ -88,8 +88,6 @@ class Entry:
             else:
                 images = ImageNetworks(times, cut)
                 model = images.network(self.model(images, self.size), self.size)
-        except InputError as error:
-            raise InputError(f"{self.name}: {error}") from None
         return replace(model, name=self.name)
 
     @cached_property
@@ -157,10 +155,8 @@ class Entry:
         values, model = self.parse(text), self.model
         size = values.get("seq", values.get("image", self.size))
         if isinstance(model, TransformerShape):
-            try:
+            with naming(self.name):
                 model = _changed(model, values, size if self.stretched else 0)
-            except InputError as error:
-                raise InputError(f"{self.name}: {error}") from None
         # The options of the help: a smaller model keeps the batch and dtype of the whole one.
         named = {key: values[key] for key in Setup._fields if key in values}
         setup = self.defaults._replace(**named)

@@ -32,7 +32,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 from experiments.models import kineto
 from experiments.option_text import PARSERS
 from simulator.training.model import Layer, Model, Tensor
-from topologies.errors import InputError, shown
+from topologies.errors import InputError, naming, shown
 from topologies.readers.contents import LIMIT, check_text, decoded
 from topologies.readers.locations import Place, spelling
 from topologies.readers.mistakes import Mistake, Mistakes
@@ -236,10 +236,8 @@ def _model(content: object, place: Place) -> Model:
     number = {name: k for k, name in enumerate(names)}
     registration = tuple(number[name] for name in document.registration)
     layers = tuple(Layer(**dict(part)) for part in document.layers)
-    try:
+    with naming(place(())):
         return Model(**dict(document) | {"layers": layers, "registration": registration})
-    except InputError as error:
-        raise InputError(f"{place(())}: {error}") from None
 
 
 def _wrong_names(names: list[str], registration: list[str]) -> Iterator[Mistake]:

@@ -28,7 +28,7 @@ from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS
 from simulator.parallel.step import Step, write
 from simulator.schedules.timeline import Timeline
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.readers.contents import csv_rows
 from topologies.topology import Floats, Topology
 
@@ -153,7 +153,7 @@ def calibrated_by(
     """
     steps, rows, times = read_steps(path), list[FitRow](), training.times
     for where, (model, text, seconds) in steps.items():
-        try:
+        with naming(where):
             parsed, _ = like_framework(parse_plan(text), like, times.device)
             shape = find_transformer(model).shape
             check_recomputation(parsed, shape)
@@ -161,8 +161,6 @@ def calibrated_by(
             # A large written step takes 400 MB, so few of them stay.
             simulated = plan_critical_path(model, plan, times, groups, keeps=len(rows) < 4)
             simulated(Factors())
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
         precision = parsed.precision or times.dtype
         rows.append(FitRow(simulated, seconds, sizes_of(shape), precision))
     # A file is of the precision that most of its rows have.

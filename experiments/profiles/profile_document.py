@@ -32,7 +32,7 @@ from simulator.effects.memory_costs import HostMemory
 from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
 from simulator.effects.pieces import PieceCounts
 from simulator.profile import Profile, Protocol, Uncertainty
-from topologies.errors import InputError
+from topologies.errors import naming
 from topologies.link import Link
 from topologies.readers.locations import Location, Place
 from topologies.readers.mistakes import WORDS, Mistake, Mistakes, unknown
@@ -194,10 +194,8 @@ def calibrated(content: object, place: Place) -> Calibrated:
     mistakes = Mistakes(WORDS | _LIMITS)
     profile: Calibrated = mistakes.checked(Calibrated, content)
     mistakes.report(place)
-    try:
+    with naming(place(("library",))):
         library_name(profile.library)
-    except InputError as error:
-        raise InputError(f"{place(('library',))}: {error}") from None
     mistakes.add(unknown_names(profile))
     if profile.uncertainty is not None:
         mistakes.add(profile.uncertainty.mistakes(profile.model_dump(exclude={*ABOUT})))

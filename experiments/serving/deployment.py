@@ -14,7 +14,7 @@ from experiments.models.model_shapes import TransformerShape
 from experiments.option_text import parse_at_least, parse_pairs
 from experiments.serving.engines import Engine, ServedPrecision
 from simulator.parallel.degrees import Degrees
-from topologies.errors import InputError, nearest_name
+from topologies.errors import InputError, naming, nearest_name
 from topologies.units import parse_whole
 
 WIDTHS = KERNEL_WIDTHS | {"fp8_block": 1 + 4 / 128**2}
@@ -80,10 +80,8 @@ def parse_workers(name: str, text: str) -> tuple[int, Cut]:
     number, colon, cut = text.strip().rpartition(":")
     if "=" not in cut:
         raise InputError(f"{name} {text[:40]!r}: write it like tp=8, or 2:tp=8")
-    try:
+    with naming(f"{name} {text[:40]}"):
         count = parse_whole(number) if colon else 1
-    except InputError as error:
-        raise InputError(f"{name} {text[:40]}: {error}") from None
     if not 1 <= count <= MOST_WORKERS:
         raise InputError(f"{name} {text[:40]}: 1 to {MOST_WORKERS} workers")
     return count, parse_cut(cut)

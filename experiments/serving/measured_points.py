@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.serving.deployment import Deployment
 from experiments.serving.operating_point import TIMES, Factor, Load, Point, spread_of
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.readers.contents import csv_rows
 
 COLUMNS = "isl", "osl", "concurrency", "ttft_ms", "tpot_ms"
@@ -78,10 +78,8 @@ def _ratios(
 ) -> tuple[float, float]:
     """Measured over predicted TPOT and TTFT."""
     where = f"measured point {number}"
-    try:
+    with naming(where):
         predicted = predict(measured.load)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
     if predicted.sequences < measured.load.concurrency:
         raise InputError(
             f"{where}: {measured.load.concurrency:g} sequences at once, but {predicted.fits:g} fit"
