@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from experiments.frameworks.facts import JobFacts, rows_by_name
-from experiments.models.config_files import shape_of
+from experiments.models.head_shapes import shape_of
 from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
 from experiments.models.model_shapes import RMS_DECODER, TransformerShape
 from topologies.errors import InputError, naming
@@ -37,7 +37,7 @@ def model_of(facts: JobFacts, name: str) -> Entry | None:
     if "width" in facts and ("blocks" in facts or "pattern" in facts):
         entry = _of_sizes(facts, name)
     elif preset.startswith("{"):
-        entry = _like(shape_of(yaml.safe_load(preset), RMS_DECODER), name)
+        entry = _like(shape_of({**RMS_DECODER, **yaml.safe_load(preset)}), name)
     elif preset:
         entry = find_transformer(preset)
     else:
@@ -59,7 +59,7 @@ def _preset(facts: JobFacts) -> str:
 def _of_sizes(facts: JobFacts, name: str) -> Entry:
     values = _sizes(facts)
     try:
-        shape = shape_of(values, {}, str(facts.settings.get("pattern")))
+        shape = shape_of(values, str(facts.settings.get("pattern")))
     except InputError as error:
         raise error if name in str(error) else InputError(f"{name}: {error}") from None
     entry = _like(shape, name)

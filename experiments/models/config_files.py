@@ -14,10 +14,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from experiments.models.head_shapes import multi_head
-from experiments.models.mixer_shapes import Experts, Latent, Mamba
+from experiments.models.head_shapes import shape_of
 from experiments.models.model_catalogue import Entry
-from experiments.models.model_shapes import RMS_DECODER, TransformerShape
+from experiments.models.model_shapes import RMS_DECODER
 from topologies.errors import InputError, naming, nearest_name, shown
 from topologies.readers.contents import check_text
 from topologies.readers.mistakes import Mistakes
@@ -107,63 +106,7 @@ def parse(text: str, name: str) -> Entry:
         raise InputError(f"{name}: model_type {wrong}: {hint}")
     config = mistakes.checked(create_model(family, __config__=_RULES, **FAMILIES[family]), content)
     mistakes.report(place_in(text, name))
-    values = dict(config)
     with naming(name):
-        shape = shape_of(values, _CONSTANTS.get(family, RMS_DECODER))
+        shape = shape_of({**dict(config), **_CONSTANTS.get(family, RMS_DECODER)})
     longest = min(shape.longest or USUAL_SEQUENCE, USUAL_SEQUENCE)
     return Entry(shape, shape.positions or longest, name=name)
-
-
-def shape_of(
-    values: dict[str, Any],
-    constants: Mapping[str, Any],
-    pattern: str = "hybrid_override_pattern",
-) -> TransformerShape:
-    """The shape with values of the fields of `FAMILIES`. Raises InputError for values that do not
-    go together; `pattern` is the name there of the blocks of a hybrid."""
-    values["hidden"] = values.get("hidden") or values.get("expansion_ratio", 4) * values["width"]
-    if values.get("number"):
-        inside = values.get("inside") or values["hidden"]
-        shared = values.get("shared_size", values.get("shared", 0) * inside)
-        dense, latent = values.get("dense", 0), values.get("latent_width") or 0
-        experts = values["number"], values["top"], inside, shared, dense, latent
-        values["experts"] = Experts(*experts)
-    if "layer_types" in values:
-        turns = [kind == "full_attention" for kind in values["layer_types"]]
-        values["period"] = period = turns.index(True) + 1 if True in turns else len(turns) + 1
-        if turns != [number % period == 0 for number in range(1, values["blocks"] + 1)]:
-            raise InputError("layer_types: expected full attention in every so many-th layer")
-    if "pattern" in values:
-        keys = "mamba_heads", "mamba_head", "state", "groups", "kernel", "chunk"
-        values["mamba"] = Mamba(*(values[key] for key in keys if key in values))
-        if len(values["pattern"]) != values["blocks"]:
-            count = len(values["pattern"])
-            raise InputError(f"{pattern} has {count} layers, and the model {values['blocks']}")
-        if "E" in values["pattern"] and "experts" not in values:
-            raise InputError(f"{pattern} has E: say how many experts there are")
-    if "nope" in values:
-        of_queries = values["query_rank"] or 0
-        sizes = [values[key] for key in ("key_rank", "nope", "rope", "value")]
-        values |= {"latent": Latent(of_queries, *sizes), "head_size": values["nope"]}
-    if "patch_size" in values:
-        side, rest = divmod(values["image_size"], values["patch_size"])
-        if rest:
-            raise InputError(
-                f"image_size {values['image_size']} is no multiple of patch_size "
-                f"{values['patch_size']}"
-            )
-        patch = values["num_channels"] * values["patch_size"] ** 2
-        values |= {"vocabulary": len(values["id2label"]), "positions": side**2 + 1, "patch": patch}
-    if "attn_config" in values:
-        attention: _MptAttention = values["attn_config"]
-        usual_heads = 1 if attention.attn_type == "multiquery_attention" else values["heads"]
-        # Positions are learned if attention has neither ALiBi nor rotary ones.
-        learned = values["learned_pos_emb"] and not attention.alibi and not attention.rope
-        values |= {
-            "kv_heads": attention.kv_n_heads or usual_heads,
-            "positions": values["max_seq_len"] if learned else 0,
-            "biases": not values["no_bias"],
-            "rotary": attention.rope,
-        }
-    names = values.keys() & TransformerShape.__dataclass_fields__.keys()
-    return multi_head(**{**{name: values[name] for name in names}, **constants})

@@ -16,9 +16,8 @@ from typing import Any, NamedTuple
 from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
 from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
-from experiments.models.head_shapes import multi_head, share
+from experiments.models.head_shapes import shape_of, share
 from experiments.models.image_networks import ImageNetworks
-from experiments.models.mixer_shapes import Experts
 from experiments.models.model_families import FAMILIES
 from experiments.models.model_shapes import TransformerShape
 from experiments.models.transformer_blocks import Writer
@@ -212,15 +211,8 @@ def _changed(
 
 def _shipped(row: Mapping[str, str]) -> Entry:
     family, sizes = row["family"], {key: int(text) for key, text in row.items() if text.isdigit()}
-    shared = {"hidden": 4 * sizes["width"]} | FAMILIES[family]
-    shared |= {key: sizes[key] for key in ("kv_heads", "hidden") if row[key]}
-    if row["experts"]:
-        experts = [
-            sizes.get(key, 0) for key in ("experts", "top", "inside", "shared", "dense", "latent")
-        ]
-        shared["experts"] = Experts(*experts)
-    shared["pattern"] = row["pattern"]
-    shape = multi_head(sizes["blocks"], sizes["width"], sizes["heads"], **shared)
+    hybrid = {"pattern": row["pattern"]} if row["pattern"] else {}
+    shape = shape_of({**FAMILIES[family], **sizes, **hybrid})
     setup = Setup(sizes.get("batch", 1), row["dtype"] or "bf16", row["device"] or "h100")
     seq = shape.positions or (8192 if family == "llama3" else 4096)
     return Entry(shape, seq, family in ("gpt3", "mpt", "vit"), setup, row["name"])

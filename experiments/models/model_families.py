@@ -1,10 +1,9 @@
-"""What the transformers of a family have in common."""
+"""What the transformers of a family have in common, as values of a shape."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from experiments.models.mixer_shapes import Latent, Mamba
 from experiments.models.model_shapes import RMS_DECODER
 
 _LLAMA3 = {**RMS_DECODER, "kv_heads": 8, "vocabulary": 128256, "longest": 131072}
@@ -14,6 +13,9 @@ _NEMOTRON3: dict[str, Any] = {
     "norm": "rms",
     "biases": False,
     "vocabulary": 131072,
+    "mamba_head": 64,
+    "state": 128,
+    "groups": 8,
 }
 FAMILIES: dict[str, dict[str, Any]] = {
     # Devlin et al., NAACL 2019.
@@ -49,10 +51,13 @@ FAMILIES: dict[str, dict[str, Any]] = {
     # DeepSeek-AI, arXiv 2412.19437, section 4.2.
     "deepseek": {
         **RMS_DECODER,
-        "head_size": 128,
         "vocabulary": 129280,
         "longest": 163840,
-        "latent": Latent(query_rank=1536, key_rank=512, nope=128, rope=64, value=128),
+        "query_rank": 1536,
+        "key_rank": 512,
+        "nope": 128,
+        "rope": 64,
+        "value": 128,
     },
     # openai/gpt-oss-120b and 20b, config.json: windowed attention and full attention take turns.
     "gpt_oss": {
@@ -77,8 +82,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     # nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B and Super-120B-A12B, config.json: attention has no
     # positions.
-    "nemotron3_nano": {**_NEMOTRON3, "mamba": Mamba(64, head_size=64, state=128, groups=8)},
-    "nemotron3_super": {**_NEMOTRON3, "mamba": Mamba(128, head_size=64, state=128, groups=8)},
+    "nemotron3_nano": {**_NEMOTRON3, "mamba_heads": 64},
+    "nemotron3_super": {**_NEMOTRON3, "mamba_heads": 128},
     # Dosovitskiy et al., ICLR 2021, table 1, for images of 224 x 224 in patches of 16 x 16.
     "vit": {"vocabulary": 1000, "kind": "image", "positions": 197, "patch": 3 * 16**2},
 }

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.models.head_shapes import multi_head
+from experiments.models.head_shapes import shape_of
 from experiments.models.mixer_shapes import Experts
 from experiments.models.model_catalogue import MODELS, OPTIONS, find_transformer
 from grouped_cases import each_case
 from shipped_shapes import SHAPES, find_shape
 from topologies.errors import InputError
+
+SMALL = {"blocks": 1, "width": 96, "heads": 12, "hidden": 400, "vocabulary": 10}
 
 
 def test_parts_of_gpt2() -> None:
@@ -61,17 +63,17 @@ def test_all_parameters_are_active_without_experts() -> None:
 
 def test_heads_share_the_width() -> None:
     with pytest.raises(InputError, match=r"hidden=100 is no multiple of heads=12: .* heads=10"):
-        multi_head(1, 100, 12, hidden=400, vocabulary=10)
+        shape_of({**SMALL, "width": 100})
 
 
 def test_heads_of_queries_are_a_multiple_of_those_of_keys() -> None:
     with pytest.raises(InputError, match=r"heads=12 is no multiple of kv_heads=8: .*kv_heads=6"):
-        multi_head(1, 96, 12, kv_heads=8, hidden=400, vocabulary=10)
+        shape_of({**SMALL, "kv_heads": 8})
 
 
 def test_a_token_passes_no_more_experts_than_there_are() -> None:
     with pytest.raises(InputError, match="a token passes 3 of 2 experts"):
-        multi_head(1, 96, 12, hidden=400, vocabulary=10, experts=Experts(2, 3, 8))
+        shape_of({**SMALL, "experts": Experts(2, 3, 8)})
 
 
 def refusal(text: str) -> str:
