@@ -39,6 +39,8 @@ def adapter_elements(rank: int, matrices: Sequence[WeightMatrix]) -> int:
     """Elements of the adapters of a part (LoRA, Hu et al., arXiv 2106.09685). Matrices of the same
     tokens, but for the last one, are one product and have an adapter together, as in
     Megatron-Bridge."""
+    if not matrices:
+        return 0
     *into, last = matrices
     width = into[0].inputs
     merged = sum(matrix.outputs for matrix in into if matrix.inputs == width)

@@ -90,17 +90,13 @@ def _frozen(block: Block, adapters: float = 0.0, of_experts: float = 0.0) -> Blo
 
 def _with_adapters(writer: Writer, kind: str, block: Block) -> Block:
     """A layer of which the adapters alone are trained."""
-    shape, cut, of_experts = writer.shape, writer.cut, 0.0
-    parts = [shape.attention_matrices] if kind[0] in "*w" else []
-    if cut.adapters == "all":
-        experts = shape.experts if "E" in kind else None
-        hidden = experts.shared if experts else shape.hidden * ("-" in kind)
-        parts += [shape.mlp_matrices(hidden)] if hidden else []
-        parts += [shape.mamba.matrices(shape.width)] if shape.mamba and kind == "M" else []
-        if experts:
-            each = adapter_elements(cut.lora, shape.expert_matrices)
-            of_experts = experts.number * each / cut.ep / cut.expert_ranks
-    trained = sum(adapter_elements(cut.lora, part) for part in parts)
+    shape, cut, of_experts, trained = writer.shape, writer.cut, 0.0, 0
+    for letter in kind:
+        if cut.adapters == "all" or letter in "*w":
+            trained += adapter_elements(cut.lora, shape.part_matrices(letter))
+            if letter == "E" and shape.experts:
+                each = adapter_elements(cut.lora, shape.expert_matrices)
+                of_experts = shape.experts.number * each / cut.ep / cut.expert_ranks
     return _frozen(block, trained / cut.tp, of_experts)
 
 
@@ -143,14 +139,11 @@ def _elements(shape: TransformerShape, cut: BlockCut, kind: str) -> tuple[float,
     """Elements of a rank's parameters of a block, and of its experts'."""
     elements, of_experts = float(len(kind) * shape.width), 0.0
     for letter in kind:
+        elements += shape.part_parameters(letter) / cut.tp
         if letter == "E" and (experts := shape.experts):
-            elements += experts.dense_parameters(shape.width) + shape.mlp(experts.shared) / cut.tp
-            each = sum(matrix.parameters for matrix in shape.expert_matrices)
+            elements += experts.dense_parameters(shape.width)
+            each = shape.expert_parameters
             of_experts = experts.number * each / cut.ep / cut.expert_ranks
-        elif letter == "M" and shape.mamba:
-            elements += shape.mamba.parameters(shape.width) / cut.tp
-        else:
-            elements += (shape.mlp(shape.hidden) if letter == "-" else shape.attention) / cut.tp
     return elements, of_experts
 
 
@@ -208,10 +201,7 @@ def _every_second_product(writer: Writer, kind: str) -> Again:
     The second value is the bytes that it keeps."""
     shape, tp, rows = writer.shape, writer.cut.tp, writer.tokens
     experts, core = shape.experts if "E" in kind else None, writer.core()
-    hidden = experts.shared if experts else shape.hidden * ("-" in kind)
-    matrices = [*shape.attention_matrices] if kind[0] in "*w" else []
-    matrices += shape.mamba.matrices(shape.width) if shape.mamba and kind == "M" else ()
-    matrices += shape.mlp_matrices(hidden) if hidden else ()
+    matrices = [matrix for letter in kind for matrix in shape.part_matrices(letter)]
     again = [*writer.entry() * len(kind)]
     for event in passes.computations(_events(writer, kind)):
         again += [event] if not event.weights and event != core else []

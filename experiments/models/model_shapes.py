@@ -165,6 +165,11 @@ class TransformerShape:
         return self.mlp_matrices(hidden, self.expert_width) if hidden else ()
 
     @property
+    def expert_parameters(self) -> int:
+        """Elements of an expert; 0 if there are no experts."""
+        return sum(matrix.parameters for matrix in self.expert_matrices)
+
+    @property
     def head(self) -> WeightMatrix:
         """The matrix after the last block. An encoder pools one token with it, and an image model
         classifies one."""
@@ -180,15 +185,23 @@ class TransformerShape:
         patches = WeightMatrix("patches", self.patch, self.width, bias=True).parameters + self.width
         return rows * self.width + (patches if self.patch else 0)
 
-    @property
-    def attention(self) -> int:
-        """Elements of the matrices of attention in a block, and of its sinks."""
-        matrices = sum(matrix.parameters for matrix in self.attention_matrices)
-        return matrices + self.heads * self.sinks
+    def part_matrices(self, letter: str) -> tuple[WeightMatrix, ...]:
+        """The matrices that all tokens pass in a part of a block, by its letter in `kinds`: of
+        experts those of the shared ones."""
+        if letter in "*w":
+            return self.attention_matrices
+        if letter == "M" and self.mamba:
+            return self.mamba.matrices(self.width)
+        hidden = self.experts.shared if letter == "E" and self.experts else self.hidden
+        return self.mlp_matrices(hidden) if hidden else ()
 
-    def mlp(self, hidden: int) -> int:
-        """Elements of an MLP or an expert with `hidden` elements inside; 0: there is none."""
-        return sum(matrix.parameters for matrix in self.mlp_matrices(hidden)) if hidden else 0
+    def part_parameters(self, letter: str) -> int:
+        """Elements of a part of a block, without the experts that a token may pass, their router
+        and the matrices around them."""
+        if letter == "M" and self.mamba:
+            return self.mamba.parameters(self.width)
+        matrices = sum(matrix.parameters for matrix in self.part_matrices(letter))
+        return matrices + (self.heads * self.sinks if letter in "*w" else 0)
 
     @property
     def multiplied(self) -> int:
@@ -227,10 +240,6 @@ class TransformerShape:
         """Elements of all parameters with `number` experts in a block."""
         parts = self.parts
         total = self.embedding + self.norms + self.head_parameters
-        total += self.attention_blocks * self.attention + parts["-"] * self.mlp(self.hidden)
-        total += parts["M"] * self.mamba.parameters(self.width) if self.mamba else 0
-        if experts := self.experts:
-            inner = number * sum(matrix.parameters for matrix in self.expert_matrices)
-            dense = self.mlp(experts.shared) + experts.dense_parameters(self.width)
-            total += self.parts["E"] * (inner + dense)
-        return total
+        total += sum(count * self.part_parameters(letter) for letter, count in parts.items())
+        dense = self.experts.dense_parameters(self.width) if self.experts else 0
+        return total + parts["E"] * (number * self.expert_parameters + dense)

@@ -214,18 +214,14 @@ class Deployment:
     @cached_property
     def parts(self) -> Mapping[str, float]:
         """Bytes of the weights of a GPU of each stage by part."""
-        shape, experts, tp = self.shape, self.shape.experts, self.cut.tp
+        shape, tp = self.shape, self.cut.tp
         attention = shape.attention_blocks * sum(rows * columns for rows, columns in self.products)
-        dense = shape.parts["-"] * shape.mlp(shape.hidden) / tp
-        routed = 0.0
-        if experts:
-            each = sum(matrix.parameters for matrix in shape.expert_matrices)
-            dense += shape.parts["E"] * shape.mlp(experts.shared) / tp
-            routed = shape.parts["E"] * experts.number * each / tp
+        dense = sum(shape.parts[each] * shape.part_parameters(each) / tp for each in "-E")
+        routed = shape.parts["E"] * (shape.experts.number if shape.experts else 0)
         return {
             "attention": attention * WIDTHS[self.attention],
             "dense": dense * WIDTHS[self.dense],
-            "routed": routed * WIDTHS[self.inner],
+            "routed": routed * shape.expert_parameters / tp * WIDTHS[self.inner],
             "embedding": 2.0 * shape.embedding / tp,
             "head": 2.0 * shape.head_parameters / tp,
         }

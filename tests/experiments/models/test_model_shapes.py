@@ -20,8 +20,8 @@ def test_parts_of_gpt2() -> None:
     """Two tables; four matrices and two, with biases; two norms a block and another at the end."""
     shape = SHAPES["gpt2"]
     assert shape.embedding == (50257 + 1024) * 768
-    assert shape.attention == 4 * 768**2 + 4 * 768
-    assert shape.mlp(shape.hidden) == 8 * 768**2 + 5 * 768
+    assert shape.part_parameters("*") == 4 * 768**2 + 4 * 768
+    assert shape.part_parameters("-") == 8 * 768**2 + 5 * 768
     assert shape.norms == (2 * 12 + 1) * 2 * 768
     assert shape.head_parameters == 0
 
@@ -31,7 +31,7 @@ def test_latent_attention_of_deepseek() -> None:
     shape = SHAPES["deepseek_v3"]
     queries = 7168 * 1536 + 1536 * 128 * 192
     keys = 7168 * (512 + 64) + 512 * 128 * (128 + 128)
-    assert shape.attention == queries + keys + 128 * 128 * 7168
+    assert shape.part_parameters("*") == queries + keys + 128 * 128 * 7168
     assert shape.norms == (2 * 61 + 1) * 7168 + 61 * (1536 + 512)
     assert (shape.key_size, shape.value_size) == (192, 128)
 
@@ -39,7 +39,7 @@ def test_latent_attention_of_deepseek() -> None:
 def test_the_first_blocks_are_dense() -> None:
     shape = SHAPES["deepseek_v3"]
     assert shape.parts["E"] == 58
-    assert shape.mlp(shape.hidden) == 3 * 7168 * 18432
+    assert shape.part_parameters("-") == 3 * 7168 * 18432
     assert replace(shape, blocks=2).parts["E"] == 0
 
 
@@ -48,7 +48,7 @@ def test_a_token_passes_the_top_experts_and_all_shared_ones() -> None:
     shape = SHAPES["deepseek_v3"]
     expert, experts = 3 * 7168 * 2048, shape.experts
     assert experts
-    assert shape.mlp(experts.shared) == shape.mlp(experts.hidden) == expert
+    assert shape.part_parameters("E") == shape.expert_parameters == expert
     assert shape.parameters - shape.active_parameters == 58 * (256 - 8) * expert
     smaller = replace(shape, experts=replace(experts, number=255, shared=0))
     assert shape.parameters - smaller.parameters == 58 * (2 * expert + 7168)
@@ -56,7 +56,7 @@ def test_a_token_passes_the_top_experts_and_all_shared_ones() -> None:
 
 def test_all_parameters_are_active_without_experts() -> None:
     shape = SHAPES["llama3_8b"]
-    blocks = 32 * (shape.attention + shape.mlp(14336))
+    blocks = 32 * (shape.part_parameters("*") + shape.part_parameters("-"))
     assert shape.active_parameters == shape.parameters
     assert shape.parameters == blocks + shape.embedding + shape.norms + shape.head_parameters
 

@@ -254,7 +254,7 @@ def test_the_ranks_of_a_plan_hold_all_parameters_once(name: str) -> None:
     if shape.experts:
         cut, experts = blocks(shape, 4096, BlockCut(ep=8), TIMES), shape.experts.number
         assert sum(block.expert_parameters for block in cut) * 8 == pytest.approx(
-            shape.parts["E"] * experts * shape.mlp(shape.experts.hidden)
+            shape.parts["E"] * experts * shape.expert_parameters
         )
 
 
