@@ -7,7 +7,7 @@ output pass the memory once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +22,7 @@ from experiments.models.kernel_times.kernel_model import (
     Sizes,
     Value,
     models,
+    norm,
 )
 from experiments.models.kernel_times.lookup import model_of
 from topologies.topology import Floats
@@ -98,30 +99,28 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     shared = 2 * sizes["batch"] * sizes["kv_heads"] * keys * chip.width
     nbytes = (of_queries + values["keys"] * shared) * size
     memory = nbytes / (chip.bandwidth * values["memory"])
-    power, ramp = 1 + values["power"], 1 + values["ramp"]
-    body = (arithmetic**power + longest**power + memory**power) ** (1 / power)
-    total = (values["launch"] ** ramp + body**ramp) ** (1 / ramp)
-    return np.asarray(total + values["sequence"] * sizes["batch"])
+    body = norm(1 + values["power"], arithmetic, longest, memory)
+    total = norm(1 + values["ramp"], values["launch"], body)
+    return total + values["sequence"] * sizes["batch"]
 
 
-def coordinates(sizes: Sizes) -> Floats:
-    """The logarithms to the base 2 of heads of a batch, queries, elements of a head, and heads of
-    a head of keys; and 1 under a window. Shape (passes, 5)."""
-    logs = (
+def axes(sizes: Sizes) -> Sequence[Floats]:
+    """Heads of a batch, queries, elements of a head, and heads of a head of keys; and 2 under a
+    window, else 1."""
+    return (
         sizes["batch"] * sizes["heads"],
         sizes["queries"],
         sizes["head_size"],
         sizes["heads"] / sizes["kv_heads"],
+        np.where((sizes["window"] > 0) & (sizes["window"] < sizes["keys"]), 2.0, 1.0),
     )
-    window = (sizes["window"] > 0) & (sizes["window"] < sizes["keys"])
-    return np.stack([*(np.log2(each) for each in logs), window.astype(float)], axis=1)
 
 
 ATTENTION = Kind(
     Path(__file__).with_suffix(".csv"),
     VALUES,
     seconds,
-    coordinates,
+    axes,
     (
         (0, 2, 4, 6, 8, 10, 12, 14),
         (0, 4, 6, 7, 8, 9, 10, 11, 12, 13.5),

@@ -3,13 +3,11 @@ writes. A pass is launched and moves its bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
 from experiments.models.kernel_times.lookup import model_of
 from topologies.topology import Floats
 
@@ -29,21 +27,20 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     """Seconds of passes over `rows` x `columns` elements that move `width` bytes each, shape
     (passes,)."""
     nbytes = sizes["rows"] * sizes["columns"] * sizes["width"]
-    ramp = 1 + values["ramp"]
-    traffic = (nbytes / (chip.bandwidth * values["memory"])) ** ramp
-    return np.asarray((values["launch"] ** ramp + traffic) ** (1 / ramp))
+    traffic = nbytes / (chip.bandwidth * values["memory"])
+    return norm(1 + values["ramp"], values["launch"], traffic)
 
 
-def coordinates(sizes: Sizes) -> Floats:
-    """The logarithms to the base 2 of elements and of columns, shape (passes, 2)."""
-    return np.log2(np.stack([sizes["rows"] * sizes["columns"], sizes["columns"]], axis=1))
+def axes(sizes: Sizes) -> Sequence[Floats]:
+    """Elements and columns."""
+    return sizes["rows"] * sizes["columns"], sizes["columns"]
 
 
 CASTS = Kind(
     Path(__file__).with_suffix(".csv"),
     VALUES,
     seconds,
-    coordinates,
+    axes,
     (tuple(range(6, 32)), (5, 8, 10, 12, 14, 16)),
 )
 

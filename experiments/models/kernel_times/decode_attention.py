@@ -7,14 +7,12 @@ vector of the cache, so arithmetic counts, too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
 from topologies.topology import Floats
 
 VALUES = {
@@ -48,33 +46,30 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     seen = sizes["batch"] * sizes["tokens"]
     memory = seen * sizes["kv_heads"] * sizes["elements"] * chip.width
     arithmetic = 4 * seen * sizes["heads"] * sizes["head_size"]
-    parts = (
-        np.full(len(seen), values["launch"]),
+    return norm(
+        1 + values["ramp"],
+        values["launch"],
         memory / (chip.bandwidth * values["memory"]),
         arithmetic / (chip.flops * values["arithmetic"]),
         sizes["tokens"] * values["run"],
     )
-    power = 1 + values["ramp"]
-    return np.asarray(sum(part**power for part in parts) ** (1 / power))
 
 
-def coordinates(sizes: Sizes) -> Floats:
-    """The logarithms to the base 2 of heads of keys of a batch, tokens, elements of a head, and
-    heads of a head of keys, shape (decodes, 4)."""
-    logs = (
+def axes(sizes: Sizes) -> Sequence[Floats]:
+    """Heads of keys of a batch, tokens, elements of a head, and heads of a head of keys."""
+    return (
         sizes["batch"] * sizes["kv_heads"],
         sizes["tokens"],
         sizes["head_size"],
         sizes["heads"] / sizes["kv_heads"],
     )
-    return np.stack([np.log2(each) for each in logs], axis=1)
 
 
 DECODE_ATTENTION = Kind(
     Path(__file__).with_suffix(".csv"),
     VALUES,
     seconds,
-    coordinates,
+    axes,
     (
         (0, 2, 4, 6, 8, 10, 12),
         (0, 3, 5, 7, 9, 10, 11, 12, 13, 14, 16),

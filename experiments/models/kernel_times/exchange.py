@@ -6,15 +6,13 @@ other ranks pass NVLink, and copies for other nodes the NIC. The three run besid
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import ceil, comb
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
 from experiments.models.kernel_times.lookup import model_of
 from topologies.topology import Floats
 
@@ -90,19 +88,16 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     handled = values["token"] + copies * values["copy"] + nbytes * touched
     handling = sizes["tokens"] * handled * USUAL / sizes["multiprocessors"]
     moved = sizes["tokens"] * nbytes
-    power, ramp = 1 + values["power"], 1 + values["ramp"]
-    link = (moved * sizes["far"] * values["link"]) ** power
-    nic = (moved * sizes["across"] * values["nic"]) ** power
-    body = (handling**power + link + nic) ** (1 / power)
+    link, nic = moved * sizes["far"] * values["link"], moved * sizes["across"] * values["nic"]
+    body = norm(1 + values["power"], handling, link, nic)
     start = values["launch"] + values["expert"] * sizes["experts"]
-    return np.asarray((start**ramp + body**ramp) ** (1 / ramp))
+    return norm(1 + values["ramp"], start, body)
 
 
-def coordinates(sizes: Sizes) -> Floats:
-    """The logarithms to the base 2 of tokens, bytes of a token's copies, multiprocessors and
-    ranks, shape (exchanges, 4)."""
-    columns = sizes["tokens"], sizes["copies"] * sizes["nbytes"], sizes["multiprocessors"]
-    return np.log2(np.stack([*columns, sizes["ranks"]], axis=1))
+def axes(sizes: Sizes) -> Sequence[Floats]:
+    """Tokens, bytes of a token's copies, multiprocessors and ranks."""
+    copied = sizes["copies"] * sizes["nbytes"]
+    return sizes["tokens"], copied, sizes["multiprocessors"], sizes["ranks"]
 
 
 def distinct(places: int, number: int, chosen: int) -> float:
@@ -120,7 +115,7 @@ EXCHANGE = Kind(
     Path(__file__).with_suffix(".csv"),
     VALUES,
     seconds,
-    coordinates,
+    axes,
     (
         (0, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17),
         (12, 13, 14, 15, 16, 17),

@@ -8,14 +8,14 @@ are not read.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
-from experiments.models.kernel_times.products import LONG, OUTPUT
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
+from experiments.models.kernel_times.products import OUTPUT, tile_seconds
 from topologies.topology import Floats
 
 VALUES = {
@@ -67,7 +67,6 @@ def product_seconds(
     """Seconds of grouped products of `local` experts, shape (products,), with these `rows` at each
     quantile, shape (products, quantiles)."""
     tall, wide = TILES
-    flops = chip.flops * values["arithmetic"]
     filled = -np.expm1(-rows)
     active = local * filled.mean(axis=1)
     tiles = (
@@ -78,16 +77,11 @@ def product_seconds(
         * np.ceil(n[:, None] / wide)
     )
     waves = np.ceil(tiles / chip.multiprocessors)
-    smaller = 1 + values["small_tiles"] * (128 * 128 / (tall * wide) - 0.5)
-    arithmetic = waves * chip.multiprocessors * 2 * tall * wide * (k[:, None] + values["prologue"])
-    arithmetic = arithmetic * smaller / flops
-    arithmetic = arithmetic * (1 + values["long"] * arithmetic / (arithmetic + LONG))
+    arithmetic = tile_seconds(waves, (tall, wide), k[:, None], values, chip)
     total = local * rows.mean(axis=1)
     nbytes = active * n * k * chip.width + total * (k * chip.width + OUTPUT * n)
     memory = (nbytes / (chip.bandwidth * values["memory"]))[:, None]
-    power = values["power"]
-    total = (arithmetic**power + memory**power) ** (1 / power)
-    return np.asarray(total.min(axis=1))
+    return np.asarray(norm(values["power"], arithmetic, memory).min(axis=1))
 
 
 def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
@@ -102,20 +96,20 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     return np.asarray(values["launch"] + values["expert"] * local + up + down + moved)
 
 
-def coordinates(sizes: Sizes) -> Floats:
-    """Logarithms to the base 2 of tokens an expert, of local experts, and of the elements of an
-    expert's matrix, shape (layers, 3)."""
-    each = sizes["tokens"] * sizes["topk"] / sizes["experts"]
-    local = sizes["experts"] / sizes["ep"]
-    elements = sizes["hidden"] * sizes["inter"] / sizes["tp"]
-    return np.log2(np.stack([each, local, elements], axis=1))
+def axes(sizes: Sizes) -> Sequence[Floats]:
+    """Tokens an expert, local experts, and the elements of an expert's matrix."""
+    return (
+        sizes["tokens"] * sizes["topk"] / sizes["experts"],
+        sizes["experts"] / sizes["ep"],
+        sizes["hidden"] * sizes["inter"] / sizes["tp"],
+    )
 
 
 GROUPED_PRODUCTS = Kind(
     Path(__file__).with_suffix(".csv"),
     VALUES,
     seconds,
-    coordinates,
+    axes,
     (
         (-8, -6, -4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12),
         (0, 1, 2, 3, 4, 5, 6, 7, 8),

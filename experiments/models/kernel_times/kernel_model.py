@@ -53,10 +53,14 @@ class Kind:
     values: Mapping[str, Value]
     formula: Callable[[Sizes, Mapping[str, float], Chip], Floats]
     """Seconds of kernels, by their sizes, the values and the chip."""
-    coordinates: Callable[[Sizes], Floats]
-    """Where sizes are in the grid, shape (kernels, axes)."""
+    axes: Callable[[Sizes], Sequence[Floats]]
+    """What the axes of the grid are logarithms of to the base 2, each of shape (kernels,)."""
     nodes: tuple[tuple[float, ...], ...]
     """The nodes of the grid along each axis."""
+
+    def coordinates(self, sizes: Sizes) -> Floats:
+        """Where sizes are in the grid, shape (kernels, axes)."""
+        return np.log2(np.stack(self.axes(sizes), axis=1))
 
 
 class Key(NamedTuple):
@@ -108,6 +112,12 @@ class KernelModel:
         arrays = {name: np.array([float(size)]) for name, size in sizes.items()}
         seconds, factor = float(self.seconds(arrays)[0]), float(np.exp(EIGHTY * self.spread))
         return KernelSeconds(seconds, seconds / factor, seconds * factor)
+
+
+def norm(power: float, *parts: Floats | float) -> Floats:
+    """The p-norm of seconds that overlap: their sum with a power of 1, the longest with a large
+    one."""
+    return np.asarray(sum(part**power for part in parts) ** (1 / power))
 
 
 def interpolated(grid: Floats, nodes: Sequence[Sequence[float]], points: Floats) -> Floats:

@@ -7,15 +7,14 @@ what software takes. In between, the two are far from a sum: their norm has a po
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from experiments.models.accelerators import accelerator
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value
+from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
 from experiments.models.kernel_times.lookup import model_of
 from simulator.parallel.group_times import Law
 from simulator.steps.step_graph import MESSAGE
@@ -37,8 +36,8 @@ SIMILAR = dict.fromkeys(("dispatch", "combine", "shift", MESSAGE), "all_to_all")
 """The measured collective whose law others take."""
 
 
-def sizes_of(collective: str, ranks: Floats, nbytes: Floats, links: Floats) -> dict[str, Floats]:
-    """The sizes of collectives that take `links` seconds on the links, each of shape
+def sizes_of(collective: str, ranks: Any, nbytes: Any, links: Any) -> dict[str, Any]:
+    """The sizes of collectives that take `links` seconds on the links: numbers, or arrays of shape
     (collectives,)."""
     ways = 2.0 if collective == "all_reduce" else 1.0
     messages = ways * (ranks - 1)
@@ -48,23 +47,22 @@ def sizes_of(collective: str, ranks: Floats, nbytes: Floats, links: Floats) -> d
 def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     """Seconds of collectives of `nbytes` bytes, by the sizes of :func:`sizes_of`, shape
     (collectives,)."""
-    messages, power = sizes["messages"], values["power"]
-    software = values["launch"] + values["message"] * messages
+    software = values["launch"] + values["message"] * sizes["messages"]
     copying = values["copies"] * sizes["nbytes"] / sizes["ranks"] / chip.bandwidth
     links = sizes["links"] / values["share"] + copying
-    return np.asarray((software**power + links**power) ** (1 / power))
+    return norm(values["power"], software, links)
 
 
-def coordinates(sizes: Sizes) -> Floats:
-    """The logarithms to the base 2 of bytes and ranks, shape (collectives, 2)."""
-    return np.log2(np.stack([sizes["nbytes"], sizes["ranks"]], axis=1))
+def axes(sizes: Sizes) -> Sequence[Floats]:
+    """Bytes and ranks."""
+    return sizes["nbytes"], sizes["ranks"]
 
 
 COLLECTIVES = Kind(
     Path(__file__).with_suffix(".csv"),
     VALUES,
     seconds,
-    coordinates,
+    axes,
     ((14, 16, *range(17, 30)), (1, 2, 3)),
 )
 ENGINE_CALLS = replace(COLLECTIVES, table=COLLECTIVES.table.with_stem("engine_calls"))
@@ -85,16 +83,14 @@ def collective_seconds(
     """
     precision = PRECISION if PRECISION in accelerator(device).peak else "fp32"
     model = model_of(COLLECTIVES, device, precision, SIMILAR.get(collective, collective))
-    figures = (np.array([float(figure)]) for figure in (max(ranks, 2), nbytes, links))
-    return max(links, float(model.seconds(sizes_of(collective, *figures))[0]))
+    return max(links, model.of(**sizes_of(collective, max(ranks, 2), nbytes, links)).expected)
 
 
 @lru_cache(maxsize=4096)
 def engine_seconds(device: str, engine: str, ranks: int, nbytes: float, links: float) -> float:
     """Seconds of an all-reduce of a serving engine, as :func:`collective_seconds`."""
     model = model_of(ENGINE_CALLS, device, PRECISION, engine)
-    figures = (np.array([float(figure)]) for figure in (ranks, nbytes, links))
-    return max(links, float(model.seconds(sizes_of("all_reduce", *figures))[0]))
+    return max(links, model.of(**sizes_of("all_reduce", ranks, nbytes, links)).expected)
 
 
 def laws(device: str) -> dict[str, Law]:

@@ -9,13 +9,20 @@ quantises x in the same call, that is a traffic of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from experiments.models.accelerators import NARROW
-from experiments.models.kernel_times.kernel_model import Chip, KernelSeconds, Kind, Sizes, Value
+from experiments.models.kernel_times.kernel_model import (
+    Chip,
+    KernelSeconds,
+    Kind,
+    Sizes,
+    Value,
+    norm,
+)
 from experiments.models.kernel_times.lookup import WIDTHS, model_of
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -72,8 +79,6 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     """Seconds of products, shape (products,): `m`, `n`, `k`, and 1 where x is quantised."""
     m, n, k = (sizes[name][:, None] for name in ("m", "n", "k"))
     rows, columns, splits = TILES
-    flops = chip.flops * values["arithmetic"]
-    power = values["power"]
     operands = (m * k + n * k) * chip.width
     nbytes = operands + OUTPUT * m * n
     cached = 1 / (1 + (nbytes / (values["cache"] * chip.multiprocessors)) ** 2)
@@ -81,11 +86,8 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     bandwidth = chip.bandwidth * values["memory"] / (1 - hit * cached)
     number = np.ceil(m / rows) * np.ceil(n / columns) * splits
     waves = np.ceil(number / chip.multiprocessors)
-    smaller = 1 + values["small_tiles"] * (128 * 128 / (rows * columns) - 0.5)
-    inner = k / splits + values["prologue"]
-    arithmetic = waves * chip.multiprocessors * 2 * rows * columns * inner * smaller / flops
-    arithmetic = arithmetic + waves * values["latency"] * k * chip.width / splits
-    arithmetic = arithmetic * (1 + values["long"] * arithmetic / (arithmetic + LONG))
+    latency = values["latency"] * k * chip.width / splits
+    arithmetic = tile_seconds(waves, (rows, columns), k / splits, values, chip, latency)
     sums = np.where(
         splits > 1,
         splits * m * n * 8 / (chip.bandwidth * values["memory"]) + values["split"],
@@ -93,7 +95,7 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     )
     panels = waves * k * np.sqrt(chip.multiprocessors) * (rows + columns) * chip.width
     memory = (nbytes + values["reread"] * panels * (1 - cached)) / bandwidth
-    total = ((arithmetic + sums) ** power + memory**power) ** (1 / power)
+    total = norm(values["power"], arithmetic + sums, memory)
     total = np.where((splits > 1) & (k / splits < LEAST), np.inf, total)
     best, sure = total.min(axis=1, keepdims=True), values["choice"]
     total = best[:, 0] * ((total / best) ** -sure).mean(axis=1) ** (-1 / sure)
@@ -102,16 +104,33 @@ def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
     return np.asarray(values["launch"] + total + misaligned + quantised)
 
 
-def coordinates(sizes: Sizes) -> Floats:
-    """The logarithms to the base 2 of m, n and k, shape (products, 3)."""
-    return np.log2(np.stack([sizes[name] for name in ("m", "n", "k")], axis=1))
+def tile_seconds(
+    waves: Floats,
+    shape: Sequence[Floats],
+    inner: Floats,
+    values: Mapping[str, float],
+    chip: Chip,
+    latency: Floats | float = 0.0,
+) -> Floats:
+    """Seconds of the arithmetic in waves of tiles, whose shapes are rows and columns, along `inner`
+    elements of k. Each wave also waits for a latency."""
+    rows, columns = shape
+    smaller = 1 + values["small_tiles"] * (128 * 128 / (rows * columns) - 0.5)
+    flops = waves * chip.multiprocessors * 2 * rows * columns * (inner + values["prologue"])
+    seconds = flops * smaller / (chip.flops * values["arithmetic"]) + waves * latency
+    return seconds * (1 + values["long"] * seconds / (seconds + LONG))
+
+
+def axes(sizes: Sizes) -> Sequence[Floats]:
+    """The sizes m, n and k."""
+    return sizes["m"], sizes["n"], sizes["k"]
 
 
 PRODUCTS = Kind(
     Path(__file__).with_suffix(".csv"),
     VALUES,
     seconds,
-    coordinates,
+    axes,
     (
         (0, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15),
         (5, 7, 8, 9, 10, 11, 12, 13, 14, 16),
