@@ -3,7 +3,6 @@ express."""
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 
 from experiments.frameworks.arguments import CONDITION
 from experiments.frameworks.settings import FileSetting, words_of
+from experiments.models.shipped_tables import rows_of
 from topologies.errors import InputError, naming
 from topologies.units import parse_number
 
@@ -34,9 +34,9 @@ def key_table(framework: str) -> Mapping[str, Row]:
     `usual` is its value where a file does not say. `values` has the words of the framework with
     those of simctl; a word with none changes nothing.
     """
-    with Path(__file__).with_name("keys.csv").open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["framework"] == framework]
-    return {key: row for row in rows for key in row["keys"].split()}
+    rows = rows_of(Path(__file__).with_name("keys.csv"))
+    mine = [row for row in rows if row["framework"] == framework]
+    return {key: row for row in mine for key in row["keys"].split()}
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import replace
 from functools import cache
@@ -15,6 +14,7 @@ from experiments.frameworks.facts import JobFacts, rows_by_name
 from experiments.models.head_shapes import shape_of
 from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
 from experiments.models.model_shapes import RMS_DECODER, TransformerShape
+from experiments.models.shipped_tables import rows_of
 from topologies.errors import InputError, naming
 
 _LONGEST = 10_000
@@ -25,8 +25,7 @@ _LONGEST = 10_000
 def presets() -> dict[str, str]:
     """The models by the name in a file: name/flavor of torchtitan, or the class of NeMo or
     Megatron-Bridge that has the sizes."""
-    with Path(__file__).with_name("presets.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(Path(__file__).with_name("presets.csv"))
     return {name: row["model"] for row in rows for name in row["names"].split()}
 
 

@@ -8,11 +8,11 @@ is fitted to a run on several devices, because such runs judge the communication
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from experiments.models.shipped_tables import rows_of
 from topologies.errors import InputError, did_you_mean
 
 
@@ -108,8 +108,7 @@ MEMORY = 0.8
 Recalled: copies reach 80% to 92% of a GPU's; kernels of PyTorch are at the lower end."""
 
 
-with Path(__file__).with_suffix(".csv").open(newline="") as _file:
-    _ROWS = list(csv.DictReader(_file))
+_ROWS = rows_of(Path(__file__).with_suffix(".csv"))
 ACCELERATORS = {row["name"]: _accelerator(row) for row in _ROWS}
 """The devices by name. The table of this module has their sources."""
 DEVICES = {machine: row["name"] for row in _ROWS for machine in row["machines"].split()}

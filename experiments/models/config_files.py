@@ -5,7 +5,6 @@ Each family has the keys that its configuration has in transformers; other keys 
 
 from __future__ import annotations
 
-import csv
 import json
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 from experiments.models.head_shapes import shape_of
 from experiments.models.model_catalogue import Entry
 from experiments.models.model_shapes import RMS_DECODER
+from experiments.models.shipped_tables import rows_of
 from topologies.errors import InputError, naming, nearest_name, shown
 from topologies.readers.contents import check_text
 from topologies.readers.mistakes import Mistakes
@@ -68,12 +68,11 @@ _KINDS: Mapping[str, Any] = {
 
 def _families() -> dict[str, dict[str, Any]]:
     families = defaultdict[str, dict[str, Any]](dict)
-    with Path(__file__).with_name("config_keys.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            default = json.loads(row["default"]) if row["default"] else ...
-            field = Field(default, alias=row["key"], validate_default=True)
-            for family in row["families"].split():
-                families[family][row["field"]] = _KINDS[row["kind"]], field
+    for row in rows_of(Path(__file__).with_name("config_keys.csv")):
+        default = json.loads(row["default"]) if row["default"] else ...
+        field = Field(default, alias=row["key"], validate_default=True)
+        for family in row["families"].split():
+            families[family][row["field"]] = _KINDS[row["kind"]], field
     return dict(sorted(families.items()))
 
 

@@ -3,7 +3,6 @@ traffic of the memory, attention and launches."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -24,6 +23,7 @@ from experiments.models.kernel_times.casts import cast_seconds
 from experiments.models.kernel_times.kernel_model import KernelModel
 from experiments.models.kernel_times.lookup import model_of
 from experiments.models.kernel_times.products import ENGINE, NARROW_ENGINE, PRODUCTS
+from experiments.models.shipped_tables import rows_of
 from topologies.errors import InputError
 
 KERNEL = 3e-6
@@ -151,8 +151,7 @@ class DeviceTimes:
 @cache
 def step_factors() -> Mapping[str, float]:
     """The levels and spreads that measured steps taught, by name; the file has their sources."""
-    with STEP_FACTORS.open(newline="") as file:
-        return {row["name"]: float(row["value"]) for row in csv.DictReader(file)}
+    return {row["name"]: float(row["value"]) for row in rows_of(STEP_FACTORS)}
 
 
 def level_name(device: str, math: str) -> str:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +19,7 @@ from experiments.models.head_shapes import shape_of, share
 from experiments.models.image_networks import ImageNetworks
 from experiments.models.model_families import FAMILIES
 from experiments.models.model_shapes import TransformerShape
+from experiments.models.shipped_tables import rows_of
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from experiments.option_text import Parser, parse_pairs, parse_watts, parse_within
@@ -221,8 +221,7 @@ def _shipped(row: Mapping[str, str]) -> Entry:
 def _catalogue() -> Iterator[Entry]:
     yield Entry(ImageNetworks.resnet50, 224, setup=Setup(128, "amp"), name="resnet50")
     yield Entry(ImageNetworks.vgg16, 224, setup=Setup(64, "amp"), name="vgg16")
-    with Path(__file__).with_suffix(".csv").open(newline="") as file:
-        yield from map(_shipped, csv.DictReader(file))
+    yield from map(_shipped, rows_of(Path(__file__).with_suffix(".csv")))
 
 
 MODELS = {entry.name: entry for entry in _catalogue()}

@@ -6,7 +6,6 @@ those of Hugging Face's transformers, and of torchvision for images.
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -17,6 +16,7 @@ from experiments.models.kernels import Tensors
 from experiments.models.mamba_mixer import part
 from experiments.models.mixer_shapes import Experts, Mamba, WeightMatrix
 from experiments.models.model_shapes import TransformerShape
+from experiments.models.shipped_tables import rows_of
 from experiments.models.transformer_blocks import Writer
 from simulator.parallel.blocks import Block
 from simulator.training.model import WIDTHS, Layer, Model
@@ -34,8 +34,8 @@ def names_of(family: str) -> Names:
     tensors. Without `query`, queries, keys and values are one matrix, `inward`. Attention is the
     part in which its `output` is. The layer of the `last` norm has the last word of its name.
     """
-    with Path(__file__).with_name("tensor_names.csv").open(newline="") as file:
-        return {row["of"]: row[family] for row in csv.DictReader(file) if row[family]}
+    rows = rows_of(Path(__file__).with_name("tensor_names.csv"))
+    return {row["of"]: row[family] for row in rows if row[family]}
 
 
 def transformer(writer: Writer) -> Model:

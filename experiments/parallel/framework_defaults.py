@@ -11,7 +11,6 @@ recalled.
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from experiments.models.shipped_tables import rows_of
 from experiments.parallel.plan_text import BY_FRAMEWORK, Plan, parse_values
 from topologies.errors import InputError, did_you_mean
 
@@ -27,8 +27,7 @@ from topologies.errors import InputError, did_you_mean
 @cache
 def _rows(framework: str, device: str) -> list[Mapping[str, Any]]:
     """The defaults of a framework on a device. Raises InputError for an unknown framework."""
-    with Path(__file__).with_suffix(".csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(Path(__file__).with_suffix(".csv"))
     names = list(dict.fromkeys(row["framework"] for row in rows))
     if framework not in names:
         hint = did_you_mean(framework, names)

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-import csv
 from math import inf, log2
 from pathlib import Path
 
 from experiments.models.model_catalogue import find_transformer
+from experiments.models.shipped_tables import rows_of
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import Plan, parse_plan
 from topologies.units import format_seconds
@@ -25,19 +25,18 @@ def nearest_run(training: Training, plan: Plan) -> str:
     Among equally near ones the first of the file counts."""
     device, dtype = training.times.device, training.times.dtype
     nearest, least = "", inf
-    with Path(__file__).with_name("measured_runs.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            name, _, _ = row["model"].partition(":")
-            if (name, row["device"], row["precision"]) != (training.name, device, dtype):
-                continue
-            entry, run = find_transformer(row["model"]), parse_plan(row["plan"])
-            kinds = [(each.zero == 3, each.lora, each.recompute) for each in (run, plan)]
-            if entry.shape != training.shape or kinds[0] != kinds[1]:
-                continue
-            away = abs(log2(entry.size / training.seq)) + _doublings(run, plan)
-            if away <= FAR and away < least:
-                least, seconds = away, format_seconds(float(row["seconds"]))
-                nearest = f"{seconds} on {run.degrees.ranks} GPUs, {run} ({row['source']})"
+    for row in rows_of(Path(__file__).with_name("measured_runs.csv")):
+        name, _, _ = row["model"].partition(":")
+        if (name, row["device"], row["precision"]) != (training.name, device, dtype):
+            continue
+        entry, run = find_transformer(row["model"]), parse_plan(row["plan"])
+        kinds = [(each.zero == 3, each.lora, each.recompute) for each in (run, plan)]
+        if entry.shape != training.shape or kinds[0] != kinds[1]:
+            continue
+        away = abs(log2(entry.size / training.seq)) + _doublings(run, plan)
+        if away <= FAR and away < least:
+            least, seconds = away, format_seconds(float(row["seconds"]))
+            nearest = f"{seconds} on {run.degrees.ranks} GPUs, {run} ({row['source']})"
     return nearest
 
 

@@ -9,7 +9,6 @@ points (`python -m experiments.studies serving-points`).
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from functools import cache
 from math import exp, floor, inf
@@ -20,6 +19,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from experiments.models.kernel_times.lookup import chip_of
+from experiments.models.shipped_tables import rows_of
 from experiments.serving.deployment import Deployment
 from experiments.serving.iterations import EXCHANGES, Forward, Iteration, decode, prefill
 from experiments.serving.prefill_workers import PrefillWorkers
@@ -28,7 +28,6 @@ from simulator.uncertainty.interval import LEVEL, quantile
 from topologies.errors import InputError
 from topologies.topology import Topology
 
-OVERHEADS = Path(__file__).with_name("overheads.csv")
 LIMITS = {
     "memory": ("kv_cache",),
     "links": EXCHANGES,
@@ -212,8 +211,7 @@ def first_token(work: PointWork, waits: Any, values: Mapping[str, Any]) -> Any:
 @cache
 def overheads(engine: str) -> Mapping[str, float]:
     """What an engine adds, by name; what all engines share is in it."""
-    with OVERHEADS.open(newline="") as file:
-        rows = [*csv.DictReader(file)]
+    rows = rows_of(Path(__file__).with_name("overheads.csv"))
     return {row["name"]: float(row["value"]) for row in rows if row["engine"] in ("all", engine)}
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from experiments.models.shipped_tables import rows_of
 from topologies.topology import Floats
 
 STEP = 0.01
@@ -154,11 +155,10 @@ def write(kind: Kind, models: Mapping[Key, KernelModel]) -> None:
 def models(kind: Kind) -> dict[Key, KernelModel]:
     """What is learnt of a kind, in the order of its table."""
     learnt = {}
-    with kind.table.open(newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
-            chip = Chip(*(float(row[name]) for name in Chip._fields))
-            values = {name: float(row[name]) for name in kind.values}
-            key = Key(*(row[name] for name in Key._fields))
-            spread, rows = float(row["spread"]), int(row["rows"])
-            learnt[key] = KernelModel(kind, chip, values, spread, row["rest"], rows)
+    for row in rows_of(kind.table):
+        chip = Chip(*(float(row[name]) for name in Chip._fields))
+        values = {name: float(row[name]) for name in kind.values}
+        key = Key(*(row[name] for name in Key._fields))
+        spread, rows = float(row["spread"]), int(row["rows"])
+        learnt[key] = KernelModel(kind, chip, values, spread, row["rest"], rows)
     return learnt
