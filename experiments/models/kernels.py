@@ -60,9 +60,11 @@ class Gate(NamedTuple):
     hidden: bool = False
     """Whether computations of another micro-batch run beside it."""
 
-    def moved(self, collective: str) -> float:
-        """V of a collective, in bytes."""
-        return self.nbytes * (self.wire if collective == "all_gather" else 1.0)
+    def part(self, collective: str, seconds: float, launch: float) -> BlockPart:
+        """A computation, with a collective here at its end."""
+        nbytes = self.nbytes * (self.wire if collective == "all_gather" else 1.0)
+        part = BlockPart(seconds, self.group, collective, nbytes, launch=launch)
+        return part._replace(hidden=self.hidden)
 
 
 class Ring(NamedTuple):
@@ -106,10 +108,8 @@ class _Parts:
     ) -> tuple[BlockPart, ...]:
         """End a part, with a collective at its end if there is a gate; returns all parts."""
         if gate:
-            launch = (self.kernels + 1) * self.launch
-            moved = gate.moved(collective)
-            part = BlockPart(self.seconds, gate.group, collective, moved, launch=launch)
-            self.parts.append(part._replace(waits=waits, hidden=gate.hidden))
+            part = gate.part(collective, self.seconds, (self.kernels + 1) * self.launch)
+            self.parts.append(part._replace(waits=waits))
         elif self.seconds > 0:
             self.parts.append(BlockPart(self.seconds, launch=self.kernels * self.launch))
         self.seconds, self.kernels = 0.0, 0
@@ -118,9 +118,8 @@ class _Parts:
     def overlap(self, seconds: float, launches: int, gate: Gate, collective: str) -> None:
         """Add a part whose collective runs beside its computation."""
         self.close()
-        launch = launches * self.launch
-        moved = gate.moved(collective)
-        self.parts.append(BlockPart(seconds, gate.group, collective, moved, True, launch))
+        part = gate.part(collective, seconds, launches * self.launch)
+        self.parts.append(part._replace(overlaps=True))
 
     def turn(self, ring: Ring, seconds: float, kernels: int, nbytes: float) -> None:
         """Add the steps of a ring."""

@@ -27,14 +27,12 @@ def mamba(writer: Writer) -> list[Event]:
     """A product, a convolution, the scan, a gated norm, a product, and the sum (Dao and Gu, arXiv
     2405.21060, figure 6). Tensor parallel cuts heads, and context parallel exchanges tokens for
     heads, as in Megatron-LM."""
-    shape, tp, rows, width = writer.shape, writer.cut.tp, writer.tokens, writer.width
+    shape, tp, rows = writer.shape, writer.cut.tp, writer.tokens
     mixer = shape.mamba
     assert mixer is not None
     before, after = mixer.matrices(shape.width)
     inner, kept = mixer.inner / tp, writer.cut_nbytes
-    wide, read, values = (
-        rows * elements / tp * width for elements in (before.outputs, mixer.convolved, mixer.inner)
-    )
+    wide, read, values = map(writer.tp_nbytes, (before.outputs, mixer.convolved, mixer.inner))
     shared = writer.cut.cp > 1
     return [
         *writer.entry(),

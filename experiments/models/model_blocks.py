@@ -207,14 +207,14 @@ def _every_second_product(writer: Writer, kind: str) -> Again:
         again += [event] if not event.weights and event != core else []
     kept = writer.cut_nbytes
     if kind[0] in "*w":
-        kept += rows * shape.heads * shape.value_size / tp * writer.width
+        kept += writer.tp_nbytes(shape.heads * shape.value_size)
     for place, matrix in enumerate(matrices):
         narrow = matrix.name in ("output", "down", "out")
         outputs, inputs = (1, tp) if narrow else (tp, 1)
         if place % 2:
             again.append(writer.product(rows, matrix.outputs / outputs, matrix.inputs / inputs))
         elif matrix.name != "down" or not writer.cut.compiled:
-            kept += writer.cut_nbytes if narrow else rows * matrix.outputs / tp * writer.width
+            kept += writer.cut_nbytes if narrow else writer.tp_nbytes(matrix.outputs)
     if experts:
         into, *_ = writer.expert_mlps(experts)
         again.append(into)

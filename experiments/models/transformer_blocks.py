@@ -97,23 +97,28 @@ class Writer(Kernels):
         """Bytes of a rank's tokens where norms are."""
         return self.nbytes / (self.cut.tp if self.cut.sp else 1)
 
+    def tp_nbytes(self, elements: float) -> float:
+        """Bytes of so many elements of each token of a rank, which tensor parallel cuts."""
+        return self.tokens * elements / self.cut.tp * self.width
+
     def entry(self) -> list[Event]:
         """The begin of a part that tensor parallel cuts."""
-        if self.cut.tp == 1:
-            return []
-        if self.cut.sp:
-            nbytes, pieces, wire = self.nbytes, self.cut.pieces, self.wire
-            return [Gate("tp", "all_gather", "reduce_scatter", nbytes, pieces, wire, kept=False)]
-        return [Gate("tp", "", "all_reduce", self.nbytes)]
+        return self._gate(("", "all_reduce"), ("all_gather", "reduce_scatter"), kept=False)
 
     def exit(self) -> list[Event]:
         """The end of a part that tensor parallel cuts."""
+        return self._gate(("all_reduce", ""), ("reduce_scatter", "all_gather"))
+
+    def _gate(
+        self, whole: tuple[str, str], sequence: tuple[str, str], *, kept: bool = True
+    ) -> list[Event]:
+        """Collectives of the forward and of the backward on whole tokens, or on those that sequence
+        parallel cuts; none without tensor parallel."""
         if self.cut.tp == 1:
             return []
-        if self.cut.sp:
-            cut, nbytes = self.cut, self.nbytes
-            return [Gate("tp", "reduce_scatter", "all_gather", nbytes, cut.pieces, self.wire)]
-        return [Gate("tp", "all_reduce", "", self.nbytes)]
+        if not self.cut.sp:
+            return [Gate("tp", *whole, self.nbytes)]
+        return [Gate("tp", *sequence, self.nbytes, self.cut.pieces, self.wire, kept)]
 
     def norm(self) -> list[Event]:
         """A norm: its input is read and its output written; backward for inputs and weights."""
@@ -146,7 +151,6 @@ class Writer(Kernels):
         """Queries, keys and values, attention, its output, and the sum."""
         shape, tp, rows = self.shape, self.cut.tp, self.tokens
         *before, after = shape.attention_matrices
-        inner = shape.heads * shape.value_size / tp
         shared = 1 if shape.latent else tp
         wide = [each.outputs / shared for each in before if each.inputs == shape.width]
         first = self.product(
@@ -157,7 +161,7 @@ class Writer(Kernels):
             later=self.cut_nbytes + self.queries_and_keys,
             part="attention",
         )
-        values = rows * inner * self.width
+        values, inner = self.tp_nbytes(after.inputs), after.inputs / tp
         return [
             *self.entry(),
             first,
@@ -180,31 +184,28 @@ class Writer(Kernels):
         ]
         if self.cut.eager and shape.rotary and not shape.latent:
             copied = (shape.heads > shape.kv_heads) * 2 * (shape.heads + shape.kv_heads)
-            copies = self.separate(REPETITION, rows * copied * shape.key_size / tp * self.width)
+            copies = self.separate(REPETITION, self.tp_nbytes(copied * shape.key_size))
             return [*products, self.separate(ROTATION, self._rotated), copies]
         return [*products, self.memory(moved, moved)]
 
     @property
     def _moved(self) -> float:
         """Bytes of queries, and of keys and values of all heads that have them."""
-        queries = self.shape.heads * self.shape.key_size
-        return self.tokens * (queries + 2 * self._keys) / self.cut.tp * self.width
+        return self.tp_nbytes(self.shape.heads * self.shape.key_size + 2 * self._keys)
 
     @property
     def queries_and_keys(self) -> float:
         """Bytes of the queries, keys and values of a rank."""
         shape = self.shape
         queries = shape.heads * shape.key_size
-        keys = shape.kv_heads * (shape.key_size + shape.value_size)
-        return self.tokens * (queries + keys) / self.cut.tp * self.width
+        return self.tp_nbytes(queries + shape.kv_heads * (shape.key_size + shape.value_size))
 
     @property
     def _rotated(self) -> float:
         """Bytes of queries and keys after the rotation. Values stay in the output of the product,
         which is kept whole."""
         shape, rotary = self.shape, self.shape.rotary and not self.shape.latent
-        elements = (shape.heads + shape.kv_heads) * shape.key_size * rotary
-        return self.tokens * elements / self.cut.tp * self.width
+        return self.tp_nbytes((shape.heads + shape.kv_heads) * shape.key_size * rotary)
 
     @property
     def _keys(self) -> float:
@@ -224,11 +225,11 @@ class Writer(Kernels):
             # Gathered keys and values are not kept: the backward gathers them again.
             first = Gate("cp", "all_gather", "reduce_scatter", cp * keys)
             return [first, core, Gate("cp", "", "all_gather", cp * keys)]
-        heads = self.shape.heads * self.shape.value_size / self.cut.tp
+        values = self.tp_nbytes(self.shape.heads * self.shape.value_size)
         return [
             Gate("cp", "all_to_all", "all_to_all", self._moved),
             core,
-            Gate("cp", "all_to_all", "all_to_all", self.tokens * heads * self.width),
+            Gate("cp", "all_to_all", "all_to_all", values),
         ]
 
     def core(self) -> Computation:
