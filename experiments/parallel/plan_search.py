@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
+from itertools import chain
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.models.accelerators import accelerator
 from experiments.parallel.framework_defaults import plain
@@ -36,58 +36,62 @@ FASTEST = 10
 time."""
 
 
-class Simulated(NamedTuple):
-    """A plan that has been simulated."""
+@dataclass(eq=False)
+class FoundPlan:
+    """A plan of a search that fits in memory."""
 
-    seconds: float
-    parts: Mapping[str, float]
+    plan: Plan
+    memory: float = 0.0
+    """Bytes that the fullest rank holds: at most if the plan is simulated, else at least."""
+    bound: float = inf
+    """Seconds that no step of it goes below."""
+    seconds: float | None = None
+    """Of a step; None: it is not simulated."""
+    parts: Mapping[str, float] = field(default_factory=dict)
     """Seconds of a mean device by what it does; they add up to the step."""
-    memory: float
-    """Bytes that the fullest rank holds at most."""
+    is_first: bool = False
+    """Whether it is among the fastest. Of plans that take as long, it is the one that holds
+    least."""
+    interval: Interval | None = None
+    """That of the step of one of the fastest, if a profile says how sure it is."""
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """What a search found. A place is that of a plan in `plans`: first come those that are
-    simulated, the fastest first, and of as fast ones those that hold least; then the others, those
-    with the lowest bound first."""
+    """What a search found."""
 
     space: Space
     left_out: Counter[str]
     """Plans that are not bounded, by the reason."""
     limit: float
     """Bytes of the memory of a device."""
-    plans: Sequence[Plan]
-    memory: Sequence[float]
-    """Bytes that the fullest rank of each plan holds at least."""
-    bounds: Sequence[float]
-    """Seconds that no step of a plan goes below."""
-    simulated: Mapping[int, Simulated]
-    """The plans that are simulated, by their place."""
-    alike: Mapping[int, int]
-    """The places of the fastest plans, and how many others take as long. Of these, the one that
-    holds least stands for all."""
-    intervals: Mapping[int, Interval]
-    """Those of the steps of the fastest plans, by their place, if a profile says how sure it is."""
+    plans: Sequence[FoundPlan]
+    """First come those that are simulated, the fastest first, and of as fast ones those that hold
+    least; then the others, those with the lowest bound first."""
     defaults: str = ""
     """Which plan is fastest without the defaults of frameworks, if it is another one."""
 
     @property
-    def first(self) -> list[int]:
-        """The places of the fastest plans."""
-        return list(self.alike)
+    def first(self) -> list[FoundPlan]:
+        """The fastest plans."""
+        return [each for each in self.plans if each.is_first]
 
-    def error(self, place: int) -> tuple[float | None, str]:
+    @property
+    def simulated(self) -> list[FoundPlan]:
+        """The plans that are simulated."""
+        return [each for each in self.plans if each.seconds is not None]
+
+    def error(self, each: FoundPlan) -> tuple[float | None, str]:
         """The error on measured steps of plans like one of the search, and what it is of."""
         space = self.space
-        return mean_error(kind_of(space.training.times, self.plans[place].zero, space.span))
+        return mean_error(kind_of(space.training.times, each.plan.zero, space.span))
 
-    def loses_to(self, place: int) -> str:
+    def loses_to(self, each: FoundPlan) -> str:
         """Two parts of the step in which a plan loses most to the fastest one, if each makes up 2%
-        of the loss; empty for the fastest one itself."""
-        best, run = self.simulated[0], self.simulated[place]
-        lost = {name: seconds - best.parts[name] for name, seconds in run.parts.items()}
-        least = max(0.02 * (run.seconds - best.seconds), 1e-12)  # above the rounding of sums
+        of the loss; empty for the fastest one itself, and for a plan that is not simulated."""
+        best = self.plans[0]
+        lost = {name: seconds - best.parts[name] for name, seconds in each.parts.items()}
+        least = max(0.02 * sum(lost.values()), 1e-12)  # above the rounding of sums
         most = sorted(lost, key=lambda name: -lost[name])[:2]
         return ", ".join(
             f"{name} +{format_seconds(lost[name])}" for name in most if lost[name] > least
@@ -97,27 +101,26 @@ class SearchResult:
     def rows(self) -> list[dict[str, Any]]:
         """A row for each plan that fits in memory. What only a simulation tells is None without
         one, and the memory is what the plan holds at least."""
-        return [self._row(place, self.simulated.get(place)) for place in range(len(self.plans))]
+        return [self._row(each) for each in self.plans]
 
-    def _row(self, place: int, run: Simulated | None) -> dict[str, Any]:
-        space, training = self.space, self.space.training
-        memory = run.memory if run else self.memory[place]
-        tokens_per_s = space.batch * training.seq / run.seconds if run else None
+    def _row(self, each: FoundPlan) -> dict[str, Any]:
+        space, training, seconds = self.space, self.space.training, each.seconds
+        tokens_per_s = space.batch * training.seq / seconds if seconds else None
         return {
             "model": training.name,
             "gpus": space.gpus,
-            "plan": str(self.plans[place]),
-            "bound_s": self.bounds[place],
-            "step_s": run and run.seconds,
+            "plan": str(each.plan),
+            "bound_s": each.bound,
+            "step_s": seconds,
             "tokens_per_s": tokens_per_s,
-            "mfu": tokens_per_s and training.mfu(self.plans[place], tokens_per_s),
+            "mfu": tokens_per_s and training.mfu(each.plan, tokens_per_s),
             **training.duration(tokens_per_s or 0.0, space.gpus),
-            "memory_bytes": memory,
-            "left_bytes": self.limit - memory,
-            "loses_to": self.loses_to(place) if run else "",
-            "fits": run and run.memory <= self.limit,
-            "model_error": self.error(place)[0],
-            **interval_columns(self.intervals.get(place)),
+            "memory_bytes": each.memory,
+            "left_bytes": self.limit - each.memory,
+            "loses_to": self.loses_to(each),
+            "fits": True if seconds else None,
+            "model_error": self.error(each)[0],
+            **interval_columns(each.interval),
         }
 
     def figures(self) -> dict[str, object]:
@@ -126,7 +129,7 @@ class SearchResult:
             "left_out": dict(self.left_out.most_common()),
             **({"defaults": self.defaults} if self.defaults else {}),
             "plans": self.rows,
-            "parts_s": {str(self.plans[place]): run.parts for place, run in self.simulated.items()},
+            "parts_s": {str(each.plan): each.parts for each in self.simulated},
         }
 
 
@@ -146,56 +149,48 @@ def find_plans(
     training = space.training
     plans, left_out = space.plans()
     bounds, limit = PlanBounds(training, times), accelerator(training.times.device).capacity
-    memory = {plan: bounds.memory(plan) for plan in plans}
-    fitting = [plan for plan in plans if memory[plan] <= limit]
-    seconds, runs = list[float](), dict[int, Simulated]()
+    found = [FoundPlan(plan, bounds.memory(plan)) for plan in plans]
+    fitting = [each for each in found if each.memory <= limit]
     bounded, simulated = progress("plans bounded"), progress("plans simulated")
-    for done, plan in enumerate(fitting, 1):
-        seconds.append(bounds.seconds(plan))
+    for done, each in enumerate(fitting, 1):
+        each.bound = bounds.seconds(each.plan)
         bounded(done, len(fitting))
 
     def simulate(number: int) -> float:
-        runs[number] = simulate_plan(training, fitting[number], times)
-        return runs[number].seconds if runs[number].memory <= limit else inf
+        each = fitting[number]
+        seconds, each.parts, each.memory = simulate_plan(training, each.plan, times)
+        each.seconds, each.bound = seconds, min(each.bound, seconds)
+        return seconds if each.memory <= limit else inf
 
-    fastest = search(seconds, simulate, FASTEST, least, simulated)
+    fastest = search([each.bound for each in fitting], simulate, FASTEST, least, simulated)
     fastest = vary(space, fitting, fastest, simulate)
-    seconds += [runs[number].seconds for number in range(len(seconds), len(fitting))]
-    memory |= {fitting[number]: run.memory for number, run in runs.items()}
     simulated(len(fastest), len(fastest))
     if not fastest:
-        best = min(plans, key=memory.__getitem__)
+        best = min(found, key=lambda each: each.memory)
         fixed = [key for key in space.wanted if key != "batch"]
         hint = f"leave out {', '.join(fixed)} or " if fixed else ""
         raise InputError(
-            f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {best} needs at "
-            f"least {bytes_cell(memory[best])} of {bytes_cell(limit)}: "
-            f"{hint}{advice(training, best, times.topology)}"
+            f"no plan of {training.name} on {space.gpus} GPUs fits in memory: {best.plan} needs at "
+            f"least {bytes_cell(best.memory)} of {bytes_cell(limit)}: "
+            f"{hint}{advice(training, best.plan, times.topology)}"
         )
     # Plans with the same time make a group.
-    starts = set(distinct(fastest))
-    group = dict(zip(fastest, accumulate(number in starts for number in fastest), strict=True))
-    ranked = sorted(
-        fastest, key=lambda number: (group[number], round(runs[number].memory), fitting[number].cp)
-    )
-    bounded_only = [number for number in range(len(fitting)) if number not in runs]
-    order = [*ranked, *sorted(bounded_only, key=seconds.__getitem__)]
-    left_out["does not fit in memory"] = len({*plans, *fitting}) - len(order)
-    sizes = list(Counter(group.values()).values())[:FASTEST]
-    first = [end - size for end, size in zip(accumulate(sizes), sizes, strict=True)]
-    sure = times.at("time") if level else None
-    return SearchResult(
-        space,
-        left_out,
-        limit,
-        [fitting[number] for number in order],
-        [memory[fitting[number]] for number in order],
-        [seconds[number] for number in order],
-        {place: runs[number] for place, number in enumerate(ranked)},
-        {place: size - 1 for place, size in zip(first, sizes, strict=True)},
-        {place: _interval(training, fitting[order[place]], sure, level) for place in first if sure},
-        _without_defaults(training, [fitting[order[place]] for place in first], times),
-    )
+    starts, groups = {*distinct(fastest)}, list[list[FoundPlan]]()
+    for number in fastest:
+        if number in starts:
+            groups.append([])
+        groups[-1].append(fitting[number])
+    for group in groups:
+        group.sort(key=lambda each: (round(each.memory), each.plan.cp))
+    sure, first = times.at("time") if level else None, [group[0] for group in groups[:FASTEST]]
+    for each in first:
+        each.is_first = True
+        each.interval = _interval(training, each.plan, sure, level) if sure else None
+    others = [each for each in fitting if each.seconds is None]
+    order = [*chain.from_iterable(groups), *sorted(others, key=lambda each: each.bound)]
+    left_out["does not fit in memory"] = len({each.plan for each in found + fitting}) - len(order)
+    defaults = _without_defaults(training, [each.plan for each in first], times)
+    return SearchResult(space, left_out, limit, order, defaults)
 
 
 def _without_defaults(training: Training, plans: Sequence[Plan], times: GroupTimes) -> str:
@@ -203,7 +198,7 @@ def _without_defaults(training: Training, plans: Sequence[Plan], times: GroupTim
     without = [plain(plan) for plan in plans]
     if without == list(plans):
         return ""
-    seconds = [simulate_plan(training, plan, times).seconds for plan in without]
+    seconds = [simulate_plan(training, plan, times)[0] for plan in without]
     if seconds[0] <= min(seconds) * (1 + 1e-9):
         return ""
     best = without[seconds.index(min(seconds))]
@@ -245,7 +240,7 @@ def search(
 
 def vary(
     space: Space,
-    plans: list[Plan],
+    plans: list[FoundPlan],
     times: Mapping[int, float],
     simulate: Callable[[int], float],
 ) -> dict[int, float]:
@@ -255,8 +250,8 @@ def vary(
     times = dict(times)
     for number in distinct(times)[:FASTEST]:
         best = number
-        for each in space.changes(plans[number]):
-            plans.append(replace(plans[best], **each))
+        for each in space.changes(plans[number].plan):
+            plans.append(FoundPlan(replace(plans[best].plan, **each)))
             try:
                 seconds = simulate(len(plans) - 1)
             except InputError:
@@ -289,8 +284,11 @@ def _interval(training: Training, plan: Plan, times: GroupTimes, level: float) -
     return whole_interval(write(work, detail), training, level, inner) or inner
 
 
-def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulated:
-    """The step of a plan."""
+def simulate_plan(
+    training: Training, plan: Plan, times: GroupTimes
+) -> tuple[float, dict[str, float], float]:
+    """Seconds of the step of a plan, those of a mean device by what it does, and the bytes that the
+    fullest rank holds at most."""
     work = work_of(training, plan, times.under(plan.degrees))
     measures = measure(write(work, detail_of(work)))
     again = sum(part.seconds for stage in work.stages for block in stage for part in block.again)
@@ -309,7 +307,7 @@ def simulate_plan(training: Training, plan: Plan, times: GroupTimes) -> Simulate
     # Less than this share of the step is a rounding error.
     least = 1e-12 * measures.step
     parts = {name: seconds if seconds > least else 0.0 for name, seconds in parts.items()}
-    return Simulated(measures.step, parts, memory_of(training, plan, work).peak)
+    return measures.step, parts, memory_of(training, plan, work).peak
 
 
 def detail_of(work: Work) -> Detail:

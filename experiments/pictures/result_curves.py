@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from experiments.calibration.prediction import PredictedPoint
     from experiments.diagnosis.curve_diagnosis import Diagnosis
     from experiments.learning.learning_run import LearningRun
-    from experiments.parallel.plan_search import SearchResult
+    from experiments.parallel.plan_search import FoundPlan, SearchResult
     from experiments.simulations.recommendation import Advice, Crossover
     from experiments.simulations.validation import Validation
 
@@ -250,18 +250,16 @@ def memory_drawing(result: SearchResult) -> Figure:
     """The time of plans against the memory of the fullest rank: of simulated plans, the fastest
     with its name; of all others the bound of their time."""
     figure, (axes,) = style.panels(6)
-    rest = [place for place in range(len(result.plans)) if place not in result.simulated]
-    bounded = [result.memory[k] / GIGA for k in rest], [result.bounds[k] for k in rest]
-    axes.plot(*bounded, ".", color="0.6", markersize=3, label="bound only")
-    runs = list(result.simulated.values())
-    memory, seconds = [run.memory / GIGA for run in runs], [run.seconds for run in runs]
+    rest = [each for each in result.plans if each.seconds is None]
+    axes.plot(*_points(rest), ".", color="0.6", markersize=3, label="bound only")
+    memory, seconds = _points(result.simulated)
     axes.plot(memory, seconds, "o", color=style.COLOURS[0], markersize=4, label="simulated")
-    fastest = [result.simulated[place] for place in result.first]
+    fastest = result.first
     label = f"the {len(fastest)} fastest" if len(fastest) > 1 else "the fastest"
-    best = [run.memory / GIGA for run in fastest], [run.seconds for run in fastest]
+    best = _points(fastest)
     axes.plot(*best, "D", color=style.COLOURS[1], label=label)
     limit, space = result.limit / GIGA, result.space
-    name = f"fastest: {result.plans[result.first[0]]}"
+    name = f"fastest: {fastest[0].plan}"
     side: Any = {"ha": "right" if best[0][0] > limit / 2 else "left", "fontsize": 9}
     first = best[0][0], best[1][0]
     axes.annotate(name, first, xytext=(0, -14), textcoords="offset points", **side)
@@ -275,6 +273,12 @@ def memory_drawing(result: SearchResult) -> Figure:
     style.entitle(axes, f"{space.training.name} on {machine}, {space.batch} sequences a step")
     style.legend_beside(figure)
     return figure
+
+
+def _points(plans: Sequence[FoundPlan]) -> tuple[list[float], list[float]]:
+    """GB of the fullest rank under plans, and seconds of their steps or the bounds of these."""
+    seconds = [each.bound if each.seconds is None else each.seconds for each in plans]
+    return [each.memory / GIGA for each in plans], seconds
 
 
 @mpl.rc_context(style.STYLE)

@@ -63,11 +63,11 @@ def outcome(space: Space, times: GroupTimes) -> dict[str, float]:
     limit = accelerator(training.times.device).capacity
     seconds, ratios = {}, []
     for plan in space.plans()[0]:
-        if simulate_plan(training, plan, times).memory <= limit:
+        if simulate_plan(training, plan, times)[2] <= limit:
             work = work_of(training, plan, times.under(plan.degrees))
             seconds[plan] = measure(write(work)).step
             ratios.append(bounds.seconds(plan) / seconds[plan])
-    winner = result.plans[result.first[0]]
+    winner = result.first[0].plan
     return {
         "plans": len(seconds),
         "simulated": len(result.simulated),

@@ -49,13 +49,12 @@ def found(model: str, least: int) -> SearchResult:
 def test_the_fastest_plans_are_those_of_an_exhaustive_simulation(model: str) -> None:
     some, all_plans = found(model, 0), found(model, 10**6)
     assert 10 <= len(some.simulated) < len(all_plans.simulated) == len(all_plans.plans)
-    fastest = [
-        [each.simulated[place].seconds for place in each.first] for each in (some, all_plans)
-    ]
+    fastest = [[each.seconds for each in result.first] for result in (some, all_plans)]
     assert fastest[0] == fastest[1]
-    for place, run in all_plans.simulated.items():
-        assert all_plans.bounds[place] <= run.seconds
-        assert sum(run.parts.values()) == pytest.approx(run.seconds)
+    for each in all_plans.simulated:
+        assert each.seconds is not None
+        assert each.bound <= each.seconds
+        assert sum(each.parts.values()) == pytest.approx(each.seconds)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +99,8 @@ def test_bounds_hold_where_experts_wait_for_slow_links(wanted: dict[str, Any]) -
 
 def test_changes_of_the_fastest_plans_are_simulated_behind_the_search() -> None:
     result = found(MIXTRAL, 0)
-    plans = [str(result.plans[place]) for place in result.simulated]
+    runs = result.simulated
+    plans = [str(each.plan) for each in runs]
     first = [place for place, plan in enumerate(plans) if "dispatch=fp8" in plan]
     changed = [place for place in first if plans[place].replace(",dispatch=fp8", "") in plans]
     assert changed
@@ -108,8 +108,8 @@ def test_changes_of_the_fastest_plans_are_simulated_behind_the_search() -> None:
     for place in changed:
         # A change that helps stays for the next one.
         slower = plans.index(plans[place].replace(",dispatch=fp8", ""))
-        assert result.simulated[place].seconds <= result.simulated[slower].seconds
-        assert result.bounds[place] == result.simulated[place].seconds
+        assert (runs[place].seconds or inf) <= (runs[slower].seconds or 0.0)
+        assert runs[place].bound == runs[place].seconds
     assert (
         str(sum(result.left_out.values()) + len(result.plans))
         in Result("plans", result.figures()).text()
@@ -127,7 +127,7 @@ def test_a_report_says_why_plans_lose() -> None:
     page = Result("plans", result.figures()).text()
     assert f"{len(result.plans)} fit and are bounded" in page
     assert "tp reaches beyond a node" in page
-    assert str(result.plans[result.first[0]]) in page
+    assert str(result.first[0].plan) in page
     assert set(result.figures()) == {"left_out", "plans", "parts_s"}
 
 
