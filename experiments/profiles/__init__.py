@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,7 @@ ENDINGS = (".yaml", ".yml")
 
 def names() -> list[str]:
     """The profiles that are shipped."""
-    return sorted(
-        entry.name.removesuffix(".yaml")
-        for entry in files(__package__).iterdir()
-        if is_profile(entry.name)
-    )
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.yaml"))
 
 
 def is_profile(name: str) -> bool:
@@ -34,9 +29,7 @@ def find(text: str) -> Calibrated:
     """The profile of a name, or in a file. Raises InputError for what is neither, or is no
     profile."""
     if text in names():
-        return parse(
-            (files(__package__) / f"{text}.yaml").read_text(encoding="utf-8"), f"{text}.yaml"
-        )
+        return read(Path(__file__).with_name(f"{text}.yaml"))
     if is_profile(text) or _is_file(text):
         return read(Path(text))
     hint = did_you_mean(text, names())

@@ -281,10 +281,10 @@ def unknown_names(profile: Calibrated) -> Iterator[Mistake]:
 
 
 def _names(profile: Calibrated) -> Iterator[tuple[str, Location, str]]:
-    for key in ("factors", "longest"):
-        yield from (("protocol", (key, name), name) for name in getattr(profile, key))
-    for key in ("slower", "scratch", "joined", "launches", "pieces", "channels"):
-        yield from (("algorithm", (key, name), name) for name in getattr(profile, key))
+    protocols = "factors", "longest"
+    for key in (*protocols, "slower", "scratch", "joined", "launches", "pieces", "channels"):
+        noun = "protocol" if key in protocols else "algorithm"
+        yield from ((noun, (key, name), name) for name in getattr(profile, key))
     rows: dict[Location, dict[str, float]] = {
         ("slower", name): row for name, row in profile.slower.items()
     }
