@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.optimize import brentq
 
+from experiments.models.kernel_times.kernel_model import Span
 from experiments.models.kernel_times.lookup import chip_of
 from experiments.models.shipped_tables import rows_of
 from experiments.serving.deployment import Deployment
@@ -86,14 +87,6 @@ class PointWork(NamedTuple):
     blocks: Any
     latent: Any
     """1 with latent attention, else 0."""
-
-
-class Span(NamedTuple):
-    """A value, and the ends of its interval."""
-
-    expected: float
-    low: float
-    high: float
 
 
 class Factor(NamedTuple):

@@ -72,8 +72,8 @@ class Key(NamedTuple):
     engine: str
 
 
-class KernelSeconds(NamedTuple):
-    """Seconds of a kernel. 80% of kernels take between `low` and `high`."""
+class Span(NamedTuple):
+    """A value, and the ends of its interval."""
 
     expected: float
     low: float
@@ -108,11 +108,11 @@ class KernelModel:
         rest = interpolated(self.grid, self.kind.nodes, self.kind.coordinates(sizes))
         return self.kind.formula(sizes, self.values, self.chip) * np.exp(rest)
 
-    def of(self, **sizes: float) -> KernelSeconds:
-        """The seconds of the kernel with these sizes."""
+    def of(self, **sizes: float) -> Span:
+        """The seconds of the kernel with these sizes: 80% of such kernels are in the interval."""
         arrays = {name: np.array([float(size)]) for name, size in sizes.items()}
         seconds, factor = float(self.seconds(arrays)[0]), float(np.exp(EIGHTY * self.spread))
-        return KernelSeconds(seconds, seconds / factor, seconds * factor)
+        return Span(seconds, seconds / factor, seconds * factor)
 
 
 def norm(power: float, *parts: Floats | float) -> Floats:

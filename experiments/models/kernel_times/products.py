@@ -17,9 +17,9 @@ import numpy as np
 from experiments.models.accelerators import NARROW
 from experiments.models.kernel_times.kernel_model import (
     Chip,
-    KernelSeconds,
     Kind,
     Sizes,
+    Span,
     Value,
     norm,
 )
@@ -141,7 +141,7 @@ PRODUCTS = Kind(
 
 def product_time(
     device: str, m: int, n: int, k: int, precision: str = "bf16", engine: str = ""
-) -> KernelSeconds:
+) -> Span:
     """Seconds of the product of m x k by k x n elements on a device by an engine: "cublas",
     "trtllm", "sglang" or "vllm"; empty: that of a step. Below 16 bits it quantises x too, but for
     fp8_static.
