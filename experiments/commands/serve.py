@@ -181,7 +181,7 @@ class Serve(MachineOptions, ReportOptions):
         corrections = self._factors(deployment, at)
         served = [
             Served(
-                *(deployment, 1, each, at(each, factors=corrections, level=self.level)),
+                *(deployment, 1, at(each, factors=corrections, level=self.level)),
                 workers=workers,
             )
             for each in loads
@@ -296,8 +296,8 @@ class Serve(MachineOptions, ReportOptions):
         return corrections
 
     def _record(self, served: Served) -> output.Record:
-        point, load, deployment = served.point, served.load, served.deployment
-        tokens = point.tokens(load)
+        point, deployment = served.point, served.deployment
+        load, tokens = point.load, point.tokens
         return {
             "plan": self.plan if served.workers else str(deployment.cut) or "tp=1",
             "prefill": self.prefill,
@@ -328,7 +328,7 @@ class Serve(MachineOptions, ReportOptions):
             "kv_cache_sent_s": served.workers.sent if served.workers else 0.0,
             "weights_B": deployment.weights,
             "kv_cache_B": point.sequences
-            / (served.workers.decoders if served.workers else 1)
+            / served.decoders
             / deployment.cut.dp
             * deployment.stage_share
             * deployment.kv_bytes(load.isl + load.osl),
@@ -357,11 +357,10 @@ class Serve(MachineOptions, ReportOptions):
         from experiments.serving.operating_point import iteration
         from simulator.parallel.step_splits import ranks_of
 
-        deployment, load = served.deployment, served.load
+        deployment = served.deployment
         machine = self._machine(deployment.cut.gpus)
-        decoders = served.workers.decoders if served.workers else 1
-        step = iteration(deployment, machine, load, served.point, decoders)
-        sequences = served.point.sequences * served.point.decoding / decoders
+        step = iteration(deployment, machine, served.point, served.decoders)
+        sequences = served.point.sequences * served.point.decoding / served.decoders
         title = f"A decode of {sequences:.0f} sequences of {deployment.model}"
         assert self.timeline
         about = title, deployment.device, self._parameters, ALL

@@ -100,6 +100,7 @@ class Factor(NamedTuple):
 class Point(NamedTuple):
     """What a deployment gives under a load."""
 
+    load: Load
     ttft: Span
     """Until the first token."""
     tpot: Span
@@ -125,10 +126,12 @@ class Point(NamedTuple):
         prefills = self.parts["prefills"] + self.parts["launches_of_prefills"]
         return prefills > self.tpot.expected / 2 or self.busy > BUSY
 
-    def tokens(self, load: Load) -> Span:
+    @property
+    def tokens(self) -> Span:
         """Tokens a second of all sequences together, with the ends of their interval."""
         first, each = (np.array(span) for span in (self.ttft, self.tpot))
-        expected, high, low = self.sequences * load.osl / (first + (load.osl - 1) * each)
+        osl = self.load.osl
+        expected, high, low = self.sequences * osl / (first + (osl - 1) * each)
         return Span(float(expected), float(low), float(high))
 
 
@@ -298,6 +301,7 @@ def point(
         wide = exp(quantile(level) * spread)
         spans.append(Span(seconds, seconds / wide, seconds * wide))
     return Point(
+        load,
         spans[1],
         spans[0],
         most,
@@ -311,11 +315,9 @@ def point(
     )
 
 
-def iteration(
-    deployment: Deployment, machine: Topology, load: Load, served: Point, decoders: int = 1
-) -> Step:
+def iteration(deployment: Deployment, machine: Topology, served: Point, decoders: int = 1) -> Step:
     """The graph of a decode of an operating point, simulated."""
-    sequences = served.decoding * served.sequences / decoders
+    sequences, load = served.decoding * served.sequences / decoders, served.load
     decodes = decode(deployment, machine, sequences, load.isl + load.osl / 2)
     values = overheads(deployment.engine)
     return decodes.step(values["block"], values["host"])

@@ -25,7 +25,6 @@ class Served(NamedTuple):
 
     deployment: Deployment
     instances: int
-    load: Load
     point: Point
     curve: Sequence[tuple[float, float]] = ()
     """Tokens a second of a user and of a GPU under each load that was tried."""
@@ -33,15 +32,20 @@ class Served(NamedTuple):
     """Those that prefill in an instance, if others decode."""
 
     @property
+    def decoders(self) -> int:
+        """The workers of an instance that decode."""
+        return self.workers.decoders if self.workers else 1
+
+    @property
     def gpus(self) -> int:
         """The GPUs of an instance."""
-        workers, each = self.workers, self.deployment.cut.gpus
-        return workers.decoders * each + workers.gpus if workers else each
+        prefilling = self.workers.gpus if self.workers else 0
+        return self.decoders * self.deployment.cut.gpus + prefilling
 
     @property
     def tokens(self) -> float:
         """Tokens a second of a GPU."""
-        return self.point.tokens(self.load).expected / self.gpus
+        return self.point.tokens.expected / self.gpus
 
 
 class Limits(NamedTuple):
@@ -90,12 +94,12 @@ def search(
         except InputError as error:
             too_large = str(error)
             continue
-        curve = [(1 / each.tpot.expected, _rate((one, each)) / cut.tp) for one, each in points]
-        best = [(one, each) for one, each in points if limits.met_by(each)]
-        if best:
-            ways.append(Served(served, gpus // cut.tp, *max(best, key=_rate), curve))
+        curve = [(1 / each.tpot.expected, each.tokens.expected / cut.tp) for each in points]
+        if inside := [each for each in points if limits.met_by(each)]:
+            best = max(inside, key=lambda each: each.tokens.expected)
+            ways.append(Served(served, gpus // cut.tp, best, curve))
         else:
-            least = points[0][1]
+            least = points[0]
             missed = max(least.ttft.expected / limits.ttft, least.tpot.expected / limits.tpot)
             too_slow[missed] = (
                 f"with one sequence {str(cut) or 'one GPU'} has a TTFT of "
@@ -109,31 +113,26 @@ def search(
     return sorted(ways, key=lambda each: -each.tokens)
 
 
-def _rate(pair: tuple[Load, Point]) -> float:
-    load, served_point = pair
-    return served_point.tokens(load).expected
-
-
 def _points(
     served: Deployment, machine: Topology, load: Load, limits: Limits, level: float, chunk: float
-) -> list[tuple[Load, Point]]:
+) -> list[Point]:
     """Points of more and more sequences, until no more fit, and between the last within the limits
     and the first beyond them."""
 
-    def at(number: int) -> tuple[Load, Point]:
+    def at(number: int) -> Point:
         asked = load._replace(concurrency=float(number))
-        return asked, point(served, machine, asked, level=level, chunk=chunk)
+        return point(served, machine, asked, level=level, chunk=chunk)
 
     first = at(1)
-    most = int(min(first[1].fits, MOST))
+    most = int(min(first.fits, MOST))
     numbers = [1 << power for power in range(most.bit_length())]
     points = {1: first} | {number: at(number) for number in [*numbers[1:], most]}
-    inside = [number for number, (_, each) in points.items() if limits.met_by(each)]
+    inside = [number for number, each in points.items() if limits.met_by(each)]
     if inside and max(inside) < most:
         low = max(inside)
         high = min(number for number in points if number > low)
         while high - low > max(1, CLOSE * low):
             middle = (low + high) // 2
             points[middle] = at(middle)
-            low, high = (middle, high) if limits.met_by(points[middle][1]) else (low, middle)
+            low, high = (middle, high) if limits.met_by(points[middle]) else (low, middle)
     return [points[number] for number in sorted(points)]

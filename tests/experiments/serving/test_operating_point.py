@@ -89,7 +89,7 @@ def test_more_sequences_take_longer_and_give_more(engine: str, first: int, isl: 
     assert few.tpot.expected <= many.tpot.expected
     assert few.ttft.expected <= many.ttft.expected
     if many.sequences > few.sequences:
-        assert few.tokens(one).expected <= many.tokens(more).expected * 1.02
+        assert few.tokens.expected <= many.tokens.expected * 1.02
 
 
 @each_case("osl", [2.0, 3.0, 64.0])
@@ -154,7 +154,7 @@ def test_parts_are_all_of_a_token() -> None:
     assert served.limit in LIMITS
     assert served.limit == "memory"
     assert served.tpot.low < served.tpot.expected < served.tpot.high
-    rate = served.tokens(LOAD)
+    rate = served.tokens
     assert rate.low < rate.expected < rate.high
 
 
@@ -214,8 +214,8 @@ def test_stages_hold_less_and_never_speed_up_a_single_token() -> None:
         for number in (1.0, 256.0)
     )
     assert alone[0].tpot.expected < alone[1].tpot.expected
-    assert many[0].tokens(LOAD).expected < many[1].tokens(LOAD).expected
-    assert many[1].tokens(LOAD).expected < 2 * many[0].tokens(LOAD).expected
+    assert many[0].tokens.expected < many[1].tokens.expected
+    assert many[1].tokens.expected < 2 * many[0].tokens.expected
 
 
 def test_levels_and_factors_scale() -> None:
@@ -274,7 +274,7 @@ def test_sequences_wait_decode_or_prefill(power: int, number: int, decoders: int
     """Little's law, for all of them together; no worker is busy for more than all of its time."""
     load = Load(4096.0, 128.0, 2.0**power)
     served = separate(number, decoders, load)
-    rate = served.tokens(load).expected / load.osl
+    rate = served.tokens.expected / load.osl
     spent = served.ttft.expected + (load.osl - 1) * served.tpot.expected
     assert rate * spent == pytest.approx(served.sequences)
     assert served.sequences * served.decoding == pytest.approx(
@@ -296,7 +296,7 @@ def test_more_workers_make_the_first_token_earlier(model: str, load: Load) -> No
     each = [separate(number, 8, load, model) for number in (1, 2, 3, 4)]
     first = [served.ttft.expected for served in each]
     assert first == sorted(first, reverse=True)
-    rates = [served.tokens(load).expected for served in each]
+    rates = [served.tokens.expected for served in each]
     assert rates == sorted(rates)
 
 
