@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
 
 from experiments.models import kernels as passes
 from experiments.models.block_cut import Loss
@@ -38,33 +37,22 @@ WIDE = 4.0
 """Bytes of an element of what is computed in fp32."""
 
 
-class LogitBytes(NamedTuple):
-    """Bytes of each logit in a loss."""
-
-    kept: float
-    """Those that the forward leaves to the backward."""
-    working: float
-    """Those that the backward adds at most."""
-    forward: float
-    """Those that the forward moves."""
-    backward: float
-    """Those that the backward moves."""
-
-
-LOSSES: dict[Loss, LogitBytes] = {
+LOSSES: dict[Loss, tuple[float, float, float, float]] = {
     # Megatron-LM's vocab_parallel_cross_entropy keeps the softmax in fp32, and turns it into the
     # gradient in place. Beside it are the logits or the gradient in 16 bits, before and after the
     # conversion. Bytes move for conversion, maximum, exponential, sum; difference, conversion.
-    "fused": LogitBytes(4.0, 4.0, 20.0, 14.0),
+    "fused": (4.0, 4.0, 20.0, 14.0),
     # cross_entropy(logits.float()) of PyTorch keeps the log-softmax in fp32. Its gradient and that
     # of its input are in fp32.
-    "eager": LogitBytes(4.0, 8.0, 18.0, 22.0),
+    "eager": (4.0, 8.0, 18.0, 22.0),
     # A kernel reads logits in 16 bits, and another writes their gradient.
-    "compiled": LogitBytes(2.0, 2.0, 4.0, 4.0),
+    "compiled": (2.0, 2.0, 4.0, 4.0),
     # The eager loss of one piece in 8 after the other, with its backward.
-    "chunked": LogitBytes(0.0, 12.0 / 8, 18.0, 22.0),
+    "chunked": (0.0, 12.0 / 8, 18.0, 22.0),
 }
-"""Recalled from the sources of the frameworks, and checked on the memory of runs."""
+"""Bytes of each logit in a loss: those that the forward leaves to the backward, those that the
+backward adds at most, and those that the forward and the backward move. Recalled from the sources
+of the frameworks, and checked on the memory of runs."""
 SHARDED_LOSS = 4.0
 """Bytes of each logit that the eager loss adds where ranks share the vocabulary: the loss of
 torch.distributed.tensor.parallel holds the exponential, too."""
@@ -352,10 +340,10 @@ class Writer(Kernels):
         if self.cut.tp > 1 and shape.kind != "encoder":
             # The largest logit, the sum of exponentials and the logit of the target.
             events += [Gate("tp", "all_reduce", "", rows * WIDE)] * 3
-        loss = LOSSES[self.cut.loss]
+        kept, working, moved, moved_back = (size * logits for size in LOSSES[self.cut.loss])
         more = SHARDED_LOSS if self.cut.loss == "eager" and self.cut.tp > 1 else 0.0
-        kernel = self.memory(loss.forward * logits, loss.backward * logits, kept=loss.kept * logits)
-        events.append(kernel._replace(working=(loss.working + more) * logits))
+        kernel = self.memory(moved, moved_back, kept)
+        events.append(kernel._replace(working=working + more * logits))
         return events
 
     def block(

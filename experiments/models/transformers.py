@@ -174,18 +174,17 @@ def _attention(names: Names, shape: TransformerShape) -> Tensors:
 def _inner(names: Names, shape: TransformerShape, experts: Experts | None) -> Tensors:
     """An MLP, or a router, all experts together in two tensors, and the shared expert."""
     if experts is None:
-        return _mlp(names, shape.mlp_matrices(shape.hidden))
+        return _mlp(names, shape.part_matrices("-"))
     *into, out = (matrix.parameters for matrix in shape.expert_matrices)
-    number, shared = experts.number, shape.mlp_matrices(experts.shared)
     return (
-        (names["router"], number * shape.width),
-        (names["experts_up"], number * sum(into)),
-        (names["experts_down"], number * out),
+        (names["router"], experts.number * shape.width),
+        (names["experts_up"], experts.number * sum(into)),
+        (names["experts_down"], experts.number * out),
         *(
             (names[matrix.name], matrix.parameters)
             for matrix in experts.latent_matrices(shape.width)
         ),
-        *(_mlp(names, shared, "shared_") if experts.shared else ()),
+        *_mlp(names, shape.part_matrices("E"), "shared_"),
     )
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from experiments.models.block_cut import BlockCut
 from experiments.models.model_blocks import blocks
 from experiments.parallel.expert_dispatch import with_kernels
 from experiments.parallel.plan_step import (
@@ -18,14 +17,12 @@ from experiments.parallel.plan_step import (
     share_out,
     state_of,
 )
-from experiments.parallel.plan_text import Plan
+from experiments.parallel.plan_text import CUT, Plan
 from simulator.parallel.blocks import Block
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import state_bytes
 from simulator.parallel.sharded_units import elements
 from simulator.parallel.step_bound import Known, Outline
-
-CUT = [each.name for each in fields(BlockCut)]
 
 
 @dataclass

@@ -227,10 +227,10 @@ class Plan(BlockCut):
 def _keys() -> list[str]:
     """The keys in the order in which a plan is written: the degrees come first, and those of the
     cut before `overlap`."""
-    own, cut = [*Plan.__annotations__], [each.name for each in fields(BlockCut)]
+    own = [*Plan.__annotations__]
     place = own.index("overlap")
     degrees = "dp", "tp", "pp", "cp", "ep", "etp", "micro"
-    keys = dict.fromkeys((*degrees, *own[:place], *cut, *own[place:]))
+    keys = dict.fromkeys((*degrees, *own[:place], *CUT, *own[place:]))
     return [key for key in keys if key not in ("stated", "implied")]
 
 
@@ -241,6 +241,8 @@ def _parser_of(kind: Any) -> Parser:
     return PARSERS.get(kind) or partial(_parse_choice, get_args(kind))
 
 
+CUT = [each.name for each in fields(BlockCut)]
+"""The keys of a cut."""
 KEYS = _keys()
 _KINDS = get_type_hints(Plan, include_extras=True)
 _PARSERS = {key: _parser_of(_KINDS[key]) for key in KEYS}

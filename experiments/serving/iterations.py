@@ -19,11 +19,7 @@ import numpy as np
 
 from experiments.models.accelerators import accelerator
 from experiments.models.kernel_times.attention import AttentionSizes, attention_seconds
-from experiments.models.kernel_times.decode_attention import (
-    DECODE_ATTENTION,
-    LATENT_DECODES,
-    DecodeSizes,
-)
+from experiments.models.kernel_times.decode_attention import DECODE_ATTENTION, LATENT_DECODES
 from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS, UNPACKED_PRODUCTS
 from experiments.models.kernel_times.lookup import fastest
 from experiments.models.kernel_times.nccl_calls import ENGINE_ALGORITHMS, engine_seconds, laws
@@ -265,17 +261,24 @@ def _reading(deployment: Deployment, rows: float, drafts: int, tokens: float) ->
     drafted tokens share keys with that of the newest one, as heads do."""
     shape, ranks = deployment.shape, deployment.ranks_of_heads
     heads, math = drafts * shape.heads / ranks, "fp8" if deployment.kv_width == 1 else "bf16"
-    latent, kind = shape.latent, DECODE_ATTENTION
-    if latent:
-        kind, elements = LATENT_DECODES, latent.key_rank + latent.rope
-        sizes = DecodeSizes(rows, heads, 1.0, elements - latent.rope / 2, elements, tokens)
-    else:
-        elements, groups = shape.key_size + shape.value_size, max(1.0, shape.kv_heads / ranks)
-        sizes = DecodeSizes(rows, heads, groups, elements / 2, elements, tokens)
+    kind, groups = DECODE_ATTENTION, max(1.0, shape.kv_heads / ranks)
+    elements = shape.key_size + shape.value_size
+    size = elements / 2
+    if latent := shape.latent:
+        kind, groups, elements = LATENT_DECODES, 1.0, latent.key_rank + latent.rope
+        size = elements - latent.rope / 2
+    sizes = {
+        "batch": rows,
+        "heads": heads,
+        "kv_heads": groups,
+        "head_size": size,
+        "elements": elements,
+        "tokens": tokens,
+    }
     # small caches were measured in those of the chip
     least = rows * tokens * deployment.kv_elements * deployment.kv_width
     least /= accelerator(deployment.device).bandwidth
-    return max(least, fastest(kind, deployment.device, math, sizes._asdict()))
+    return max(least, fastest(kind, deployment.device, math, sizes))
 
 
 def _prompt(

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
 from topologies.topology import Floats
@@ -26,23 +25,10 @@ VALUES = {
 sequence; the power of the norm of all of these, less 1."""
 
 
-class DecodeSizes(NamedTuple):
-    """The sizes of a decode over the heads of a rank."""
-
-    batch: float
-    """Sequences."""
-    heads: float
-    kv_heads: float
-    head_size: float
-    """Elements of a key and of a value, on average."""
-    elements: float
-    """Elements of the cache of a token and a head of keys."""
-    tokens: float
-    """Those of a sequence that are seen: of its window at most."""
-
-
 def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
-    """Seconds of decodes, by the fields of :class:`DecodeSizes`, shape (decodes,)."""
+    """Seconds of decodes, shape (decodes,), of `batch` sequences by the `heads` and `kv_heads` of a
+    rank: `head_size` elements of a key and of a value on average, `elements` of the cache of a
+    token and a head of keys, and `tokens` of a sequence that are seen, of its window at most."""
     seen = sizes["batch"] * sizes["tokens"]
     memory = seen * sizes["kv_heads"] * sizes["elements"] * chip.width
     arithmetic = 4 * seen * sizes["heads"] * sizes["head_size"]
