@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -117,7 +116,7 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
 
 
 ATTENTION = Kind(
-    Path(__file__).with_suffix(".csv"),
+    "attention",
     VALUES,
     seconds,
     axes,

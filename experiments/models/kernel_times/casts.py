@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 
 from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
 from experiments.models.kernel_times.lookup import model_of
@@ -37,7 +36,7 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
 
 
 CASTS = Kind(
-    Path(__file__).with_suffix(".csv"),
+    "casts",
     VALUES,
     seconds,
     axes,

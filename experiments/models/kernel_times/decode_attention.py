@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
 from topologies.topology import Floats
@@ -52,7 +51,7 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
 
 
 DECODE_ATTENTION = Kind(
-    Path(__file__).with_suffix(".csv"),
+    "decode_attention",
     VALUES,
     seconds,
     axes,
@@ -63,5 +62,5 @@ DECODE_ATTENTION = Kind(
         (0, 2, 4, 7),
     ),
 )
-LATENT_DECODES = replace(DECODE_ATTENTION, table=DECODE_ATTENTION.table.with_stem("latent_decodes"))
+LATENT_DECODES = replace(DECODE_ATTENTION, name="latent_decodes")
 """Those whose heads share one vector of the cache a token, which is key and value."""

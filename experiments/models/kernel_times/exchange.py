@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from math import ceil, comb
-from pathlib import Path
 from typing import NamedTuple
 
 from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
@@ -112,7 +111,7 @@ def distinct(places: int, number: int, chosen: int) -> float:
 
 
 EXCHANGE = Kind(
-    Path(__file__).with_suffix(".csv"),
+    "exchange",
     VALUES,
     seconds,
     axes,

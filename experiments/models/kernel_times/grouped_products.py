@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -106,7 +105,7 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
 
 
 GROUPED_PRODUCTS = Kind(
-    Path(__file__).with_suffix(".csv"),
+    "grouped_products",
     VALUES,
     seconds,
     axes,
@@ -116,7 +115,5 @@ GROUPED_PRODUCTS = Kind(
         (15, 17, 18, 19, 20, 21, 22, 23, 24, 26),
     ),
 )
-UNPACKED_PRODUCTS = replace(
-    GROUPED_PRODUCTS, table=Path(__file__).with_name("unpacked_products.csv")
-)
+UNPACKED_PRODUCTS = replace(GROUPED_PRODUCTS, name="unpacked_products")
 """Those of weights in mxfp4 that kernels unpack to 16 bits."""

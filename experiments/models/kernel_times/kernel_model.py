@@ -49,8 +49,8 @@ class Value(NamedTuple):
 class Kind:
     """A kind of kernel."""
 
-    table: Path
-    """The file of what is learnt."""
+    name: str
+    """That of its table, without the ending."""
     values: Mapping[str, Value]
     formula: Callable[[Sizes, Mapping[str, float], Chip], Floats]
     """Seconds of kernels, by their sizes, the values and the chip."""
@@ -58,6 +58,11 @@ class Kind:
     """What the axes of the grid are logarithms of to the base 2, each of shape (kernels,)."""
     nodes: tuple[tuple[float, ...], ...]
     """The nodes of the grid along each axis."""
+
+    @property
+    def table(self) -> Path:
+        """The file of what is learnt."""
+        return Path(__file__).with_name(f"{self.name}.csv")
 
     def coordinates(self, sizes: Sizes) -> Floats:
         """Where sizes are in the grid, shape (kernels, axes)."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 from experiments.models.accelerators import accelerator
@@ -59,13 +58,13 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
 
 
 COLLECTIVES = Kind(
-    Path(__file__).with_suffix(".csv"),
+    "nccl_calls",
     VALUES,
     seconds,
     axes,
     ((14, 16, *range(17, 30)), (1, 2, 3)),
 )
-ENGINE_CALLS = replace(COLLECTIVES, table=COLLECTIVES.table.with_stem("engine_calls"))
+ENGINE_CALLS = replace(COLLECTIVES, name="engine_calls")
 """All-reduces of serving engines, which have kernels of their own for small sizes."""
 ENGINE_ALGORITHMS = {"all_reduce": ("rings", "naive")}
 """Those whose time on the links counts: in one step, each GPU reads what all have."""

@@ -10,7 +10,6 @@ quantises x in the same call, that is a traffic of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -127,7 +126,7 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
 
 
 PRODUCTS = Kind(
-    Path(__file__).with_suffix(".csv"),
+    "products",
     VALUES,
     seconds,
     axes,
