@@ -41,6 +41,13 @@ class Factors(NamedTuple):
         return replace(times, scale=times.scale * self.scale, launch=times.launch * self.launch)
 
 
+class Sureness(NamedTuple):
+    """Standard deviations of the logarithms of times."""
+
+    device: float
+    launch: float
+
+
 PathSeconds = Callable[[Factors], Floats]
 """The seconds of the critical path of a step with factors, shape (3,): of the device, of launches,
 and of all else."""
@@ -90,10 +97,8 @@ class FactorFit(NamedTuple):
     """Likely factors."""
 
     factors: Factors
-    spread: float
-    """The standard deviation of the logarithm of the factor of the device."""
-    launch_spread: float
-    """That of the factor of launches."""
+    sureness: Sureness
+    """How surely the rows tell these."""
     weights: tuple[float, ...]
     """How much each row counts, from 0 to 1."""
     misses: tuple[float, ...]
@@ -202,9 +207,9 @@ class _Levels:
             self.residual, weights = self._weighed(misses, leverage, steps)
         target = self.design[0]
         scale, launch = np.exp([target @ self.logs, self.logs[1]]).tolist()
-        device, started = np.sqrt([target @ inverse @ target, inverse[1, 1]]).tolist()
+        sureness = Sureness(*np.sqrt([target @ inverse @ target, inverse[1, 1]]).tolist())
         rows = tuple(weights.tolist()), tuple(misses.tolist())
-        return FactorFit(Factors(scale, launch), device, started, *rows)
+        return FactorFit(Factors(scale, launch), sureness, *rows)
 
     def _weighed(self, misses: Floats, leverage: Floats, steps: Floats) -> tuple[Floats, Floats]:
         """What is left of each row, as a standard deviation with which a normal row would move the

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
-from typing import NamedTuple
 
 from experiments.models.accelerators import NARROW, PRECISIONS, accelerator
 from experiments.models.block_cut import GRADIENTS
@@ -19,6 +18,7 @@ from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import with_tensors
 from experiments.parallel.expert_dispatch import with_kernels
 from experiments.parallel.expert_routing import Routing, routing_of
+from experiments.parallel.factor_fit import Sureness
 from experiments.parallel.offloading import host_bandwidth, offload_stages
 from experiments.parallel.plan_text import Plan, layer_numbers
 from simulator.parallel.blocks import Block, BlockPart, each_stage
@@ -47,13 +47,6 @@ JITTER = 60e-6
 """The standard deviation of the moments at which ranks enter a collective, in seconds. Learnt from
 steps on A100 of two papers on links alone. Under NCCL's law errors of most files spread least."""
 Stages = tuple[tuple[Block, ...], ...]
-
-
-class Sureness(NamedTuple):
-    """Standard deviations of the logarithms of times."""
-
-    device: float
-    launch: float
 
 
 @dataclass(frozen=True)

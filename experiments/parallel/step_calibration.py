@@ -21,7 +21,7 @@ from experiments.output import counted
 from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, fit
 from experiments.parallel.framework_defaults import like_framework
 from experiments.parallel.idle_keys import check_recomputation
-from experiments.parallel.plan_step import Sureness, Training, work_of
+from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from simulator.analysis.critical_path import critical_path
 from simulator.parallel.group_times import GroupTimes
@@ -168,7 +168,7 @@ def calibrated_by(
     fitted = fit(rows, sizes_of(training.shape), precision)
     output.note(
         f"{path.name}: {counted(len(steps), 'measured step')}: times of the device x "
-        f"{fitted.factors.scale:.3f} (give or take {fitted.spread:.1%}), launches x "
+        f"{fitted.factors.scale:.3f} (give or take {fitted.sureness.device:.1%}), launches x "
         f"{fitted.factors.launch:.3f}"
     )
     lines = sorted(
@@ -177,8 +177,7 @@ def calibrated_by(
     for where, miss, weight in lines[:SHOWN]:
         counts = f", counts {weight:.0%}" if weight < HALF else ""
         output.note(f"{where.rpartition('/')[2]}: simulated {np.expm1(miss):+.1%}{counts}")
-    sureness = Sureness(fitted.spread, fitted.launch_spread)
-    return replace(training, times=fitted.factors.of(times), sureness=sureness)
+    return replace(training, times=fitted.factors.of(times), sureness=fitted.sureness)
 
 
 def sizes_of(shape: TransformerShape) -> TransformerShape:

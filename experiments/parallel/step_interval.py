@@ -8,8 +8,8 @@ from math import exp, hypot, log
 import numpy as np
 
 from experiments.models.model_shapes import TransformerShape
-from experiments.parallel.factor_fit import spreads
-from experiments.parallel.plan_step import Sureness, Training
+from experiments.parallel.factor_fit import Sureness, spreads
+from experiments.parallel.plan_step import Training
 from experiments.parallel.step_calibration import bound_seconds
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import length_of

@@ -133,7 +133,7 @@ def launches_of(rows: Sequence[MeasuredStep]) -> dict[str, float]:
     launches = {}
     for device, alike in grouped(rows, lambda row: row.device).items():
         fitted = fit(fit_rows(alike), prior=spreads()._replace(launch=OPEN))
-        if fitted.launch_spread < TOLD:
+        if fitted.sureness.launch < TOLD:
             launches[device] = float(np.log(fitted.factors.launch))
     return launches
 

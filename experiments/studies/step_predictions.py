@@ -22,7 +22,7 @@ from experiments.parallel.factor_fit import (
     fit,
     spreads,
 )
-from experiments.parallel.plan_step import Sureness, Training, work_of
+from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.parallel.step_calibration import (
     PlanKind,
@@ -141,7 +141,7 @@ def predict(cases: Iterable[Case]) -> list[Predicted]:
         fitted = _fit(row.model, row.dtype, calibrating) if calibrating else None
         factors = fitted.factors if fitted else Factors()
         usual = usual_sureness(find_transformer(row.model).shape)
-        sureness = Sureness(fitted.spread, fitted.launch_spread) if fitted else usual
+        sureness = fitted.sureness if fitted else usual
         path = path_of(row)(factors)
         efficiency = [each.seconds / plain(each) for each in calibrating] or [1.0]
         predicted.append(

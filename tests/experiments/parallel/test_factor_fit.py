@@ -81,17 +81,17 @@ def test_a_row_far_off_counts_less_the_farther_it_is() -> None:
 
 def test_rows_that_are_all_far_off_are_fitted() -> None:
     """Neither a clean row nor an odd one is at all likely there."""
-    assert np.isfinite(fitted([20.0, -20.0]).spread)
+    assert np.isfinite(fitted([20.0, -20.0]).sureness.device)
 
 
 def test_rows_of_another_model_leave_its_own_factor_open() -> None:
     same, another = fitted([0.1] * 5), fitted([0.1] * 5, model=WIDE)
-    assert another.spread > same.spread + 0.02
+    assert another.sureness.device > same.sureness.device + 0.02
     assert 0 < log(another.factors.scale) < log(same.factors.scale)
 
 
 def test_more_rows_leave_less_open() -> None:
-    widths = [fitted([0.1] * count).spread for count in (1, 2, 8)]
+    widths = [fitted([0.1] * count).sureness.device for count in (1, 2, 8)]
     assert KNOWN.device > widths[0] > widths[1] > widths[2] > 0
 
 
@@ -108,7 +108,7 @@ def test_rows_of_another_precision_count_less() -> None:
     rows = [FitRow(device, 2.2, DENSE, "bf16")]
     same, another = (fit(rows, DENSE, precision, KNOWN) for precision in ("bf16", "fp8"))
     assert another.factors.scale < same.factors.scale
-    assert another.spread > same.spread
+    assert another.sureness.device > same.sureness.device
 
 
 def test_a_row_far_above_the_device_tells_of_the_launch() -> None:

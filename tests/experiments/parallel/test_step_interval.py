@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.kernel_times.nccl_calls import laws
-from experiments.parallel.factor_fit import spreads
-from experiments.parallel.plan_step import Sureness, work_of
+from experiments.parallel.factor_fit import Sureness, spreads
+from experiments.parallel.plan_step import work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.parallel.step_interval import step_spread, usual_sureness, whole_interval
 from shipped_shapes import training
