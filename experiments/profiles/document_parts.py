@@ -56,6 +56,8 @@ SHARE_DIGITS = 4
 
 
 Octave = Annotated[int, Ge(0), Lt(OCTAVES)]
+Nodes = Annotated[float, Ge(1), Le(1e9)]
+"""A mean number of nodes, or of ranks of a node."""
 
 
 class SeenPoint(NamedTuple):
@@ -65,7 +67,7 @@ class SeenPoint(NamedTuple):
     algorithm: Word
     """The algorithm that ran."""
     ranks: Count
-    nodes: Annotated[float, Ge(1), Le(1e9)]
+    nodes: Nodes
     size: Bytes
     """V in bytes."""
     residual: Annotated[float, Ge(-100), Le(100)]

@@ -17,6 +17,7 @@ from experiments.profiles.document_parts import (
     Changed,
     DocumentPart,
     Keys,
+    Nodes,
     UncertaintyPart,
     Whole,
     part_of,
@@ -39,6 +40,8 @@ from topologies.readers.mistakes import WORDS, Mistake, Mistakes, unknown
 
 Times = Annotated[float, Field(ge=1e-6, le=1e6)]
 Ratio = Annotated[float, Field(ge=0, le=1e6)]
+Phrase = Annotated[str, Field(max_length=200)]
+Remark = Annotated[str, Field(max_length=2000)]
 MOST = 64
 
 
@@ -57,15 +60,15 @@ Labels = Annotated[list[Annotated[Ineffective, Keys, Changed]], Field(max_length
 class CrowdingPart(DocumentPart):
     """How links of a kind slow down as a job grows."""
 
-    nodes: Annotated[float, Field(ge=1, le=1e9)]
+    nodes: Nodes
     latency: Power = 0.0
     bandwidth: Power = 0.0
     apart: Corrections = Field([])
-    per_node: Annotated[float, Field(ge=1, le=1e9)] = 1.0
+    per_node: Nodes = 1.0
     shared: Power = 0.0
-    most: Annotated[float, Field(ge=1, le=1e9)] | None = None
+    most: Nodes | None = None
     """The most nodes that were measured; None: no bound."""
-    protocol: Annotated[str, Field(max_length=200)] = ""
+    protocol: Phrase = ""
 
 
 class Estimated(DocumentPart, allow_inf_nan=True):
@@ -77,7 +80,7 @@ class Estimated(DocumentPart, allow_inf_nan=True):
     high: float | None = None
     """The upper end of the interval."""
     unit: Word
-    open: Annotated[str, Field(max_length=200)] = ""
+    open: Phrase = ""
     """Why the data do not identify the parameter; empty if they do."""
 
 
@@ -129,9 +132,9 @@ class Calibrated(DocumentPart):
     """The errors on unseen sizes, ranks and plateaus."""
     uncertainty: UncertaintyPart | None = None
     """How sure the profile is; None in an old file."""
-    sources: list[Annotated[str, Field(max_length=2000)]] = Field([])
+    sources: list[Remark] = Field([])
     """What was measured."""
-    made: dict[Word, Annotated[str, Field(max_length=2000)]] = Field({})
+    made: dict[Word, Remark] = Field({})
     """How the profile was made: versions, command, checksums of files."""
 
     def simulated(self) -> Profile:
