@@ -3,7 +3,7 @@ what they take at least."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from math import ceil
@@ -57,10 +57,12 @@ def with_kernels(
     )
     # V are the bytes of all copies, one for each expert: with uneven sizes those of a mean rank.
     copies = exchange.tokens * experts.top / (busiest if uneven else 1.0)
-    library = LIBRARIES[plan.dispatcher]
+    library, phases = LIBRARIES[plan.dispatcher], {name: [name] for name in EXCHANGES}
+    if plan.dispatcher == "nvlink":
+        phases["dispatch"] = ["prepare", f"dispatch {plan.dispatch}"]
     laws = {
-        name: partial(_seconds, device, library, phases, exchange, copies)
-        for name, phases in _phases(library, plan.dispatch).items()
+        name: partial(_seconds, device, library, each, exchange, copies)
+        for name, each in phases.items()
     }
     places = nodes if nodes > 1 and plan.dispatcher == "deepep" else plan.ep
     share = distinct(places, experts.number, experts.top) / experts.top
@@ -70,16 +72,10 @@ def with_kernels(
     return times.with_algorithms(algorithms, laws)
 
 
-def _phases(library: str, wire: str) -> Mapping[str, tuple[str, ...]]:
-    if library.startswith("nvlink"):
-        return {"dispatch": ("prepare", f"dispatch {wire}"), "combine": ("combine",)}
-    return {name: (name,) for name in EXCHANGES}
-
-
 def _seconds(
     device: str,
     library: str,
-    phases: tuple[str, ...],
+    phases: Sequence[str],
     exchange: Exchange,
     copies: float,
     ranks: int,

@@ -268,6 +268,8 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
         whole = [float(sum(elements(stage).values())) for stage in stages]
         counts = updated if plan.fp8_gather else whole
         moved = [each + nbytes_cast * n for each, n in zip(moved, counts, strict=True)]
+    # Copies into buckets have the bandwidth of the data sheet, as in the strategy.
+    copied = accelerator(training.times.device).bandwidth / training.times.scale
     return Sharding(
         nbytes=nbytes,
         zero=plan.zero,
@@ -284,7 +286,7 @@ def sharding_of(training: Training, plan: Plan, stages: Stages) -> Sharding:
         sync=plan.sync,
         fsdp=plan.fsdp,
         bandwidth=1.0 / training.times.traffic(1.0),
-        ddp=_ddp(training.times, plan) if plan.ddp != "no" else None,
+        ddp=BucketRules(copied, views=plan.ddp == "view") if plan.ddp != "no" else None,
     )
 
 
@@ -295,13 +297,6 @@ def _gathered(training: Training, plan: Plan) -> float:
     if not plan.fp8_gather or math not in ("fp8", "fp8_block"):
         return 2.0
     return 2.0 + training.cast_share(plan) * (NARROW[math] - 2.0)
-
-
-def _ddp(times: DeviceTimes, plan: Plan) -> BucketRules:
-    """What the buckets of DDP cost. Copies have the bandwidth of the data sheet, as in the
-    strategy."""
-    bandwidth = accelerator(times.device).bandwidth / times.scale
-    return BucketRules(bandwidth, views=plan.ddp == "view")
 
 
 def state_of(training: Training, plan: Plan) -> State:
