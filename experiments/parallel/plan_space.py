@@ -98,15 +98,14 @@ class Space:
         if experts is None or plan.ep == 1:
             return []
         nodes = -(-experts.top // 2)
-        changes: list[tuple[bool, dict[str, Any]]] = [
+        return _possible(
             (plan.dispatch == "bf16" and "dispatch" not in self.wanted, {"dispatch": "fp8"}),
             (
                 plan.ep > nodes * self.node and not {"imbalance", "capacity"} & self.wanted.keys(),
                 {"router": "zipf:0", "nodes": nodes},
             ),
             (plan.pp % 2 == 0 and "v" not in self.wanted, {"schedule": "dual_pipe", "v": 1}),
-        ]
-        return [change for possible, change in changes if possible]
+        )
 
     def _values(self, key: str, usual: Sequence[Any]) -> Sequence[Any]:
         return [self.wanted[key]] if key in self.wanted else usual
@@ -234,10 +233,10 @@ def _changes(training: Training, plan: Plan) -> list[dict[str, Any]]:
     casts = narrow and not plan.fp8_gather and (plan.zero in (1, 2) or plan.lora)
     # Tensor parallel stays within the 8 GPUs of a usual node.
     half, whole, within = plan.dp // 2, plan.pp == 1, plan.tp < 8
-    changes: list[tuple[bool, dict[str, Any]]] = [
+    return _possible(
         (unfused, {"recompute": "selective"}),
         (plan.tp > 1 and not plan.sp, {"sp": True}),
-        (bool(casts), {"fp8_gather": True}),
+        (casts, {"fp8_gather": True}),
         (fuses and not plan.fp8_activations, {"fp8_activations": True}),
         (plan.zero == 0, {"zero": 1}),
         (plan.zero <= 1 and whole, {"zero": 2}),
@@ -250,7 +249,11 @@ def _changes(training: Training, plan: Plan) -> list[dict[str, Any]]:
         (plan.recompute != "full", {"recompute": "full"}),
         (even and within, {"dp": half, "tp": plan.tp * 2, "sp": True, "batch": batch}),
         (even, {"dp": half, "pp": plan.pp * 2, "batch": batch}),
-    ]
+    )
+
+
+def _possible(*changes: tuple[object, dict[str, Any]]) -> list[dict[str, Any]]:
+    """The changes that are possible."""
     return [change for possible, change in changes if possible]
 
 

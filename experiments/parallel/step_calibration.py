@@ -3,7 +3,6 @@ calibration of the times of a device with a CSV of steps."""
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,6 +16,7 @@ from experiments import output
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
+from experiments.models.shipped_tables import rows_of
 from experiments.output import counted
 from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, fit
 from experiments.parallel.framework_defaults import like_framework
@@ -90,12 +90,11 @@ def span_of(topology: Topology, gpus: int, *, links_alone: bool = False) -> str:
 @cache
 def plan_errors() -> dict[PlanKind, PlanError]:
     """The errors of all kinds with measured steps."""
-    with FILE.open(newline="") as file:
-        _, *rows = csv.reader(file)
-    return {
-        PlanKind(*row[:5]): PlanError(int(row[5]), *(float(value) for value in row[6:]))
-        for row in rows
-    }
+    errors = {}
+    for row in rows_of(FILE):
+        steps, *shares = (float(row[name]) for name in PlanError._fields)
+        errors[PlanKind(*(row[name] for name in PlanKind._fields))] = PlanError(int(steps), *shares)
+    return errors
 
 
 def mean_error(kind: PlanKind) -> tuple[float | None, str]:
