@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import collective
-from topologies.topology import Ints, Topology
+from topologies.topology import Ints, Longs, Topology
 
 SIZE = 2.0**30
 """V of the bounds, in bytes."""
@@ -201,7 +201,7 @@ def _group(topology: Topology, link: int, duplex: bool, number: int) -> LinkGrou
     )
 
 
-def _number(columns: tuple[npt.NDArray[np.generic], ...]) -> npt.NDArray[np.int64]:
+def _number(columns: tuple[npt.NDArray[np.generic], ...]) -> Longs:
     """Equal numbers for equal rows."""
     number = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
@@ -210,7 +210,7 @@ def _number(columns: tuple[npt.NDArray[np.generic], ...]) -> npt.NDArray[np.int6
     return number
 
 
-def _ways_back(topology: Topology) -> npt.NDArray[np.int64]:
+def _ways_back(topology: Topology) -> Longs:
     """The link in the other direction of every link, -1 if there is none."""
     devices = len(topology.device_names)
     forth = topology.source.astype(np.int64) * devices + topology.target

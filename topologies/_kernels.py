@@ -28,7 +28,7 @@ class Ways(NamedTuple):
     """The links out of every device (row 0 of each column) and into every device (row 1), in the
     order in which a route chooses."""
 
-    indptr: Annotated[Longs, 2]
+    indptr: Annotated[Ints, 2]
     """The links of device d are those from `indptr[side, d]` to `indptr[side, d + 1]`."""
     ends: Annotated[Ints, 2]
     """The device at the other end of each of these links."""
@@ -269,7 +269,7 @@ def way(ways: Ways, search: Search, device: Index, number: Index) -> tuple[Index
 
 
 def distances(
-    indptr: Longs, ends: Ints, latency: Floats, starts: Ints, least: Annotated[Floats, 2]
+    indptr: Ints, ends: Ints, latency: Floats, starts: Ints, least: Annotated[Floats, 2]
 ) -> None:
     """Write the least latency from each of `starts` to every device into `least`, shape (starts,
     devices); inf where there is no way. The links of device d are those from `indptr[d]` to

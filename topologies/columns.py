@@ -18,6 +18,7 @@ from topologies.errors import InputError
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int32]
 Longs = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.integer[Any]]
 
 Item = TypeVar("Item")
 
@@ -34,37 +35,61 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.unique(values, return_counts=True)[0]
 
 
-def spread(count: npt.NDArray[np.integer]) -> tuple[Longs, Longs]:
-    """The number of the range, and the place in it, of every member of ranges of `count` members.
+def ranges(begins: Numbers, counts: Numbers) -> tuple[Longs, Longs]:
+    """So many numbers from each begin on, behind each other; and in front of them, which begin.
+
+    >>> [column.tolist() for column in ranges(np.array([5, 0]), np.array([2, 3]))]
+    [[0, 0, 1, 1, 1], [5, 6, 0, 1, 2]]
+    """
+    if len(counts) and counts.min() == counts.max() == 1:
+        return np.arange(len(counts)), begins.astype(np.int64)
+    row = np.repeat(np.arange(len(counts)), counts)
+    return row, np.arange(len(row)) + (begins - np.cumsum(counts) + counts)[row]
+
+
+def spread(counts: Numbers) -> tuple[Longs, Longs]:
+    """The number of the range, and the place in it, of every member of ranges of so many members.
 
     >>> [column.tolist() for column in spread(np.array([2, 0, 1]))]
     [[0, 0, 2], [0, 1, 0]]
     """
-    if len(count) and count.min() == count.max() == 1:
-        return np.arange(len(count)), np.zeros(len(count), dtype=np.int64)
-    owner = np.repeat(np.arange(len(count)), count)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
+    return ranges(np.zeros_like(counts), counts)
 
 
-def begins(row: npt.NDArray[np.integer], rows: int) -> Longs:
-    """Where each of so many rows begins in a column with the row of each entry, once that is
-    sorted; and where the last one ends.
+def starts(counts: Numbers) -> Ints:
+    """Where each of ranges of so many members begins, and where the last one ends: an indptr.
 
-    >>> begins(np.array([2, 0, 0]), 3).tolist()
+    >>> starts(np.array([2, 0, 1])).tolist()
     [0, 2, 2, 3]
     """
-    return np.append(0, np.cumsum(np.bincount(row, minlength=rows)))
+    indptr = np.zeros(len(counts) + 1, dtype=np.int32)
+    np.cumsum(counts, out=indptr[1:])
+    return indptr
 
 
-def places_in_groups(group: npt.NDArray[np.integer]) -> Longs:
-    """How many rows of the same group stand before each row.
+def entries(indptr: Numbers, rows: Numbers) -> tuple[Longs, Longs]:
+    """The entries of some rows of a table in CSR form; and in front of them, for which of `rows`
+    each stands.
+
+    >>> [column.tolist() for column in entries(np.array([0, 2, 5]), np.array([1, 0]))]
+    [[0, 0, 0, 1, 1], [2, 3, 4, 0, 1]]
+    """
+    begins = indptr[rows]
+    return ranges(begins, indptr[np.add(rows, 1)] - begins)
+
+
+def places_in_groups(*columns: Numbers) -> Longs:
+    """How many rows of the same group stand before each row. Rows with the same columns are a
+    group.
 
     >>> places_in_groups(np.array([7, 1, 7, 7])).tolist()
     [0, 0, 1, 2]
     """
-    order = np.argsort(group, kind="stable")
+    order = np.lexsort(columns[::-1])
+    rows = np.stack(columns)[:, order]
+    begins = np.flatnonzero(np.append(True, np.any(rows[:, 1:] != rows[:, :-1], axis=0)))
     places = np.empty(len(order), dtype=np.int64)
-    places[order] = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+    places[order] = spread(np.diff(begins, append=len(order)))[1]
     return places
 
 

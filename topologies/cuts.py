@@ -15,7 +15,7 @@ from topologies.capacity import capacities, max_flow
 from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.routing import distances
-from topologies.topology import Flags, Floats, Ints, Topology
+from topologies.topology import Flags, Floats, Ints, Numbers, Topology
 
 ANGLES = 8
 TREE = 2048
@@ -148,7 +148,7 @@ def _hops_from_ranks(topology: Topology) -> Ints:
             return away
 
 
-def _numbered(label: npt.NDArray[np.integer]) -> Ints:
+def _numbered(label: Numbers) -> Ints:
     """Numbers for labels, in the order in which they appear."""
     if np.array_equal(label, np.arange(len(label))):
         return label.astype(np.int32)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topologies.columns import spread
+from topologies.columns import entries, spread
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Floats, Ints, Longs, Routes, Topology
@@ -310,12 +310,12 @@ def _fullest(
     uses: Floats,
 ) -> Floats:
     """The greatest load of a medium once a ring of each of these patterns is there as well."""
-    crossed, burdened = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+    crossed, burdened = [np.zeros(0, dtype=np.int32)], [np.zeros(0, dtype=np.int64)]
     for stage, (indptr, links) in zip(stages, routes, strict=True):
         pairs = stage.pairs[:, shortlist].T.ravel()
-        pair, hop = spread(indptr[pairs + 1] - indptr[pairs])
+        pair, hop = entries(indptr, pairs)
         burdened.append(pair // len(stage.pairs))
-        crossed.append(links[indptr[pairs[pair]] + hop])
+        crossed.append(links[hop])
     # A large machine has many media that no pattern crosses.
     media, column = np.unique(np.concatenate(crossed), return_inverse=True)
     cells = np.concatenate(burdened) * len(media) + column

@@ -5,15 +5,12 @@ from __future__ import annotations
 from functools import cached_property, lru_cache
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies import _kernels
-from topologies.columns import begins, places_in_groups, spread
+from topologies.columns import places_in_groups, ranges, starts
 from topologies.errors import InputError
 from topologies.jit import kernel
-from topologies.topology import Floats, Ints, Longs, Routes, Topology
-
-Numbers = npt.NDArray[np.integer]
+from topologies.topology import Floats, Ints, Longs, Numbers, Routes, Topology
 
 SMALL = 200
 FEW = 8
@@ -59,7 +56,7 @@ def find_routes(
 
 
 def _joined(
-    heads: list[Ints], middle: Longs, indptr: Longs, links: Ints, tails: list[Ints]
+    heads: list[Ints], middle: Longs, indptr: Ints, links: Ints, tails: list[Ints]
 ) -> Routes:
     """Single links of every route (-1: none) before and after the links that were searched for some
     routes."""
@@ -70,8 +67,7 @@ def _joined(
     columns.insert(len(heads), links)
     owners = np.concatenate(owner)
     order = np.argsort(owners, kind="stable")
-    total = begins(owners, len(heads[0])).astype(np.int32)
-    return total, np.concatenate(columns).astype(np.int32)[order]
+    return _indptr(owners, len(heads[0])), np.concatenate(columns).astype(np.int32)[order]
 
 
 def _salts(topology: Topology, sources: Numbers, targets: Numbers, channels: Numbers) -> Longs:
@@ -178,11 +174,11 @@ class _Graph:
         order = np.argsort(key)
         return chosen[order], key[order]
 
-    def search(self, begins: Ints, ends: Ints, salts: Longs) -> tuple[Longs, Ints]:
+    def search(self, begins: Ints, ends: Ints, salts: Longs) -> Routes:
         """The routes of the pairs, in CSR form, by a search from every target towards its
         sources."""
         if not len(begins):
-            return np.zeros(1, dtype=np.int64), np.zeros(0, dtype=np.int32)
+            return np.zeros(1, dtype=np.int32), np.zeros(0, dtype=np.int32)
         order = np.argsort(ends, kind="stable")
         targets, first = np.unique(ends[order], return_index=True)
         if len(begins) <= FEW * len(targets):
@@ -196,8 +192,7 @@ class _Graph:
         indptr, links = shortest(self.ways, to, groups, sources, salts[order])
         back = np.argsort(order, kind="stable")
         hops = np.diff(indptr)[back]
-        pair, hop = spread(hops)
-        return np.append(0, np.cumsum(hops)), links[indptr[back][pair] + hop]
+        return starts(hops), links[ranges(indptr[back], hops)[1]]
 
     @cached_property
     def ways(self) -> _kernels.Ways:
@@ -209,13 +204,18 @@ class _Graph:
         place[leaving] = np.arange(topology.links)
         entering = np.lexsort((topology.source, topology.target))
         return _kernels.Ways(
-            np.stack((begins(topology.source, devices), begins(topology.target, devices))),
+            np.stack((_indptr(topology.source, devices), _indptr(topology.target, devices))),
             np.stack((topology.target[leaving], topology.source[entering])),
             np.stack((np.arange(topology.links), place[entering])),
             self.ticks[leaving],
             leaving.astype(np.int32),
             topology.node,
         )
+
+
+def _indptr(row: Numbers, rows: int) -> Ints:
+    """Where each of so many rows begins among entries that are sorted by row; and their number."""
+    return starts(np.bincount(row, minlength=rows))
 
 
 def _only(ends: Ints, devices: int) -> Ints:
@@ -239,7 +239,7 @@ def distances(topology: Topology, sources: Ints | None = None) -> Floats:
             np.minimum(every, every[:, via : via + 1] + every[via], out=every)
         return np.asarray(every[starts][:, topology.placement])
     least, order = np.empty((len(starts), devices)), np.argsort(topology.source, kind="stable")
-    links = begins(topology.source, devices), topology.target[order], topology.latency[order]
+    links = _indptr(topology.source, devices), topology.target[order], topology.latency[order]
     search = kernel(_kernels.distances, len(starts) * topology.links)
     search(*links, starts.astype(np.int32), least)
     return least[:, topology.placement]

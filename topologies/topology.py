@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from topologies.columns import DeviceNames, MediumNames, Words, repeated, spread
+from topologies.columns import DeviceNames, MediumNames, Words, entries, repeated
 from topologies.columns import Floats as Floats
 from topologies.columns import Ints as Ints
 from topologies.columns import Longs as Longs
+from topologies.columns import Numbers as Numbers
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -288,9 +289,8 @@ class Topology:
         >>> star(3, bandwidth=1.0).crossings(np.array([0, 4]))[0].tolist()
         [0, 1]
         """
-        first = self.link_indptr[links]
-        place, offset = spread(self.link_indptr[np.add(links, 1)] - first)
-        return place, self.link_media[first[place] + offset]
+        place, crossing = entries(self.link_indptr, links)
+        return place, self.link_media[crossing]
 
     def route(self, source_rank: int, target_rank: int, channel: int = 0) -> tuple[int, ...]:
         """The links from one rank to another: least latency, then fewest hops, then as `paths`

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from topologies.columns import DeviceNames, Numbered, Words, begins
+from topologies.columns import DeviceNames, Numbered, Words, starts
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Floats, Ints, Paths, Topology
@@ -284,9 +284,8 @@ class TopologyBuilder:
             return np.arange(links + 1, dtype=np.int32), wires
         owner = np.concatenate((wires, link))
         order = np.argsort(owner, kind="stable")
-        return begins(owner, links).astype(np.int32), np.concatenate(
-            (wires, medium + np.int32(links))
-        )[order]
+        crossed = np.concatenate((wires, medium + np.int32(links)))[order]
+        return starts(np.bincount(owner)), crossed
 
 
 def _columns(**typecodes: str) -> Columns:

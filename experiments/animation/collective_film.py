@@ -44,6 +44,7 @@ from simulator.analysis.memory import MemoryTrace, trace
 from simulator.collectives.collective import Collective
 from simulator.schedules.schedule import TRANSFER, Schedule
 from simulator.schedules.timeline import Timeline
+from topologies.columns import places_in_groups
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes, format_seconds, in_binary
@@ -140,7 +141,7 @@ def _layout(schedule: Schedule, cells: Ints, stage: Stage) -> Canvas:
     """The boxes of all places on a stage: behind the cells are devices, then the ends of links."""
     card, rank = stage.card, cells // schedule.slots
     corner = stage.ranks - np.array([card.width, card.height]) / 2
-    column, row = np.divmod(np.arange(len(cells)) - np.searchsorted(rank, rank), card.rows)
+    column, row = np.divmod(places_in_groups(rank), card.rows)
     width, height = card.width / card.columns, (card.height - HEAD) / card.rows
     side = 0.36 if card.columns == 1 else 0.03
     within = np.stack((column * width + side, HEAD + row * height + 0.03), axis=1)

@@ -13,9 +13,9 @@ import numpy as np
 
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.library_model import Model, PathChoice, slopes
-from experiments.calibration.observations import FitCurve, Flags, Ints
+from experiments.calibration.observations import FitCurve
 from simulator.profile import Profile
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats, Longs
 
 ROBUST = 0.25
 """The relative error from which a point counts less than its square while fitting. With Cauchy's
@@ -168,7 +168,7 @@ def _relabelled(model: Model, keep: Flags, inner: Floats) -> tuple[Model, Floats
 
 
 def _substituted(
-    model: Model, keep: Flags, inner: Floats, groups: list[Ints]
+    model: Model, keep: Flags, inner: Floats, groups: list[Longs]
 ) -> tuple[Model, Floats]:
     """The model and its fit with substitutes for labels that are known to have had no effect, as
     long as each makes the fit of all points better.

@@ -8,13 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.calibration.fit import Fit, fit
-from experiments.calibration.observations import FitCurve, FitPoints, Flags, evenly
+from experiments.calibration.observations import FitCurve, FitPoints, evenly
 from experiments.calibration.uncertainty import kept_points, parameter_variance, places
 from simulator.collectives import find
 from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.measured_places import MeasuredPlaces
 from simulator.uncertainty.residuals import Residuals
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats
 
 PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")
 """What a calibration leaves out. `left_out` knows more."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.calibration.effects.link_effects import LEAST_LATENCY
 from experiments.calibration.library import Library
-from experiments.calibration.observations import FitCurve, FitPoints, Ints
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.paths import NEAR_FASTEST, Paths
 from simulator.collectives import find
 from simulator.effects.jobs import Index, Jobs, jobs
@@ -20,7 +20,7 @@ from simulator.profile import Profile
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.shapes import nodes
-from topologies.topology import Floats, Topology
+from topologies.topology import Floats, Longs, Topology
 
 ALL = slice(None)
 ENDLESS = 1e30
@@ -75,7 +75,7 @@ class PathTable:
     """Infinite where a point has no such algorithm, else 0: points and algorithms."""
     excess: Floats
     """The bytes of long exchanges beyond the library's limit: points and algorithms."""
-    job: Ints
+    job: Longs
     """The number of the job in the jobs of `KnownPaths`: points and algorithms."""
 
     def at(self, keep: Index) -> PathTable:

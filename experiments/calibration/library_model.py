@@ -21,10 +21,10 @@ from experiments.calibration.known_paths import (
     as_nodes,
 )
 from experiments.calibration.library import Library
-from experiments.calibration.observations import FitPoints, Flags, Ints, SimulatedSizes
+from experiments.calibration.observations import FitPoints, SimulatedSizes
 from simulator.effects.jobs import Index, Jobs
 from simulator.profile import Profile
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats, Longs
 
 
 class PathChoice(NamedTuple):
@@ -32,11 +32,11 @@ class PathChoice(NamedTuple):
     but one of the simulated points."""
 
     table: PathTable
-    algorithm: Ints
+    algorithm: Longs
     """The number of the fastest algorithm in `table`."""
-    protocol: Ints
+    protocol: Longs
     """The number of its fastest protocol."""
-    path: Ints
+    path: Longs
     """The number of the longest path of that protocol."""
     seconds: Floats
     """The times of all points, simulated or between simulated ones."""
@@ -242,8 +242,8 @@ class Active(NamedTuple):
 
     size: Floats
     jobs: Jobs
-    job: Ints
-    protocol: Ints
+    job: Longs
+    protocol: Longs
     latencies: Floats
     crossed: Floats
     gaps: Floats

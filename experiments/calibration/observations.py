@@ -6,17 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.calibration.decisions import Rule
 from experiments.measurements import Curve
 from simulator.collectives import find
 from simulator.effects.jobs import Index
 from topologies.errors import InputError
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats, Longs
 
-Flags = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
 OWN = "default"
 """The label of a run whose library chose the algorithm."""
 
@@ -64,7 +61,7 @@ class FitCurve:
         names = self.algorithms if self.rule else ()
         return any(find(name).options.get("segments", 1) > 1 for name in names)
 
-    def at(self, keep: Flags | Ints) -> FitCurve:
+    def at(self, keep: Flags | Longs) -> FitCurve:
         """The same curve with only the sizes that `keep` chooses."""
         return FitCurve(**(vars(self) | {"sizes": self.sizes[keep], "seconds": self.seconds[keep]}))
 
@@ -120,7 +117,7 @@ def evenly(points: FitPoints, count: int) -> Flags:
     return chosen
 
 
-def equally_far(sizes: Floats, count: int) -> Ints:
+def equally_far(sizes: Floats, count: int) -> Longs:
     """The numbers of the smallest and the largest of ascending sizes, and of others between them,
     about equally far in log: at most `count`."""
     logs = np.log(sizes)
@@ -166,12 +163,12 @@ class SimulatedSizes:
         return simulated if self.all else np.exp(self.between(np.log(simulated), keep))
 
     @property
-    def nearest(self) -> Ints:
+    def nearest(self) -> Longs:
         """The simulated point nearest to each measured point."""
         return np.rint(self.place).astype(np.int64)
 
 
-def _spread(curve: FitCurve) -> tuple[Ints, Floats]:
+def _spread(curve: FitCurve) -> tuple[Longs, Floats]:
     """The numbers of the sizes of a curve to simulate, and where each size is among them."""
     every, logs = np.arange(len(curve.sizes)), np.log(curve.sizes)
     if len(every) <= SIMULATED_SIZES:

@@ -15,7 +15,6 @@ from functools import cached_property
 from math import isinf
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.analysis.critical_path import sensitivities
 from simulator.collectives import Algorithm
@@ -23,7 +22,7 @@ from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import nodes_of
 from simulator.engines import run
 from simulator.schedules.routed import Routed, route
-from topologies.topology import Flags, Floats, Topology
+from topologies.topology import Flags, Floats, Longs, Topology
 
 LARGE_SCHEDULE = 100_000
 """A schedule of at least so many operations is simulated for two points at a time only."""
@@ -54,7 +53,7 @@ class Paths:
         return route(schedule, topology)
 
     @cached_property
-    def links(self) -> list[npt.NDArray[np.int64]]:
+    def links(self) -> list[Longs]:
         """The links of each of `kinds`."""
         of_links = self.routed.topology.link_kinds
         return [np.flatnonzero(of_links.are(kind)) for kind in self.kinds]

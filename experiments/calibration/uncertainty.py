@@ -12,13 +12,13 @@ import numpy as np
 from experiments.calibration.fit import Fit, directions, left_open
 from experiments.calibration.known_paths import ALL
 from experiments.calibration.library_model import Active, active, along
-from experiments.calibration.observations import FitPoints, Ints
+from experiments.calibration.observations import FitPoints
 from simulator.profile import Profile, Uncertainty
 from simulator.uncertainty.interval_rules import IntervalRules
-from simulator.uncertainty.measured_places import Flags, MeasuredPlaces, measured_as
+from simulator.uncertainty.measured_places import MeasuredPlaces, measured_as
 from simulator.uncertainty.message_sizes import no_messages, shares
 from simulator.uncertainty.residuals import Residuals
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats, Longs
 
 KEPT_POINTS = 400
 """A profile keeps at most so many points."""
@@ -63,7 +63,7 @@ def _messages(fit: Fit, ran: Active) -> Floats:
     return np.stack(rows)
 
 
-def kept_points(fit: Fit) -> Ints:
+def kept_points(fit: Fit) -> Longs:
     """The fitted points whose residuals a profile keeps, at most about KEPT_POINTS."""
     return np.flatnonzero(fit.kept & _spread(fit.model.points, fit.kept))
 

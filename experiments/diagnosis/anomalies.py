@@ -17,7 +17,6 @@ from experiments.diagnosis.findings import (
 )
 from experiments.diagnosis.shape import (
     CurveColumns,
-    Places,
     descents,
     drops,
     excesses,
@@ -29,6 +28,7 @@ from experiments.diagnosis.shape import (
     slow_runs,
     sunken,
 )
+from topologies.topology import Longs
 from topologies.units import format_bytes, format_seconds
 
 
@@ -48,7 +48,7 @@ def anomalies(columns: CurveColumns) -> tuple[Finding, ...]:
     return tuple(sorted(findings, key=lambda finding: not finding.alarm))
 
 
-def memory(columns: CurveColumns) -> Places:
+def memory(columns: CurveColumns) -> Longs:
     """The largest sizes of buffers on the host, where bandwidth falls for good.
 
     They no longer fit into the caches, or the allocator maps them anew.
@@ -58,13 +58,13 @@ def memory(columns: CurveColumns) -> Places:
     return fallen(columns)[0]
 
 
-def span(columns: CurveColumns, places: Places | tuple[int, ...]) -> str:
+def span(columns: CurveColumns, places: Longs | tuple[int, ...]) -> str:
     """The sizes at consecutive places in words."""
     first, last = (format_bytes(columns.size[place]) for place in (places[0], places[-1]))
     return first if first == last else f"{first} to {last}"
 
 
-def _listed(columns: CurveColumns, places: Places) -> str:
+def _listed(columns: CurveColumns, places: Longs) -> str:
     return ", ".join(format_bytes(columns.size[place]) for place in places)
 
 

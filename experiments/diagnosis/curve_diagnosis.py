@@ -20,12 +20,12 @@ from experiments.diagnosis.findings import (
     FindingKind,
 )
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
-from experiments.diagnosis.shape import CurveColumns, Places, curve_columns
+from experiments.diagnosis.shape import CurveColumns, curve_columns
 from experiments.measurements import Curve
 from experiments.measurements.collectives import bus_factor
 from experiments.output import counted
 from experiments.spellings import NCCL_MODEL
-from topologies.topology import Floats
+from topologies.topology import Floats, Longs
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 GUESS = " (the machine is a guess by the log: name it with --topology)"
@@ -220,7 +220,7 @@ def _guesses_nodes(curve: Curve, expected: Expected) -> bool:
     return several and not expected.placed
 
 
-def _healthy(points: CurveColumns, findings: tuple[Finding, ...]) -> Places:
+def _healthy(points: CurveColumns, findings: tuple[Finding, ...]) -> Longs:
     """The places without an alarm; all places if fewer than two have none."""
     sick = {place for finding in findings if finding.alarm for place in finding.places}
     places = range(len(points.size))

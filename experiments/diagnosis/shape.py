@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.diagnosis.findings import (
     ATTACHED,
@@ -18,12 +17,11 @@ from experiments.diagnosis.findings import (
 )
 from experiments.measurements import Curve, Point
 from topologies.errors import InputError
-from topologies.topology import Flags, Floats
+from topologies.topology import Flags, Floats, Longs
 
 NOISE = 0.02
 """Relative noise of a mean over iterations where nothing is known of it: in place and out of place,
 healthy logs of nccl-tests differ by 0.5% to 3.5% (the medians of 40 curves)."""
-Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def excesses(columns: CurveColumns, allowed: Floats) -> Floats:
     return excess
 
 
-def _windows(x: Floats, starts: Places, falls: Flags) -> Iterator[tuple[int, int]]:
+def _windows(x: Floats, starts: Longs, falls: Flags) -> Iterator[tuple[int, int]]:
     """First and last place of each run from `starts`: its sides are near enough, or time falls."""
     for first in starts.tolist():
         # no run has more sizes than these
@@ -127,7 +125,7 @@ def _windows(x: Floats, starts: Places, falls: Flags) -> Iterator[tuple[int, int
                 yield first, last
 
 
-def _allowed(x: Floats, y: Floats, run: Places) -> Floats:
+def _allowed(x: Floats, y: Floats, run: Longs) -> Floats:
     left, right = int(run[0]) - 1, int(run[-1]) + 1
     slope_before = max(
         (_slope(x, y, start, left) for start in range(max(left - 2, 0), left)), default=1.0
@@ -149,7 +147,7 @@ def _slope(x: Floats, y: Floats, start: int, end: int) -> float:
     return float(np.clip((y[end] - y[start]) / (x[end] - x[start]), 0.0, 1.0))
 
 
-def slow_runs(columns: CurveColumns) -> list[Places]:
+def slow_runs(columns: CurveColumns) -> list[Longs]:
     """The runs of sizes that take longer than larger sizes, or than both sides allow.
 
     Neighbours that are slow by ATTACHED belong to a run.
@@ -173,13 +171,13 @@ def steps(columns: CurveColumns, factor: float) -> Flags:
     )
 
 
-def runs(marked: Flags) -> list[Places]:
+def runs(marked: Flags) -> list[Longs]:
     """The places of consecutive marked points."""
     places = np.flatnonzero(marked)
     return np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(places) else []
 
 
-def fallen(columns: CurveColumns) -> tuple[Places, float]:
+def fallen(columns: CurveColumns) -> tuple[Longs, float]:
     """The largest sizes at which bandwidth stays a factor of BOTH_SIDES below the best of smaller
     ones, and the factor at the last of them."""
     lost = losses(columns)
@@ -194,7 +192,7 @@ def losses(columns: CurveColumns) -> Floats:
     return np.asarray(np.maximum.accumulate(columns.rate) / columns.rate)
 
 
-def sunken(columns: CurveColumns) -> list[Places]:
+def sunken(columns: CurveColumns) -> list[Longs]:
     """The runs of sizes with less bandwidth, against smaller sizes, than a healthy protocol has."""
     lost, best = losses(columns), np.maximum.accumulate(columns.rate)
     matters = (best >= BANDWIDTH_SHARE * columns.rate.max()) & (not columns.host)
@@ -202,7 +200,7 @@ def sunken(columns: CurveColumns) -> list[Places]:
     return [run for run in runs(lost > BOTH_SIDES) if (lost[run] > allowed[run]).any()]
 
 
-def drops(columns: CurveColumns) -> Places:
+def drops(columns: CurveColumns) -> Longs:
     """The sizes of `fallen`, if there are two of them, or a single one that is off by ONE_SIDE.
 
     On the host, caches and the allocator lower bandwidth, too: there bandwidth must fall by
@@ -216,7 +214,7 @@ def drops(columns: CurveColumns) -> Places:
     return places if len(places) > 1 or factor > ONE_SIDE else places[:0]
 
 
-def jumps(columns: CurveColumns) -> Places:
+def jumps(columns: CurveColumns) -> Longs:
     """The sizes at which time grows BOTH_SIDES times as much as size does."""
     steps = np.diff(np.log(columns.seconds)) - np.diff(np.log(columns.size))
     return np.flatnonzero(steps > np.log(BOTH_SIDES)) + 1

@@ -9,11 +9,10 @@ from math import ceil, inf
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.training.strategy import option
 from topologies.errors import InputError, nearest_name
-from topologies.topology import Floats, Longs
+from topologies.topology import Floats, Longs, Numbers
 
 PIXELS, CLASSES = 64, 10
 NETWORKS = ("softmax", "mlp")
@@ -31,7 +30,7 @@ class Samples(NamedTuple):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def of(self, rows: npt.NDArray[np.integer] | slice) -> Samples:
+    def of(self, rows: Numbers | slice) -> Samples:
         """Some of the samples."""
         return Samples(self.inputs[rows], self.labels[rows])
 

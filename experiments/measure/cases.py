@@ -21,9 +21,9 @@ from experiments.measure.points import (
     schedule_of,
 )
 from experiments.measure.program import Message, compile_program
-from experiments.measure.result_rows import Times
 from experiments.measure.slot_layout import ElementSpan
 from experiments.measure.transport import transport_for
+from topologies.topology import Floats
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ LIBRARY: dict[str, _Prepare] = {
 """For each collective of the library: what resets, what runs, and the result."""
 
 
-def sample(trial: Trial, site: Site, plan: MeasurementPlan) -> tuple[Times, int]:
+def sample(trial: Trial, site: Site, plan: MeasurementPlan) -> tuple[Floats, int]:
     """Seconds of each repetition at each rank, shape (ranks, repetitions), and wrong elements.
 
     Before each repetition the buffers are reset and all ranks meet in a barrier. Each rank then
@@ -255,7 +255,7 @@ def _over_all(value: float, operation: dist.ReduceOp.RedOpType, site: Site) -> f
     return float(number.item())
 
 
-def _from_all(seconds: Times, site: Site) -> Times:
+def _from_all(seconds: Floats, site: Site) -> Floats:
     times = torch.from_numpy(seconds).to(site.device)
     columns = [torch.empty_like(times) for _ in range(site.ranks)]
     dist.all_gather(columns, times)

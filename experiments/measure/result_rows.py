@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments import output
 from experiments.measure.points import IN_PLACE, MeasurementPlan, MeasurementPoint
@@ -17,9 +16,9 @@ from experiments.measurements.collectives import bus_factor
 from experiments.measurements.formats.text import load
 from experiments.templates import Column, Columns
 from topologies.errors import InputError
+from topologies.topology import Floats
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
-Times = npt.NDArray[np.float64]
 Key = tuple[str, str, int, int, str, str, str]
 
 
@@ -69,7 +68,7 @@ def key_of(plan: MeasurementPlan, point: MeasurementPoint) -> Key:
 def row_of(
     plan: MeasurementPlan,
     point: MeasurementPoint,
-    times: Times,
+    times: Floats,
     wrong: int,
     nodes: int,
     about: Mapping[str, str],

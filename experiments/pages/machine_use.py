@@ -13,7 +13,7 @@ from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances
 from experiments.pictures.timelines.stored import MOST, Stored
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Ints, Longs, Topology
 
 MOST_LINKS = 2_000
 """Links that are drawn, at most: of more, those that carry most."""
@@ -224,7 +224,6 @@ def _images(timeline: Timeline) -> Ints:
 
 MOST_BOXES = 128
 """Boxes of a row of a large machine, at most: of more devices, several are one box."""
-Numbers = npt.NDArray[np.int64]
 
 
 class _Box(NamedTuple):
@@ -236,7 +235,7 @@ class _Box(NamedTuple):
     """How far it is to the right in its row."""
     row_boxes: int
     """The boxes of its row."""
-    devices: Numbers
+    devices: Longs
 
 
 def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]]:
@@ -294,7 +293,7 @@ def _boxes(topology: Topology) -> list[_Box]:
     return boxes
 
 
-def _named(topology: Topology, devices: Numbers) -> tuple[str, str, int]:
+def _named(topology: Topology, devices: Longs) -> tuple[str, str, int]:
     nodes = np.unique(topology.node[devices])
     first, last = (topology.device_names[devices[k]] for k in (0, -1))
     if nodes[0] >= 0:

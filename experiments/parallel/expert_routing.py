@@ -16,13 +16,13 @@ from experiments.parallel.plan_text import Plan
 from simulator.collectives import find
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.forwarded import forwarded_all_to_allv
-from simulator.collectives.routers import TOKENS, Counts, Returned, Tokens
+from simulator.collectives.routers import TOKENS, Returned, Tokens
 from simulator.collectives.uneven import all_to_allv
 from simulator.parallel.layer_proofs import prove_attention, prove_experts, prove_sums
 from simulator.parallel.step_work import Work
 from simulator.schedules import semantics
 from topologies.errors import InputError
-from topologies.topology import Topology
+from topologies.topology import Longs, Topology
 
 EXCHANGES = "dispatch", "combine"
 PROVEN = 16
@@ -45,7 +45,7 @@ class Routing:
     """Why dispatch and combine are even all-to-alls. Empty: they are not."""
 
     @cached_property
-    def counts(self) -> Counts:
+    def counts(self) -> Longs:
         """Tokens of each rank for each expert, of those that the router draws."""
         return self.router.expert_counts(self.plan.ep)
 

@@ -19,12 +19,12 @@ from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import length_of
 from simulator.parallel.step_splits import chained, place_of, simulate, split_step, write_transfers
 from simulator.profile import Profile
-from simulator.schedules.numbering import Numbers
 from simulator.steps import written
 from simulator.training.conditions import Conditions, Epochs
 from topologies import resources
 from topologies.catalogue import Blueprint
 from topologies.resources import Need
+from topologies.topology import Numbers
 from topologies.variants import slowed
 
 

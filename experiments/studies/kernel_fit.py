@@ -12,7 +12,6 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import least_squares
 
@@ -26,7 +25,7 @@ from experiments.models.kernel_times.kernel_model import (
     Value,
     packed,
 )
-from topologies.topology import Flags, Floats
+from topologies.topology import Flags, Floats, Longs
 
 FOLDS = 5
 NOISE = 0.04
@@ -48,7 +47,7 @@ class Measured(NamedTuple):
 
     sizes: Sizes
     seconds: Floats
-    shapes: npt.NDArray[np.int64]
+    shapes: Longs
     """Kernels with the same number are left out together."""
 
     def at(self, chosen: Flags) -> Measured:

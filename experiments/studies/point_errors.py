@@ -16,9 +16,9 @@ from experiments.calibration.held_out import LeftOut
 from experiments.calibration.libraries import NCCL
 from experiments.calibration.library import Library, linked, port
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import FitCurve, FitPoints, Flags
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.measurements import Curve
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats
 
 STEP = 4.0
 """A step takes so many times as long, for at most so many times the size."""

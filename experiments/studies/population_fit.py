@@ -16,7 +16,6 @@ from experiments.calibration.fit import evidence
 from experiments.calibration.known_paths import ALL
 from experiments.calibration.library import PLUGIN
 from experiments.calibration.library_model import Model, active, along, slopes
-from experiments.calibration.observations import Ints
 from experiments.calibration.population.population import (
     ALONE,
     ENOUGH,
@@ -31,7 +30,7 @@ from experiments.calibration.population.specification import Specification, kern
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
 from simulator.uncertainty.residuals import shared
-from topologies.topology import Floats
+from topologies.topology import Floats, Longs
 
 NEAR = 0.02
 """The spread of a mean about the start of the library's own model."""
@@ -210,7 +209,7 @@ class _Fit:
         library = self.runs[0].model.library.name
         return Population(library, members, self.machines, correlations)
 
-    def _found(self, runs: MachineRuns, column: Ints, mean: Floats) -> Evidence:
+    def _found(self, runs: MachineRuns, column: Longs, mean: Floats) -> Evidence:
         """The evidence of runs on all members; those of a single machine are integrated out."""
         known = column >= 0
         information, vector = runs.evidence(np.where(known, mean[column], 0.0) + runs.offset)
@@ -346,9 +345,9 @@ class _Together(NamedTuple):
     """The points of all machines, one set-up after the other."""
 
     points: Unseen
-    sizes: Ints
+    sizes: Longs
     """Points of each set-up."""
-    machine: Ints
+    machine: Longs
     """The machine of each set-up."""
 
     def mean(self, values: Floats) -> float:

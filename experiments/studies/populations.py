@@ -21,7 +21,7 @@ from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import FUJITSU, MPI, NCCL
 from experiments.calibration.library_model import Model
 from experiments.calibration.nccl_comparison import predict as predict_by_nccl
-from experiments.calibration.observations import Flags, evenly
+from experiments.calibration.observations import evenly
 from experiments.calibration.population.population import Member, Population
 from experiments.calibration.population.specification import specification_of
 from experiments.calibration.prediction import predict
@@ -35,7 +35,7 @@ from simulator.cost_models.nccl import GENERATIONS
 from simulator.profile import Profile, Protocol
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats
 
 LIBRARIES = {"nccl": (NCCL,), "mpi": (MPI, FUJITSU)}
 """The libraries that share a population, by its name."""

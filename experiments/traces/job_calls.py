@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.errors import InputError
+from topologies.topology import Longs
 
 WIDTHS = {
     "Double": 8,
@@ -154,7 +155,7 @@ class JobCall(NamedTuple):
     number: int
     collective: str
     nbytes: float | None
-    ranks: npt.NDArray[np.int64]
+    ranks: Longs
     arrival: npt.NDArray[np.float64]
     """When each rank got there, in seconds, on one clock."""
     took: npt.NDArray[np.float64] | None

@@ -9,11 +9,10 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from simulator.collectives.collective import Collective, Pairs
-from simulator.schedules.numbering import Longs
 from topologies.capacity import congestion, max_flow
 from topologies.errors import InputError
 from topologies.routing import distances
-from topologies.topology import Flags, Floats, Ints, Topology
+from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
 Shares = Floats | Longs | Flags
 EXACT_WORKERS = 256

@@ -24,13 +24,12 @@ from simulator.analysis.bound_needs import (
 from simulator.analysis.bound_needs import needs as needs
 from simulator.collectives.collective import Collective
 from simulator.collectives.roots import turned
-from simulator.schedules.numbering import Longs
 from simulator.schedules.whole_numbers import whole_number
 from topologies.capacity import concurrent_flow, congestion, stretch, tightest_cut
 from topologies.columns import distinct
 from topologies.cuts import End, Grouping, groupings, tree_cuts
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Ints, Longs, Topology
 
 SEARCHED_CUTS = 4_000_000
 """Workers times links up to which all cuts are searched. Beyond, only groups and halves are."""

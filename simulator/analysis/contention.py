@@ -12,7 +12,7 @@ from simulator.kernels import path, queues
 from simulator.kernels.records import History
 from simulator.schedules.timeline import Occupancy, Timeline
 from topologies.jit import kernel
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Longs, Numbers
 
 ROUNDING = 1e-9
 """Shares of the bytes on a link below this are rounding."""
@@ -52,9 +52,7 @@ def arrivals(timeline: Timeline) -> Floats:
     return np.where(first, timeline.ready[operation], before)
 
 
-def contended(
-    timeline: Timeline, node: npt.NDArray[np.integer], since: Floats, until: Floats
-) -> Floats:
+def contended(timeline: Timeline, node: Numbers, since: Floats, until: Floats) -> Floats:
     """For how many seconds, from `since` to `until`, each node waited for operations of other
     ranks, shape (nodes,)."""
     waited_for = kernel(queues.contended, len(node))
@@ -133,7 +131,7 @@ def contended_share(timeline: Timeline) -> Floats:
     )
 
 
-def _bytes_meanwhile(occupancy: Occupancy, group: npt.NDArray[np.integer]) -> Floats:
+def _bytes_meanwhile(occupancy: Occupancy, group: Numbers) -> Floats:
     """The bytes that a group carries while a row of `occupancy` lasts, for each row.
 
     The group of a row is in `group`; it carries the bytes of all its rows.
@@ -176,7 +174,7 @@ class QueueSpans(NamedTuple):
 class Sections(NamedTuple):
     """Waits of nodes, cut where the message in front changes."""
 
-    row: npt.NDArray[np.int64]
+    row: Longs
     """The place of the node among those asked for."""
     start: Floats
     end: Floats

@@ -8,7 +8,6 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.cells import CellLayout, Contents, Moments, fill
 from simulator.kernels.copies import Events, MemoryLevels, ValueCopies, follow
@@ -17,7 +16,7 @@ from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
 from topologies.jit import compiled, pays
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Longs
 
 ROUNDING = 1e-12
 """Times that differ by no more than this part of the makespan are one step."""
@@ -252,7 +251,7 @@ def _residence(
     return joined(joined(buffers, joined(appear, vanish)), holdings)
 
 
-def _levels(rank: Ints, step: npt.NDArray[np.int64], change: Floats, times: Floats) -> Changes:
+def _levels(rank: Ints, step: Longs, change: Floats, times: Floats) -> Changes:
     """The running sum of `change` of each rank at the ends of steps, rank by rank."""
     order = np.lexsort((step, rank))
     rank, step, level = rank[order], step[order], np.cumsum(change[order])

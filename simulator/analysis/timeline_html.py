@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.analysis.critical_path import critical_path, parts
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
 from topologies.html_tables import facts
+from topologies.topology import Longs
 from topologies.units import format_seconds
 
 STRIP_RANKS = 16
@@ -56,7 +56,7 @@ def _strip(timeline: Timeline) -> str:
     )
 
 
-def _busy(timeline: Timeline, operations: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
+def _busy(timeline: Timeline, operations: Longs) -> Iterator[tuple[int, int]]:
     """The pixels from which and to which some of the operations run."""
     scale = WIDTH / timeline.makespan
     start = np.floor(timeline.start[operations] * scale).astype(np.int64).clip(0, WIDTH - 1)

@@ -16,12 +16,11 @@ import numpy as np
 from simulator.collectives.collective import ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, declare
 from simulator.collectives.layouts import chunked
 from simulator.cost_models import aggregation_formulas, log2_ceil
-from simulator.schedules.numbering import Numbers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, rotations
 from topologies.errors import InputError
-from topologies.topology import Ints
+from topologies.topology import Ints, Numbers
 
 
 def _send(

@@ -28,11 +28,10 @@ from simulator.cost_models import CostModel, log2_ceil, neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import Chosen, Data, Promise
-from simulator.schedules.whole_numbers import Column
 from topologies.ring_search import Rings
-from topologies.topology import Topology
+from topologies.topology import Numbers, Topology
 
-Orders = npt.NDArray[np.integer]
+Orders = Numbers
 """The ranks round each ring, shape (rings, ranks)."""
 
 
@@ -80,7 +79,7 @@ def _chains(ranks: int, orders: Orders | None, segments: int) -> tuple[Orders, O
 
 
 def _pass(
-    send: Callable[..., Column], chains: Orders, pieces: Orders, sender: int, receiver: int
+    send: Callable[..., Numbers], chains: Orders, pieces: Orders, sender: int, receiver: int
 ) -> None:
     """All pieces go from the rank at one place of each chain to the rank at another."""
     channel = np.arange(len(chains))

@@ -21,7 +21,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise
 from simulator.schedules.shifts import Shifts
 from topologies.errors import InputError
-from topologies.topology import Topology
+from topologies.topology import Longs, Topology
 
 FARTHEST = 1025
 """Numbers of ranks below it are named where an algorithm does not exist for fewer."""
@@ -52,8 +52,8 @@ class Pairs(NamedTuple):
     """Who needs data of whom: a row for each pair of two different ranks, in the order in which a
     rank sends."""
 
-    source: npt.NDArray[np.int64]
-    target: npt.NDArray[np.int64]
+    source: Longs
+    target: Longs
     share: npt.NDArray[np.float64]
     """The data, as a share of V."""
 

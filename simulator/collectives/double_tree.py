@@ -9,11 +9,11 @@ import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE, Fitted, declare
 from simulator.cost_models import trees
-from simulator.schedules.numbering import Longs, occurrences
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from topologies.columns import places_in_groups
 from topologies.errors import InputError
-from topologies.topology import Topology
+from topologies.topology import Longs, Topology
 
 PIECES = 32
 """Pieces of each half of V."""
@@ -89,7 +89,7 @@ def _ranked(node: Longs, channels: int) -> tuple[Longs, Longs]:
     channels, ranks)."""
     order, size = np.argsort(node, kind="stable"), np.bincount(node)
     first = np.cumsum(size) - size
-    place = occurrences(node)
+    place = places_in_groups(node)
     before = order[first[node] + (place - 1) % size[node]]
     above = np.tile(two_trees(len(size)), (channels, 1))
     channel = np.arange(2 * channels)[:, None] // 2

@@ -18,12 +18,12 @@ from simulator.collectives.posted_exchanges import delivered, exchange, places
 from simulator.collectives.routers import Router, Tokens
 from simulator.collectives.two_level import equal_nodes, nodes_of
 from simulator.cost_models import uneven_formulas
-from simulator.schedules.numbering import Longs, occurrences
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import Chosen, Data, Promise
+from topologies.columns import places_in_groups
 from topologies.errors import InputError
-from topologies.topology import Floats, Topology
+from topologies.topology import Floats, Longs, Topology
 
 
 class Deliveries(NamedTuple):
@@ -60,7 +60,7 @@ def deliveries(router: Router, ranks: int) -> Deliveries:
         rows = np.array([*_token_rows(router, ranks)], dtype=np.int64).reshape(-1, 4).T
         return Deliveries(rows[0], rows[1], rows[2], rows[3] / router.copies)
     pairs = block_pairs(router, ranks)
-    return Deliveries(pairs.source, pairs.target, occurrences(pairs.source), pairs.share)
+    return Deliveries(pairs.source, pairs.target, places_in_groups(pairs.source), pairs.share)
 
 
 def block_pairs(router: Router, ranks: int) -> Pairs:
@@ -135,7 +135,7 @@ def _schedule(router: Router, ranks: int, nbytes: float, per_node: int = 0) -> S
     rows = deliveries(router, ranks)
     _, received, shares = places(rows.pairs, ranks, rows.slot)
     sent = _across(rows, size)
-    inbox = occurrences(sent.target)
+    inbox = places_in_groups(sent.target)
     scratch = np.zeros((ranks, int(inbox.max(initial=0)) + 1))
     scratch[sent.target, inbox] = sent.share
     builder = ScheduleBuilder(ranks, nbytes, slots=shares, scratch=scratch, phase="across nodes")

@@ -7,10 +7,10 @@ import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE, declare
 from simulator.cost_models import log2_floor, trees
-from simulator.schedules.numbering import Numbers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, bits, fold, halves
+from topologies.topology import Numbers
 
 HalvedPart = tuple[int, Callable[[Numbers, int], Numbers], Callable[[Numbers], Numbers]]
 """A part of V that ranks halve step by step, until each owns a slot: its first slot; the peers of

@@ -16,18 +16,17 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
 from topologies.routing import distances, rails
-from topologies.topology import Ints, Topology
+from topologies.topology import Ints, Numbers, Topology
 
 SHARP_PIECES = 16
 NVLS_PIECES = 8
 """Few enough to keep the number of operations small: with 64 pieces, an HGX H100 is 13% faster at
 1 GiB."""
-Ranks = npt.NDArray[np.integer]
-Across = Callable[[ScheduleBuilder, Ranks, Ranks], None]
+Across = Callable[[ScheduleBuilder, Numbers, Numbers], None]
 
 
 def switched(
-    ranks: int, nbytes: float, group: Ranks, segments: int, across: Across, above: int = 0
+    ranks: int, nbytes: float, group: Numbers, segments: int, across: Across, above: int = 0
 ) -> Schedule:
     """The switches of the groups reduce and multicast, and `across` joins the owners of each chunk,
     with the help of so many switches `above`."""
@@ -58,7 +57,7 @@ def switched(
     return nvls.build()
 
 
-def _across_rings(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
+def _across_rings(nvls: ScheduleBuilder, group: Numbers, chunk: Numbers) -> None:
     """The owners of each chunk reduce and scatter, then gather it, round a ring of the groups."""
     nvls.phase("between groups")
     number, size = group.shape
@@ -70,7 +69,7 @@ def _across_rings(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
         nvls.copy(group, after, slot=chunk + (place - step) % number, channel=channel)
 
 
-def _across_switches(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
+def _across_switches(nvls: ScheduleBuilder, group: Numbers, chunk: Numbers) -> None:
     """The owners of each chunk push it into the switch of their rail, and receive the sum."""
     nvls.phase("between groups")
     number, size = group.shape
@@ -96,7 +95,7 @@ def fit_sharp(
 
 @declare("sharp", ALL_REDUCE, machine_formulas.sharp, fit=fit_sharp)
 def sharp_all_reduce(
-    ranks: int, nbytes: float, leaves: Ranks | None = None, *, segments: int = SHARP_PIECES
+    ranks: int, nbytes: float, leaves: Numbers | None = None, *, segments: int = SHARP_PIECES
 ) -> Schedule:
     """Network switches add up and multicast. Every worker pushes V, in pieces, into its switch. The
     switch at the top sends each sum back down.
@@ -145,7 +144,7 @@ def fit_nvls(
 def nvls_all_reduce(
     ranks: int,
     nbytes: float,
-    groups: Ranks | None = None,
+    groups: Numbers | None = None,
     *,
     above: bool = False,
     segments: int = NVLS_PIECES,
@@ -164,7 +163,7 @@ def nvls_all_reduce(
     return switched(ranks, nbytes, group, segments, _across_rings)
 
 
-def groups_of(topology: Topology, ranks: int) -> tuple[Ranks, Ints]:
+def groups_of(topology: Topology, ranks: int) -> tuple[Numbers, Ints]:
     """The workers on each NVSwitch, shape (groups, workers of a group), and the switches."""
     switches = _reducing(topology, network=False)
     latency = _latencies(topology, switches, ranks)
@@ -246,7 +245,7 @@ def _joining(topology: Topology, switches: Ints, used: npt.NDArray[np.intp]) -> 
     return np.int32(switches[int(latency.argmin())])
 
 
-def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None:
+def _rail_switches(topology: Topology, groups: Numbers, ranks: int) -> Ints | None:
     """For every chunk the reducing network switch that is nearest to all its owners. None if a
     chunk has no such switch."""
     if not (topology.in_network & (topology.node < 0)).any():
@@ -256,7 +255,7 @@ def _rail_switches(topology: Topology, groups: Ranks, ranks: int) -> Ints | None
     return None if np.ptp(nearest, axis=0).any() else switches[nearest[0]]
 
 
-def _across_trees(nvls: ScheduleBuilder, group: Ranks, chunk: Ranks) -> None:
+def _across_trees(nvls: ScheduleBuilder, group: Numbers, chunk: Numbers) -> None:
     """Every owner's chunk goes up its tree and down again."""
     nvls.phase("between groups")
     number, size = group.shape
@@ -281,7 +280,7 @@ def fit_nvls_tree(
 
 @declare("nvls_tree", ALL_REDUCE, machine_formulas.nvls_tree, fit=fit_nvls_tree)
 def nvls_tree_all_reduce(
-    ranks: int, nbytes: float, groups: Ranks | None = None, *, segments: int = NVLS_PIECES
+    ranks: int, nbytes: float, groups: Numbers | None = None, *, segments: int = NVLS_PIECES
 ) -> Schedule:
     """As nvls, with trees across nodes. The owners of a chunk reduce it up a binary tree of the
     groups, and broadcast it down. Owners take turns with two trees."""

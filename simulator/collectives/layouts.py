@@ -7,9 +7,8 @@ import numpy as np
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, fold
-from simulator.schedules.whole_numbers import Column
 from topologies.errors import InputError
-from topologies.topology import Topology
+from topologies.topology import Numbers, Topology
 
 
 def chunked(
@@ -34,7 +33,7 @@ def chunked(
     return ScheduleBuilder(folded, nbytes, slots=slots, scratch=scratch, phase=phase)
 
 
-def parts_of(channels: int, segments: int, ways: int) -> tuple[Column, Column, Column]:
+def parts_of(channels: int, segments: int, ways: int) -> tuple[Numbers, Numbers, Numbers]:
     """The number, the channel and the way round a ring of each part of a chunk, shape (parts, 1).
 
     Each channel has an equal share, in `segments`. With two ways there are as many channels again,
@@ -69,7 +68,7 @@ def ranks_of_each_node(topology: Topology, ranks: int) -> int:
     return size if alike else 1
 
 
-def by_place(builder: ScheduleBuilder, per_node: int) -> Column:
+def by_place(builder: ScheduleBuilder, per_node: int) -> Numbers:
     """The ranks to write operations for, a row for each place in a node of `per_node` ranks.
 
     Operations that arrive at the same time are served in the order of their numbers. In the order

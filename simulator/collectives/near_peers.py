@@ -34,10 +34,9 @@ from simulator.collectives.recursive_doubling import (
     recursive_halving_reduce_scatter,
 )
 from simulator.cost_models import is_power_of_two, log2_floor, machine_formulas, trees
-from simulator.schedules.numbering import Longs
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from topologies.topology import Topology
+from topologies.topology import Longs, Topology
 
 
 @declare("bine_broadcast", BROADCAST, trees.BINE_BROADCAST)

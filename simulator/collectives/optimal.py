@@ -24,11 +24,11 @@ from simulator.collectives.collective import (
 )
 from simulator.cost_models import CostModel, machine_formulas
 from simulator.cost_models.machine_formulas import Edge, TreeShape, longest_chain
-from simulator.schedules.numbering import Longs, occurrences
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from topologies.columns import places_in_groups
 from topologies.packing import TREES, Branch, Forest, pack, pack_pair
-from topologies.topology import Ints, Topology
+from topologies.topology import Ints, Longs, Topology
 
 AHEAD = 4
 """A rank begins a turn when it has sent and received everything of the turn so many before."""
@@ -129,7 +129,7 @@ def _course(
 def _ended(builder: ScheduleBuilder, ranks: list[Longs], operations: list[Ints]) -> Ints:
     """An operation of each rank that ends when the rank has done its part of a turn."""
     rank, operation = np.concatenate(ranks), np.concatenate(operations)
-    place = occurrences(rank)
+    place = places_in_groups(rank)
     table = np.full((builder.ranks, int(place.max(initial=-1)) + 1), -1, dtype=np.int64)
     table[rank, place] = operation
     every = np.arange(builder.ranks)

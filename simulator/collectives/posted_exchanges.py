@@ -16,14 +16,13 @@ import numpy.typing as npt
 from simulator.collectives.collective import Collective, Pairs, declare, first_sentence, whole
 from simulator.cost_models import CostModel, log2_ceil
 from simulator.cost_models import exchange_formulas as formulas
-from simulator.schedules.numbering import Longs, occurrences
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import Chosen, Data, Promise
 from simulator.schedules.shifts import Shifts, fold, rotations
-from topologies.topology import Ints
+from topologies.columns import places_in_groups
+from topologies.topology import Floats, Ints, Longs
 
-Floats = npt.NDArray[np.float64]
 Pattern = Callable[[int], Pairs]
 """From the number of ranks to the pairs."""
 Declared = TypeVar("Declared", bound=Pattern)
@@ -59,8 +58,8 @@ def exchange(name: str, pattern: Pattern, root: int | None = None) -> Collective
 
 def places(pairs: Pairs, ranks: int, slot: Longs | None = None) -> PairSlots:
     """The slots of pairs. By default each pair has another `slot` at its sender."""
-    sent = occurrences(pairs.source) if slot is None else slot
-    received = occurrences(pairs.target)
+    sent = places_in_groups(pairs.source) if slot is None else slot
+    received = places_in_groups(pairs.target)
     sends, receives = (int(number.max(initial=-1)) + 1 for number in (sent, received))
     shares = np.zeros((ranks, sends + receives))
     shares[pairs.source, sent] = pairs.share

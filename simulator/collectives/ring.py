@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, declare
 from simulator.collectives.layouts import chunked, parts_of
@@ -14,7 +13,7 @@ from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations
-from topologies.topology import Ints
+from topologies.topology import Ints, Numbers
 
 
 @declare(
@@ -79,7 +78,7 @@ ring_all_gather = declare(
 
 
 def along_axes(
-    box: npt.NDArray[np.integer],
+    box: Numbers,
     nbytes: float,
     shifts: Shifts | None,
     scatters: Sequence[str],

@@ -5,7 +5,6 @@ from functools import lru_cache, partial
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import (
     ALL_GATHER,
@@ -21,9 +20,9 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations
 from topologies.ring_search import Box, Rings, find_rings, shifted
-from topologies.topology import Ints, Topology
+from topologies.topology import Ints, Numbers, Topology
 
-Orders = npt.NDArray[np.integer]
+Orders = Numbers
 """The ranks round each ring, shape (rings, ranks)."""
 
 

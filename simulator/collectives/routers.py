@@ -8,14 +8,12 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies.errors import InputError
-from topologies.topology import Floats
+from topologies.topology import Floats, Longs
 
 TOKENS = 512
 """Tokens of each rank that a router is asked for."""
-Counts = npt.NDArray[np.int64]
 
 
 class Router(ABC):
@@ -100,15 +98,15 @@ class Tokens(Router):
         copies = self.expert_counts(ranks).reshape(ranks, ranks, self.experts).sum(axis=2)
         return np.asarray(copies / self.copies, dtype=np.float64)
 
-    def counts(self, ranks: int) -> Counts:
+    def counts(self, ranks: int) -> Longs:
         """The tokens of each rank that need each rank, shape (ranks, ranks)."""
         return _counts(self, ranks).ranks
 
-    def node_counts(self, ranks: int) -> Counts:
+    def node_counts(self, ranks: int) -> Longs:
         """The tokens of each rank for any other rank of each node, shape (ranks, nodes)."""
         return _counts(self, ranks).nodes
 
-    def expert_counts(self, ranks: int) -> Counts:
+    def expert_counts(self, ranks: int) -> Longs:
         """The tokens of each rank for each expert, shape (ranks, experts)."""
         return _counts(self, ranks).experts
 
@@ -116,11 +114,11 @@ class Tokens(Router):
 class _Counts(NamedTuple):
     """The tokens of each rank, a row each."""
 
-    ranks: Counts
+    ranks: Longs
     """Those that need each rank."""
-    nodes: Counts
+    nodes: Longs
     """Those that need another rank of each node."""
-    experts: Counts
+    experts: Longs
     """Those that need each expert."""
 
 
@@ -138,7 +136,7 @@ def _counts(router: Tokens, ranks: int) -> _Counts:
         )
     like = np.log(Zipf(router.exponent, router.seed).chunks(number))
     noise = np.random.default_rng([router.seed, ranks])
-    to_ranks, to_nodes, to_experts = list[Counts](), list[Counts](), list[Counts]()
+    to_ranks, to_nodes, to_experts = list[Longs](), list[Longs](), list[Longs]()
     firsts = np.arange(0, number, router.experts)
     for source in range(ranks):
         score = like + noise.gumbel(size=(router.tokens, number))
@@ -155,7 +153,7 @@ def _counts(router: Tokens, ranks: int) -> _Counts:
     return _Counts(np.array(to_ranks), np.array(to_nodes), np.array(to_experts))
 
 
-def _node_scores(score: Floats, starts: Counts, best: int) -> Floats:
+def _node_scores(score: Floats, starts: Longs, best: int) -> Floats:
     """The sum of the `best` highest scores of each node, shape (tokens, nodes)."""
     nodes = np.split(score, starts[1:], axis=1)
     return np.stack([np.sort(node, axis=1)[:, -best:].sum(axis=1) for node in nodes], axis=1)

@@ -11,7 +11,6 @@ In a barrier no rank leaves before all ranks have entered. Its messages carry no
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import (
     BROADCAST,
@@ -24,10 +23,9 @@ from simulator.collectives.collective import (
 )
 from simulator.cost_models import exchange_formulas as formulas
 from simulator.cost_models import log2_ceil, log2_floor
-from simulator.schedules.numbering import Numbers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from topologies.topology import Ints
+from topologies.topology import Flags, Ints, Numbers
 
 
 @declare("linear_scatter", SCATTER, formulas.LINEAR_SCATTER)
@@ -87,9 +85,6 @@ def _subtrees(members: int, level: int) -> tuple[Ints, Ints]:
     child: Ints = np.arange(1 << level, members, 2 << level, dtype=np.int32)
     count: Ints = np.minimum(1 << level, members - child)
     return child, count
-
-
-Flags = npt.NDArray[np.bool_]
 
 
 @declare("scatter_allgather_ring_broadcast", BROADCAST, formulas.SCATTER_RING_BROADCAST)

@@ -13,13 +13,12 @@ import numpy as np
 from simulator.collectives.collective import Algorithm, Fitted
 from simulator.collectives.layouts import ranks_of_a_node
 from simulator.schedules.folded_routes import NotSymmetric
-from simulator.schedules.numbering import Longs, Numbers, spread
 from simulator.schedules.routed import Routed, check_few, route
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.shifts import Shifts
-from topologies.columns import distinct
+from topologies.columns import distinct, entries, spread
 from topologies.errors import InputError
-from topologies.topology import Topology
+from topologies.topology import Longs, Numbers, Topology
 
 COMPARED = 2**19
 """Operations that are compared: of a schedule of more, the first ranks are compared."""
@@ -97,9 +96,8 @@ def _unlike_waits(written: Schedule, folded: Schedule, partner: Longs) -> int:
     """The first operation that waits for others than its partner does, or -1."""
     owner, _ = spread(np.diff(written.indptr))
     expected = distinct(owner * len(folded) + partner[written.indices])
-    owner, offset = spread(np.diff(folded.indptr)[partner])
-    awaited = folded.indices[folded.indptr[partner[owner]] + offset]
-    by_shifts = distinct(owner * len(folded) + awaited)
+    owner, entry = entries(folded.indptr, partner)
+    by_shifts = distinct(owner * len(folded) + folded.indices[entry])
     unlike = np.setxor1d(expected, by_shifts, assume_unique=True)
     return int(unlike[0]) // len(folded) if len(unlike) else -1
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, Collective, Fitted, declare
 from simulator.collectives.ring import along_axes
@@ -19,15 +18,13 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, SlotMove, fold
 from topologies.errors import InputError
-from topologies.topology import Topology
-
-Ranks = npt.NDArray[np.integer]
+from topologies.topology import Numbers, Topology
 
 
 def two_levels(
     ranks: int,
     nbytes: float,
-    nodes: Ranks | None = None,
+    nodes: Numbers | None = None,
     shifts: Shifts | None = None,
     *,
     scatters: bool = True,
@@ -56,7 +53,7 @@ two_level_reduce_scatter = partial(two_levels, gathers=False)
 two_level_all_gather = partial(two_levels, scatters=False)
 
 
-def equal_nodes(ranks: int, per_node: int = 8) -> Ranks:
+def equal_nodes(ranks: int, per_node: int = 8) -> Numbers:
     """Ranks in nodes of `per_node`, or of the largest divisor of `ranks` below that; 8 is usual for
     machines.
 
@@ -83,7 +80,7 @@ def fit(
     return Fitted(schedule, topology, formula(nodes.shape[1]), (words,))
 
 
-def nodes_of(topology: Topology, ranks: int) -> Ranks:
+def nodes_of(topology: Topology, ranks: int) -> Numbers:
     """The ranks of each node of a machine. Raises InputError if some nodes have more ranks."""
     node = topology.node[topology.placement[:ranks]]
     if (node < 0).any():
@@ -111,7 +108,7 @@ def shifts_on(topology: Topology, ranks: int) -> Shifts:
 def two_stages(
     ranks: int,
     nbytes: float,
-    nodes: Ranks | None = None,
+    nodes: Numbers | None = None,
     shifts: Shifts | None = None,
     *,
     inside_first: bool,
@@ -144,11 +141,11 @@ def two_stages(
         for coordinate, far, extent in zip((node, place), away, nodes.shape, strict=True)
     )
 
-    def slots(part: int, node: Ranks, place: Ranks) -> Ranks:
+    def slots(part: int, node: Numbers, place: Numbers) -> Numbers:
         inner = layouts[part - 1]
         return np.asarray(part * ranks + node * inner[0] + place * inner[1])
 
-    def local(slot: Ranks, target: Ranks) -> None:
+    def local(slot: Numbers, target: Numbers) -> None:
         stages.copy(rank, rank, slot=slot, target=target, steps=True)
 
     def send(part: int, inside: bool) -> None:

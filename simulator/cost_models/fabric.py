@@ -9,11 +9,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.schedules.numbering import Longs
 from simulator.schedules.routed import Routed
 from topologies.columns import distinct
 from topologies.link import Link
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Longs
 
 Ports = Literal["peer", "switch", "one", "bus", "blocking"]
 """How the messages of a schedule share media:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.cost_models.cost_model import ASSUMES, RING_ASSUMES, CostModel
 from simulator.cost_models.fabric import Fabric
+from topologies.topology import Floats
 
-Floats = npt.NDArray[np.float64]
 Chunks = Callable[[int], Floats]
 """From p to the shares of V of all chunks, or of all blocks."""
 Stages = tuple[Floats, Floats]

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Ints, Longs, Topology
 
-Index = slice | None | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+Index = slice | None | Longs | npt.NDArray[np.bool_]
 LONE_SENDERS = ("shift",)
 """Algorithms in which one rank of a node sends to another node, and does not share its ports."""
 
@@ -22,7 +22,7 @@ class Jobs(NamedTuple):
     """The algorithms, each once."""
     collectives: tuple[str, ...]
     """The collective of each of `names`."""
-    algorithm: npt.NDArray[np.int64]
+    algorithm: Longs
     """The index of a job's algorithm in `names`."""
     ranks: Floats
     """The ranks of the collective."""

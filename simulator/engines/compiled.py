@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.engines.time_limits import grid_error
 from simulator.kernels import fair_sharing, first_come
@@ -21,7 +20,7 @@ from simulator.schedules.routed import Routed, flow_routes, limiting
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Sharing, Timeline
 from topologies.jit import compiled, kernel
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Longs
 
 
 def run(
@@ -62,13 +61,11 @@ def run(
 
 # A part of a run: it begins with media and lanes that earlier parts still hold.
 
-Places = npt.NDArray[np.int64]
-
 
 class Windows(NamedTuple):
     """When a part uses media and lanes, a row for each that it uses. Times are in seconds."""
 
-    place: Places
+    place: Longs
     """The lane, or the number of lanes plus the medium."""
     first: Floats
     """A time before which nothing arrives."""
@@ -87,7 +84,7 @@ class RunPart(NamedTuple):
 
     times: Times
     windows: Windows
-    waits: Places
+    waits: Longs
     """The lanes and media for which nodes waited that an earlier part held."""
 
 
@@ -147,7 +144,7 @@ def _entered(parts: Parts, ready: Floats) -> bool:
     return any(ready[begin:end].any() for begin, end in ends)
 
 
-def used(routed: Routed) -> Places:
+def used(routed: Routed) -> Longs:
     """The media and lanes that `routed` uses, in ascending order."""
     work, ranks = routed.work, routed.work.ranks
     merges = ((ranks.reduction > 0) | (ranks.copy > 0))[work.operations.peer]
@@ -158,7 +155,7 @@ def used(routed: Routed) -> Places:
     return np.concatenate((lanes, ranks.serials + np.unique(media))).astype(np.int64)
 
 
-def _places_of(routed: Routed, node: Places) -> Places:
+def _places_of(routed: Routed, node: Longs) -> Longs:
     """The media and lanes that `node`, some nodes in ascending order, use."""
     # Of the same type, since the numbers of all nodes would be converted else.
     operation = np.searchsorted(routed.node_indptr, node.astype(np.int32), side="right") - 1
@@ -170,7 +167,7 @@ def _places_of(routed: Routed, node: Places) -> Places:
     return np.concatenate((routed.work.ranks.serials + medium, lane)).astype(np.int64)
 
 
-def _lane_of(routed: Routed, operation: Places) -> Ints:
+def _lane_of(routed: Routed, operation: Longs) -> Ints:
     schedule, lanes = routed.schedule, routed.schedule.lanes + 1
     return np.where(
         schedule.kind[operation] == COMPUTE,

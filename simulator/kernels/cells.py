@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from simulator.kernels.records import COMPUTE, Floats, Index, Ints, Operations
-
-Longs = npt.NDArray[np.int64]
+from simulator.kernels.records import COMPUTE, Floats, Index, Ints, Longs, Operations
 
 _MASK = (1 << 62) - 1
 """Numbers of values have 62 bits, so that a sum of two needs no more than 63."""

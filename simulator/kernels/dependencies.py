@@ -6,11 +6,19 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from simulator.kernels.records import TRANSFER, Accesses, Csr, Flags, Index, Ints, Operations, Table
+from simulator.kernels.records import (
+    TRANSFER,
+    Accesses,
+    Csr,
+    Flags,
+    Index,
+    Ints,
+    Longs,
+    Operations,
+    Table,
+)
 
-Longs = npt.NDArray[np.int64]
 READ, OVERWRITE = 1, 2
 """What an access is; a reduction is one more."""
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from simulator.kernels.records import Floats, Index, Ints
+from simulator.kernels.records import Floats, Index, Ints, Longs
 
 RUNS = 16
 ROOM = 2**14
@@ -25,13 +24,13 @@ class Runs(NamedTuple):
     node: Annotated[Ints, 2]
     operation: Annotated[Ints, 2]
     """The operation of each node."""
-    ends: Annotated[npt.NDArray[np.int64], 2]
+    ends: Annotated[Longs, 2]
     """The place of the first event of each run, and that behind the last."""
     heads: Floats
     """The time of the first event of each run, inf where the run is empty."""
     tails: Floats
     """The time of the last event of each run, -inf where the run is empty."""
-    used: npt.NDArray[np.int64]
+    used: Longs
     """The runs that have had an event, which are the first ones, shape (1,)."""
 
     @classmethod

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.path import copy, crossings, hold_time, latest, longest
 from simulator.kernels.records import (
@@ -15,12 +14,11 @@ from simulator.kernels.records import (
     History,
     Index,
     Ints,
+    Longs,
     Network,
     Routes,
     Times,
 )
-
-Longs = npt.NDArray[np.int64]
 
 TRANSFERS, CONTENTION, COMPUTATIONS, QUEUES = range(4)
 """What fills a gap: the first three are places in `bubbles.CAUSES`. Of a queue, a part may be

@@ -6,9 +6,8 @@ from heapq import heappop, heappush
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from simulator.kernels.records import Csr, Flags, Floats, Index, Ints
+from simulator.kernels.records import Csr, Flags, Floats, Index, Ints, Longs
 
 PLAIN, TALKS, COMPUTES = range(3)
 """What a task is to its place: a communication, a computation that communications slow down, or
@@ -100,7 +99,7 @@ class Room(NamedTuple):
     """The flows on each medium of calls without a rate."""
     turn: Floats
     """When each medium was last marked."""
-    counts: npt.NDArray[np.int64]
+    counts: Longs
     """Numbers by the names below."""
 
 

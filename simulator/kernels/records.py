@@ -9,6 +9,8 @@ import numpy.typing as npt
 
 from topologies.columns import Floats as Floats
 from topologies.columns import Ints as Ints
+from topologies.columns import Longs as Longs
+from topologies.columns import Numbers, starts
 
 COMPUTE, TRANSFER = 0, 1
 """Kinds of operations."""
@@ -30,11 +32,10 @@ class Csr(NamedTuple):
     indices: Ints
 
     @classmethod
-    def of(cls, row: npt.NDArray[np.integer], index: npt.NDArray[np.integer], rows: int) -> Csr:
+    def of(cls, row: Numbers, index: Numbers, rows: int) -> Csr:
         """The lists of so many rows, from pairs of a row and an index; each list in the order of
         its pairs."""
-        indptr = np.zeros(rows + 1, np.int32)
-        np.cumsum(np.bincount(row, minlength=rows), out=indptr[1:])
+        indptr = starts(np.bincount(row, minlength=rows))
         return cls(indptr, index[np.argsort(row, kind="stable")].astype(np.int32, copy=False))
 
 

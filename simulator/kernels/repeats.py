@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.events import ROOM, Runs
-from simulator.kernels.records import Csr, Flags, Floats, Index, Ints, Times, Turns, Work
+from simulator.kernels.records import Csr, Flags, Floats, Index, Ints, Longs, Times, Turns, Work
 
 NEVER = 2**62
 PART, NEXT, ROWS = 0, 1, 2
@@ -58,9 +57,9 @@ class Steps(NamedTuple):
     """After how many operations to look at the state again: a multiple of the width."""
     fills: bool
     """Whether to fill in the times of operations that are skipped."""
-    at: npt.NDArray[np.int64]
+    at: Longs
     """How far the search is."""
-    rows: npt.NDArray[np.int64]
+    rows: Longs
     """Where each state begins in `states`, and where the last one ends."""
     states: Floats
     hop: Flags

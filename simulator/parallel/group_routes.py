@@ -17,13 +17,12 @@ import numpy as np
 from simulator.collectives.collective import Algorithm, Fitted
 from simulator.collectives.operation_counts import estimate
 from simulator.collectives.symmetry import fold
-from simulator.schedules.numbering import Longs
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps.buffers import side_by_side
 from topologies.errors import InputError
-from topologies.topology import Flags, Floats, Ints, Topology
+from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
 MOST = 2.0**21
 """Operations of a part that are simulated, at most."""

@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives import find
 from simulator.collectives.collective import Algorithm
 from simulator.collectives.posted_exchanges import places
 from simulator.schedules import semantics
 from simulator.schedules.semantics import Data, WrongResult
+from topologies.columns import places_in_groups
+from topologies.topology import Longs
 
-Counts = npt.NDArray[np.int64]
 Blocks = Mapping[tuple[int, int], Data]
 """What a rank has for another, by both of them."""
 PARTS = 2
@@ -43,7 +43,7 @@ def exchanged(algorithm: Algorithm, ranks: int, blocks: Blocks) -> Blocks:
 
 
 def prove_experts(
-    dispatch: Algorithm, combine: Algorithm, chosen: Counts, local: int, slots: int = 0
+    dispatch: Algorithm, combine: Algorithm, chosen: Longs, local: int, slots: int = 0
 ) -> int:
     """Raise WrongResult unless each token returns to its owner with the sum of what its experts
     make of it. `chosen` has the experts of each token of each rank, shape (ranks, tokens, top); a
@@ -57,8 +57,7 @@ def prove_experts(
     # Copies for the same expert of the same owner are in the order of their tokens.
     order = np.lexsort((chosen.ravel(), owner))
     owner, token, expert = owner[order], token[order], chosen.ravel()[order]
-    key = owner * ranks * local + expert
-    kept = np.arange(len(key)) - np.searchsorted(key, key) < (slots or len(key))
+    kept = places_in_groups(owner, expert) < (slots or len(owner))
     owner, token, expert = owner[kept], token[kept], expert[kept]
     copies = np.stack((expert.astype(np.uint64), value[owner, token]))
     number = owner * ranks + expert // local
@@ -107,13 +106,13 @@ def prove_attention(context: str, ranks: int) -> None:
         raise WrongResult(f"{context}: {(met != right).sum()} pairs of query and key do not meet")
 
 
-def balanced(ranks: int) -> list[Counts]:
+def balanced(ranks: int) -> list[Longs]:
     """The tokens of each rank: of 2c parts it has part r and, from the end, part r."""
     parts = np.arange(2 * ranks * PARTS).reshape(2 * ranks, PARTS)
     return [np.concatenate((parts[rank], parts[-1 - rank])) for rank in range(ranks)]
 
 
-def _ring(ranks: int) -> Counts:
+def _ring(ranks: int) -> Longs:
     """Whose keys each rank holds in each step of a ring, which passes them on."""
     schedule = find("shift").build(ranks, 1.0)
     data = np.zeros((schedule.ranks, schedule.slots), dtype=np.uint64)
@@ -124,7 +123,7 @@ def _ring(ranks: int) -> Counts:
     return np.stack([data[:ranks, 0] for data in states], axis=1).astype(np.int64)
 
 
-def _gathered(ranks: int) -> Counts:
+def _gathered(ranks: int) -> Longs:
     schedule = find("ring_all_gather").build(ranks, 1.0)
     data = np.full((schedule.ranks, schedule.slots), ranks, dtype=np.uint64)
     chunks = schedule.buffer // ranks
@@ -134,7 +133,7 @@ def _gathered(ranks: int) -> Counts:
     return np.asarray(after, dtype=np.int64)
 
 
-def _scattered_heads(ranks: int, size: int) -> Counts:
+def _scattered_heads(ranks: int, size: int) -> Longs:
     """How often queries meet keys in each head, a head a rank, after its results have returned to
     the owners of their tokens, shape (heads, tokens, tokens)."""
     exchange, cut = find("pairwise"), np.arange(size, dtype=np.uint64).reshape(ranks, -1)

@@ -15,7 +15,6 @@ import numpy as np
 from simulator.collectives import Algorithm, find
 from simulator.collectives.collective import ALL_GATHER, REDUCE_SCATTER
 from simulator.collectives.two_level import (
-    Ranks,
     fit,
     nodes_of,
     two_level_all_gather,
@@ -23,7 +22,7 @@ from simulator.collectives.two_level import (
 )
 from simulator.cost_models.machine_formulas import two_level as two_level_formula
 from simulator.schedules.semantics import Chosen, Data, Promise
-from topologies.topology import Ints, Topology
+from topologies.topology import Ints, Numbers, Topology
 
 
 def two_levels(collective: str, topology: Topology, group: Ints) -> list[Algorithm]:
@@ -58,19 +57,19 @@ def _operations(ranks: int) -> float:
     return ranks * ranks / 2.0
 
 
-def _owned(nodes: Ranks, slots: int) -> Ints:
+def _owned(nodes: Numbers, slots: int) -> Ints:
     """The rank that owns each slot."""
     chunk = np.arange(slots) // (slots // nodes.size)
     return np.asarray(nodes[chunk % len(nodes), chunk // len(nodes)], dtype=np.int32)
 
 
-def _scattered(nodes: Ranks, before: Data, chosen: Chosen = None) -> Promise:
+def _scattered(nodes: Numbers, before: Data, chosen: Chosen = None) -> Promise:
     owner = _owned(nodes, before.shape[1])
     promised = owner == np.arange(len(before))[:, None]
     return promised, np.broadcast_to(before.sum(axis=0), before.shape)
 
 
-def _gathered(nodes: Ranks, before: Data, chosen: Chosen = None) -> Promise:
+def _gathered(nodes: Numbers, before: Data, chosen: Chosen = None) -> Promise:
     slots = before.shape[1]
     values = before[_owned(nodes, slots), np.arange(slots)]
     return np.ones(before.shape, dtype=np.bool_), np.broadcast_to(values, before.shape)

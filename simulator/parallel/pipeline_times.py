@@ -15,14 +15,13 @@ import numpy as np
 
 from simulator.engines import Engine, simulate
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
-from simulator.schedules.numbering import Longs
 from simulator.schedules.timeline import Timeline
 from simulator.steps.group_meetings import topological_order
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, TRANSFER, WEIGHTS
 from simulator.steps.step_graph import StepGraph, priced, step_graph, waits_of
 from topologies.errors import InputError
 from topologies.shapes import line
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Longs
 
 
 class StageTimes(NamedTuple):

@@ -8,9 +8,9 @@ import numpy as np
 
 from simulator.kernels.rates import Usages
 from simulator.parallel.group_times import GroupTimes
-from simulator.schedules.numbering import Numbers, ranges
 from simulator.steps.step_graph import Call
-from topologies.topology import Floats, Ints
+from topologies.columns import entries, ranges
+from topologies.topology import Floats, Ints, Numbers
 
 Use = tuple[Ints, Floats, Floats, Floats]
 """Media, the share of each phase that each is busy, its messages, and what is left of the time of
@@ -88,8 +88,7 @@ def repeated(
     counts = last[np.searchsorted(last, usage)] - usage + 1
     first = np.cumsum(counts) - counts
     pair, row = ranges(usage[callers], counts[callers])
-    begins = used.indptr[row]
-    place, entry = ranges(begins, used.indptr[row + 1] - begins)
+    place, entry = entries(used.indptr, row)
     # A caller uses all its copies in each phase.
     phase = (first[callers[pair]] + row - usage[callers[pair]])[place]
     order = np.argsort(phase, kind="stable")

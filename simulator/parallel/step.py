@@ -23,7 +23,6 @@ from simulator.parallel.pipeline_times import item_order, item_waits
 from simulator.parallel.pipelines.pipeline import Pipeline
 from simulator.parallel.shared_media import repeated, usages
 from simulator.parallel.step_work import Work, updates
-from simulator.schedules.numbering import occurrences
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Flags, Schedule
 from simulator.schedules.timeline import Timeline
@@ -40,6 +39,7 @@ from simulator.steps.step_graph import (
     waits_of,
 )
 from simulator.steps.task_rates import Shared, TaskRun
+from topologies.columns import entries, places_in_groups, starts
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
@@ -120,7 +120,7 @@ class Step:
         )
         # Pipelines of ranks that differ have media of their own. The n-th places of all devices are
         # of the same pipelines.
-        copy = occurrences(devices)
+        copy = places_in_groups(devices)
         used, begin = repeated(used, usage, of_rows, copy[graph.place[rows]], len(media))
         media = np.tile(media, int(copy.max()) + 1)
         of_task = np.zeros(len(graph), dtype=np.int32)
@@ -151,26 +151,25 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     patterns = [*passes, *messages]
     pattern = np.concatenate((number, len(passes) + message, [-1]))
     sizes = np.array([len(each.rows) for each in patterns])
-    counts = sizes[pattern[order]]
     first = np.zeros(len(pattern), dtype=np.int32)
-    first[order] = np.cumsum(counts) - counts
-    item = np.repeat(order, counts)
-    source = (np.cumsum(sizes) - sizes)[pattern[item]] + np.arange(len(item)) - first[item]
+    first[order] = starts(sizes[pattern[order]])[:-1]
+    place, source = entries(starts(sizes), pattern[order])
+    item = order[place]
     rows = [row for each in patterns for row in each.rows]
 
     tails = _tasks(padded([*(each.tails for each in patterns), ()], 2)[pattern], first[:, None])
     second = pipeline.second
     ends = tails[second - 1]
     tails[second - 1] = tails[second]
-    entries = tails[asked].reshape(len(asked), -1)
-    entries = entries[:, (entries >= 0).any(axis=0)]
-    before, enters, launches = _before(rows, max(4, entries.shape[1]))
+    awaited = tails[asked].reshape(len(asked), -1)
+    awaited = awaited[:, (awaited >= 0).any(axis=0)]
+    before, enters, launches = _before(rows, max(4, awaited.shape[1]))
     waits = _tasks(before[source], first[item, None])
-    starts = (enters | launches if work.synchronous else enters)[source]
-    waits[starts, : entries.shape[1]] = entries[item[starts]]
-    starts = launches[source]
+    opens = (enters | launches if work.synchronous else enters)[source]
+    waits[opens, : awaited.shape[1]] = awaited[item[opens]]
+    opens = launches[source]
     launched = _tasks(np.array([*(each.launched for each in patterns), -1])[pattern], first)
-    waits[starts, -1] = launched[pipeline.before[item[starts]]]
+    waits[opens, -1] = launched[pipeline.before[item[opens]]]
     # A pair of actions ends with a task that waits for both.
     join = tails[second, 0]
     waits[join, :4] = np.append(ends, waits[join, :2], axis=1)
@@ -194,7 +193,7 @@ def write(work: Work, detail: Detail = "layers") -> Step:
         waits_of([waits, *(np.array([row.before], dtype=np.int32) for row in added)]),
     )
     actions = slice(len(pipeline))
-    return Step(work, graph, entries[actions], tails[actions], passes, number, pipeline.device)
+    return Step(work, graph, awaited[actions], tails[actions], passes, number, pipeline.device)
 
 
 def _tasks(rows: Ints, first: Ints) -> Ints:
@@ -304,7 +303,7 @@ def behind_others(
     """By which factor each task takes longer, as calls come before on its lane."""
     factors, follows = (
         np.ones(len(call)),
-        occurrences(place, lane, (call >= 0).astype(np.int32)) > 0,
+        places_in_groups(place, lane, (call >= 0).astype(np.int32)) > 0,
     )
     for number, each in enumerate(calls):
         timed = times.timed(*each[:3])

@@ -18,7 +18,6 @@ import numpy.typing as npt
 from simulator.kernels.records import Csr
 from simulator.parallel.passes import COMPUTE
 from simulator.parallel.step import Step, behind_others
-from simulator.schedules.numbering import Numbers, ranges
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
@@ -28,8 +27,9 @@ from simulator.steps.place_splits import TaskCopies, classes, expand, in_order, 
 from simulator.steps.step_graph import COLUMNS, StepGraph
 from simulator.steps.written import Written, write
 from simulator.training.conditions import Conditions
+from topologies.columns import ranges
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Numbers
 
 
 def place_of(step: Step, conditions: Conditions, steps: int) -> Numbers:

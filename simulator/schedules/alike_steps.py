@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.repeats import Parts
-from simulator.schedules.numbering import spread
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import TRANSFER
+from topologies.columns import spread
+from topologies.topology import Numbers
 
 FEWEST_STEPS = 64
 """Parts with fewer steps are left out."""
 
 
-def alike_steps(routed: Routed, lanes: npt.NDArray[np.integer]) -> Parts:
+def alike_steps(routed: Routed, lanes: Numbers) -> Parts:
     """The parts of a folded schedule in which each operation is like that a step later. It uses
     some `lanes`."""
     parts: list[tuple[int, int, int, int]] = []

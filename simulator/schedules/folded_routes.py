@@ -13,14 +13,13 @@ import numpy.typing as npt
 
 from simulator.kernels.dependencies import meetings
 from simulator.kernels.records import Csr
-from simulator.schedules.numbering import Longs, spread, starts
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Fold, Shifts
-from topologies.columns import Words, distinct
+from topologies.columns import Words, distinct, ranges, spread, starts
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.routing import find_routes
-from topologies.topology import Ints, Topology
+from topologies.topology import Ints, Longs, Numbers, Topology
 
 COMPARED_ROUTES = 2**25
 """Routes that are found and compared at most."""
@@ -90,7 +89,7 @@ def _check_nodes(shifts: Shifts, topology: Topology) -> None:
 
 def _images_of(
     fold: Fold, topology: Topology, routes: tuple[Longs, Longs, Longs], elements: Longs
-) -> tuple[npt.NDArray[np.integer], Ints]:
+) -> tuple[Numbers, Ints]:
     """The links to which shifts take those of some routes, and how many each route has."""
     *ends, channel = (column[:, None] for column in routes)
     senders, receivers = (fold.shifts.shifted(rank, elements).ravel() for rank in ends)
@@ -130,9 +129,7 @@ def _ends(elements: Longs, some: int) -> Longs:
     return np.concatenate((elements[: some // 2], elements[-some // 2 :]))
 
 
-def _check_wires(
-    topology: Topology, hops: npt.NDArray[np.integer], links: Ints, order: int
-) -> None:
+def _check_wires(topology: Topology, hops: Numbers, links: Ints, order: int) -> None:
     """Raises NotSymmetric if shifts take a wire to itself, or to one with another α: most groups
     that do not suit a machine are so refused before the routes of all ranks are found."""
     begins = order * (np.cumsum(hops) - hops)
@@ -146,9 +143,7 @@ def _check_wires(
             raise NotSymmetric("a shift leaves a medium in place")
 
 
-def _quotient(
-    topology: Topology, hops: npt.NDArray[np.integer], orbits: Orbits, crossed: Crossed
-) -> FoldedRoutes:
+def _quotient(topology: Topology, hops: Numbers, orbits: Orbits, crossed: Crossed) -> FoldedRoutes:
     """The machine with one link of each orbit: that of its wire."""
     first_entry = np.cumsum(crossed.media) - crossed.media
     wires = crossed.kind[first_entry]
@@ -157,8 +152,8 @@ def _quotient(
     is_shared[wires] = False
     chosen = np.concatenate((wires[rows], np.flatnonzero(is_shared)))
     number = np.argsort(chosen).astype(np.int32)
-    owner, offset = spread(crossed.media[rows])
     media = np.array(orbits.first, dtype=np.int64)[chosen]
+    _, entry = ranges(first_entry[rows], crossed.media[rows])
     kept, shared = media[: len(rows)], media[len(rows) :]
     quotient = replace(
         topology,
@@ -168,7 +163,7 @@ def _quotient(
         link_kinds=Words(topology.link_kinds.codes[kept], topology.link_kinds.vocabulary),
         assumed=topology.assumed[kept],
         link_indptr=starts(crossed.media[rows]),
-        link_media=number[crossed.kind[first_entry[rows][owner] + offset]],
+        link_media=number[crossed.kind[entry]],
         shared_names=tuple(topology.shared_names[k] for k in (shared - topology.links).tolist()),
         medium_bandwidth=topology.medium_bandwidth[media],
         medium_gap=topology.medium_gap[media],
@@ -246,7 +241,7 @@ class Orbits:
         """The orbit of each medium, or -1."""
         self._shift = np.zeros(media, dtype=np.int64)
 
-    def crossed(self, links: Ints, hops: npt.NDArray[np.integer]) -> Crossed:
+    def crossed(self, links: Ints, hops: Numbers) -> Crossed:
         """What routes of so many `hops` cross; `links` are those of each route, and then of the
         routes to which the shifts take it.
 

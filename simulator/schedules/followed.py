@@ -9,16 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.records import Operations
-from simulator.schedules.numbering import Longs, Numbers, spread
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Fold, Shifts
+from topologies.columns import spread
 from topologies.errors import InputError
-from topologies.topology import Ints
+from topologies.topology import Flags, Ints, Longs, Numbers
 
-Marks = npt.NDArray[np.bool_]
 FOLLOWED_OPERATIONS = 2**28
 """Operations that are written out at most."""
 
@@ -98,7 +96,7 @@ def _first_slots(fold: Fold, slot: Longs) -> Longs:
     return first
 
 
-def _mixed(schedule: Schedule, first: Longs) -> Marks:
+def _mixed(schedule: Schedule, first: Longs) -> Flags:
     """Whether data change between a slot and others."""
     moves = (schedule.source >= 0) & (schedule.target >= 0) & (schedule.source != schedule.target)
     owner, offset = spread(np.where(moves, schedule.count, 0))
@@ -108,7 +106,7 @@ def _mixed(schedule: Schedule, first: Longs) -> Marks:
     return mixed[first]
 
 
-def _members(fold: Fold, touched: Numbers, mixed: Marks, first: Longs) -> tuple[Longs, Longs]:
+def _members(fold: Fold, touched: Numbers, mixed: Flags, first: Longs) -> tuple[Longs, Longs]:
     """For each of the slots that are touched: its place, and the shifts that take it to a slot that
     is followed, a row each, in the order of the places."""
     base, group = (column[touched] for column in _shifts_to_first(fold, first))

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from simulator.kernels.records import Csr
-from simulator.schedules.numbering import Longs, ranges
 from simulator.schedules.schedule import TRANSFER, Schedule
+from topologies.columns import ranges
+from topologies.topology import Longs
 
 
 def rendezvous(schedule: Schedule) -> Schedule:

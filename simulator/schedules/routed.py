@@ -10,13 +10,11 @@ import numpy.typing as npt
 
 from simulator.kernels.records import Csr, FlowRoutes, Network, Ranks, Routes, Work
 from simulator.schedules.folded_routes import check_few_routes, check_order, fold_routes
-from simulator.schedules.numbering import spread, starts
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts
+from topologies.columns import spread, starts
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Topology
-
-Pairs = npt.NDArray[np.int64]
+from topologies.topology import Floats, Ints, Longs, Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +207,7 @@ def check_few(schedule: Schedule, topology: Topology, shifts: Shifts) -> None:
     check_few_routes(schedule.fold, shifts, topology, sender, receiver, channel)
 
 
-def _ends(schedule: Schedule, pairs: Pairs) -> tuple[Pairs, Pairs, Pairs]:
+def _ends(schedule: Schedule, pairs: Longs) -> tuple[Longs, Longs, Longs]:
     """Sender, receiver and channel of each of :func:`_pairs`."""
     channel, pair = np.divmod(pairs, schedule.ranks**2)
     return *np.divmod(pair, schedule.ranks), channel
@@ -231,7 +229,7 @@ SMALL_TABLE_PAIRS = 2**20
 """Ranks squared times channels up to which it always is."""
 
 
-def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
+def _pairs(schedule: Schedule) -> tuple[Longs, Ints]:
     """The distinct (channel, sender, receiver) of remote transfers as one number each, and 1 + the
     index of its own for every operation."""
     remote, ranks, channels = schedule.remote, schedule.ranks, int(schedule.lane.max(initial=0)) + 1
@@ -247,7 +245,7 @@ def _pairs(schedule: Schedule) -> tuple[Pairs, Ints]:
         return known.astype(np.int64), route_of
     table = np.zeros(channels * ranks**2, dtype=np.int32)
     table[moved] = 1
-    pairs: Pairs = np.flatnonzero(table)
+    pairs: Longs = np.flatnonzero(table)
     table[pairs] = np.arange(1, len(pairs) + 1)
     if moved is key:
         return pairs, table[key]

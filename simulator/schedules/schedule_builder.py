@@ -13,9 +13,9 @@ from simulator.kernels.records import Accesses, Csr
 from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
 from simulator.schedules.shifts import Fold, Folded, SlotMove, accesses, rotations
 from simulator.schedules.slots import Calls, Cut, Sizes, Slots, pairs_of
-from simulator.schedules.whole_numbers import Column, Index, whole_number, whole_numbers
+from simulator.schedules.whole_numbers import Index, whole_number, whole_numbers
 from topologies.errors import InputError
-from topologies.topology import Ints
+from topologies.topology import Ints, Numbers
 
 LANES = 1023
 PHASES = 2**15 - 1
@@ -98,7 +98,7 @@ class ScheduleBuilder:
             raise InputError(f"phase {name!r} is one too many: a schedule has at most {PHASES}")
         self._phase = name
 
-    def each(self, ranks: Column | None = None) -> Column:
+    def each(self, ranks: Numbers | None = None) -> Numbers:
         """The ranks to write operations for: all, or of `ranks` those given; of a folded schedule
         the representatives among them."""
         chosen = np.arange(self.ranks) if ranks is None else ranks
@@ -106,7 +106,7 @@ class ScheduleBuilder:
             return chosen
         return np.asarray(chosen[self.shifts.element(chosen) == 0])
 
-    def place(self, rank: Column) -> Column:
+    def place(self, rank: Numbers) -> Numbers:
         """Where the operation of each rank stands in an array of the operations of :meth:`each`."""
         return rank if self.shifts is None else self.shifts.place(rank)
 
@@ -357,7 +357,7 @@ class ScheduleBuilder:
             self._calls.waits.append(waits)
         return np.arange(first, last, dtype=np.int32)
 
-    def _check_ranks(self, *ends: Column) -> None:
+    def _check_ranks(self, *ends: Numbers) -> None:
         for ranks in ends:
             if ranks.size and (ranks.min() < 0 or ranks.max() >= self.ranks):
                 raise InputError(

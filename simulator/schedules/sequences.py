@@ -11,12 +11,15 @@ import numpy.typing as npt
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import TRANSFER, Schedule
 from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
-from simulator.schedules.whole_numbers import Column, whole_numbers
+from simulator.schedules.whole_numbers import whole_numbers
 from topologies.errors import InputError
+from topologies.topology import Numbers
 
 
 def sequence(
-    builder: ScheduleBuilder, columns: Mapping[str, npt.NDArray[Any]], waits: tuple[Column, Column]
+    builder: ScheduleBuilder,
+    columns: Mapping[str, npt.NDArray[Any]],
+    waits: tuple[Numbers, Numbers],
 ) -> Schedule:
     """The schedule of operations in an order, each of which sees the state after the one before.
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.kernels.records import Accesses
-from simulator.schedules.numbering import Longs, Numbers, spread
+from topologies.columns import spread
 from topologies.errors import InputError
-from topologies.topology import Ints
+from topologies.topology import Ints, Longs, Numbers
 
 
 class SlotMove(NamedTuple):

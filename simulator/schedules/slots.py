@@ -12,12 +12,11 @@ import numpy.typing as npt
 from simulator.kernels import dependencies
 from simulator.kernels.dependencies import Groups, Waits
 from simulator.kernels.records import Accesses, Csr
-from simulator.schedules.numbering import Longs
 from simulator.schedules.schedule import COMPUTE, LIMIT
-from simulator.schedules.whole_numbers import Column, whole_number
+from simulator.schedules.whole_numbers import whole_number
 from topologies.errors import InputError
 from topologies.jit import kernel
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Longs, Numbers
 
 Cut = int | Sequence[float] | Floats
 """A number of slots; or their shares of V, in a row for all ranks or in a row for each rank."""
@@ -71,7 +70,7 @@ class Slots:
             else np.where(slot < self._ordered, slot, np.int32(-1))
         )
 
-    def bytes_of(self, rank: Column, slot: Column, count: Column) -> npt.NDArray[np.float64]:
+    def bytes_of(self, rank: Numbers, slot: Numbers, count: Numbers) -> npt.NDArray[np.float64]:
         """Bytes of each rank in `count` slots from `slot` on: exact multiples where all shares are
         equal, so that ties stay ties."""
         if self._equal and self._slot_bytes is not None:
@@ -84,7 +83,7 @@ class Slots:
             several = np.where(count == 1, self.shares[*row, slot], several)
         return np.asarray(several * self.nbytes)
 
-    def check(self, slot: Column, target: Column, count: Column) -> None:
+    def check(self, slot: Numbers, target: Numbers, count: Numbers) -> None:
         """Refuse slots that are not there; -1 is none."""
         if not slot.size or not target.size or not count.size:
             return

@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.records import Times
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
-from topologies.topology import Floats, Ints
+from topologies.columns import spread
+from topologies.topology import Floats, Ints, Longs
 
 Sharing = Literal["fifo", "fair"]
 """Whether a medium serves transfers one after the other, or together at max-min fair rates."""
@@ -33,7 +33,7 @@ class Occupancy(NamedTuple):
     """For how long."""
     nbytes: Floats
     """The bytes that cross the medium meanwhile."""
-    node: npt.NDArray[np.int64]
+    node: Longs
     """The node of the hop."""
 
 
@@ -85,14 +85,13 @@ class Timeline:
         return float(self.finish.max(initial=0.0))
 
     @cached_property
-    def hops(self) -> tuple[Ints, Ints, npt.NDArray[np.int64]]:
+    def hops(self) -> tuple[Ints, Ints, Longs]:
         """Of every hop of every transfer: its operation, its link and its node."""
         routed = self.routed
         count = np.diff(routed.route_indptr)[routed.route]
-        operation = np.repeat(np.arange(len(count), dtype=np.int32), count)
-        hop = np.arange(len(operation)) - np.repeat(np.cumsum(count) - count, count)
+        operation, hop = spread(count)
         link = routed.route_links[routed.route_indptr[routed.route[operation]] + hop]
-        return operation, link, routed.node_indptr[operation] + hop
+        return operation.astype(np.int32), link, routed.node_indptr[operation] + hop
 
     @cached_property
     def occupancy(self) -> Occupancy:

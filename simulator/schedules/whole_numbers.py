@@ -6,16 +6,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies.errors import InputError
+from topologies.topology import Longs, Numbers
 
-Index = int | Sequence[int] | npt.NDArray[np.integer]
-Column = npt.NDArray[np.integer]
+Index = int | Sequence[int] | Numbers
 _SHOWN = 40
 
 
-def whole_numbers(name: str, numbers: object) -> npt.NDArray[np.int64]:
+def whole_numbers(name: str, numbers: object) -> Longs:
     """`numbers` as an array of int64. Raises InputError, naming the first value that is not a whole
     number.
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm, Fitted
-from simulator.schedules.numbering import Numbers, spread, starts
 from simulator.schedules.schedule import Schedule
 from simulator.steps.group_meetings import Meeting
 from simulator.steps.step_graph import StepGraph
+from topologies.columns import entries, starts
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Ints, Numbers, Topology
 
 _Name = tuple[int, str, int, bytes]
 """Calls with the same name share a buffer: of a group of ranks in the same order, on a lane."""
@@ -143,9 +143,7 @@ def side_by_side(child: Schedule, count: int) -> Schedule:
         switch = further[:, None] + copy * switches + child.workers * count
         return np.where(further[:, None] < 0, worker, switch).ravel().astype(np.int32)
 
-    waits = np.repeat(np.diff(child.indptr), count)
-    row, offset = spread(waits)
-    entry = child.indptr[row // count] + offset
+    row, entry = entries(child.indptr, np.repeat(np.arange(len(child)), count))
     same: dict[str, Any] = {name: np.repeat(getattr(child, name), count) for name in REPEATED}
     shares = child.shares
     if shares.ndim > 1:
@@ -160,7 +158,7 @@ def side_by_side(child: Schedule, count: int) -> Schedule:
         shares=shares,
         rank=numbers(child.rank),
         peer=numbers(child.peer),
-        indptr=starts(waits),
+        indptr=starts(np.repeat(np.diff(child.indptr), count)),
         indices=(child.indices[entry] * count + row % count).astype(np.int32),
         **same,
     )

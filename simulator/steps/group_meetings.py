@@ -8,12 +8,11 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from simulator.schedules.numbering import Numbers, occurrences
 from simulator.steps.step_graph import Call, StepGraph
+from topologies.columns import places_in_groups
 from topologies.errors import InputError
-from topologies.topology import Ints
+from topologies.topology import Ints, Longs, Numbers
 
 
 class Meeting(NamedTuple):
@@ -68,7 +67,7 @@ def joint_calls(graph: StepGraph, *, messages: bool = False) -> Numbers:
     places = np.bincount(pairs // graph.places, minlength=len(kinds_of))
 
     group = of_group[seats.group]
-    turn = occurrences(seats.kind[seats.group], lane, place)
+    turn = places_in_groups(seats.kind[seats.group], lane, place)
     key = np.ravel_multi_index((group, lane, turn), (len(kinds_of), len(graph.lanes), len(talking)))
     _, begin, row, tasks = np.unique(
         key, return_index=True, return_inverse=True, return_counts=True
@@ -144,7 +143,7 @@ def turns(
     The partners of tasks are those of :func:`partners`. Raises InputError if tasks wait for each
     other in a circle.
     """
-    count, place = len(graph), occurrences(graph.place)
+    count, place = len(graph), places_in_groups(graph.place)
     follows, receives = np.flatnonzero(before >= 0), np.flatnonzero(send >= 0)
     later = unit[np.concatenate((graph.waiting, follows, receives))]
     earlier = unit[np.concatenate((graph.indices, before[follows], send[receives]))]
@@ -166,7 +165,7 @@ def turns(
     return order, latest[order].tolist()
 
 
-def topological_order(edges: Numbers, place: Numbers, chosen: Numbers) -> npt.NDArray[np.int64]:
+def topological_order(edges: Numbers, place: Numbers, chosen: Numbers) -> Longs:
     """The `chosen` numbers by their `place`, each after those that it waits for. Those that wait
     for each other in a circle, or for these, are left out.
 

@@ -11,9 +11,10 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
-from simulator.schedules.numbering import Numbers, occurrences, ranges, starts
 from simulator.steps.kinds import RECEIVE
 from simulator.steps.step_graph import COLUMNS, Call, StepGraph, step_graph
+from topologies.columns import entries, places_in_groups, ranges, starts
+from topologies.topology import Numbers
 
 
 def classes(graph: StepGraph, colour: npt.ArrayLike) -> Numbers:
@@ -50,8 +51,7 @@ def split(graph: StepGraph, place_of: Numbers) -> StepGraph:
     """
     copies = TaskCopies(graph, place_of)
     task, place = copies.task, copies.place
-    waits = np.diff(graph.indptr)[task]
-    later, entry = ranges(graph.indptr[task], waits)
+    later, entry = entries(graph.indptr, task)
     earlier = graph.indices[entry]
     columns = {name: getattr(graph, name)[task] for name in COLUMNS}
     receives = columns["peer"] >= 0
@@ -60,7 +60,7 @@ def split(graph: StepGraph, place_of: Numbers) -> StepGraph:
         graph,
         **columns | {"place": place.astype(np.int32)},
         place_of=place_of.astype(np.int32),
-        indptr=starts(waits),
+        indptr=starts(np.diff(graph.indptr)[task]),
         indices=copies.of(earlier, place[later]).astype(np.int32),
         names=np.asarray(graph.names, dtype=object)[task] if len(graph.names) else (),
     )
@@ -113,9 +113,9 @@ class TaskCopies:
         self._graph, self._place_of = graph, place_of
         leader = np.unique(place_of, return_index=True)[1]
         self._ranks, self._begins = _by_place(graph.place_of)
-        self._row, old = occurrences(graph.place_of)[leader], graph.place_of[leader]
+        self._row, old = places_in_groups(graph.place_of)[leader], graph.place_of[leader]
         self._classes, self._starts = _by_place(old)
-        self._number, self._counts = occurrences(old), np.bincount(old)
+        self._number, self._counts = places_in_groups(old), np.bincount(old)
         self.task, self.place = self.each(graph.place)
         """The task of each copy, and its class."""
         self._first = np.searchsorted(self.task, np.arange(len(graph)))

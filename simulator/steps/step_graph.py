@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
-from simulator.schedules.numbering import Numbers, starts
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
 from simulator.steps.kinds import CALL, KINDS
+from topologies.columns import starts
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Numbers
 
 MESSAGE = "message"
 """What a call is that is no collective."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from simulator.collectives.operation_counts import bounds, estimate
 from simulator.schedules import semantics
-from simulator.schedules.numbering import Numbers
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import WrongResult, absent
@@ -18,7 +17,7 @@ from simulator.steps.buffers import Placed, place_buffers, side_by_side, slot_si
 from simulator.steps.group_meetings import Meeting, meetings, partners, turns
 from simulator.steps.step_graph import Names, StepGraph, padded
 from topologies.resources import Need, check
-from topologies.topology import Floats, Ints, Topology
+from topologies.topology import Floats, Ints, Numbers, Topology
 
 OPERATION = Need(1.2e-5, 300.0)
 """To write and simulate an operation."""

@@ -22,11 +22,11 @@ from simulator.analysis.bubbles import (
 from simulator.analysis.critical_path import CriticalPath, walk_back
 from simulator.kernels.queues import Gaps
 from simulator.kernels.records import Csr
-from simulator.schedules.numbering import starts
 from simulator.schedules.routed import alike
 from simulator.schedules.timeline import Timeline
 from simulator.training.replay import Replay, Replayed, TimedSegment
 from simulator.training.segments import segment_of
+from topologies.columns import starts
 from topologies.topology import Floats, Ints
 
 

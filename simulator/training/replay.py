@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines.compiled import Places, RunPart, Windows, run_part
+from simulator.engines.compiled import RunPart, Windows, run_part
 from simulator.kernels.records import Times
 from simulator.schedules.routed import Routed, alike, in_ticks, whole_ticks
 from simulator.schedules.timeline import Timeline
@@ -16,7 +16,7 @@ from simulator.training.plan import Plan
 from simulator.training.segments import Segment, segment_of
 from simulator.training.size import most_operations
 from topologies.errors import InputError
-from topologies.topology import Floats, Topology
+from topologies.topology import Floats, Longs, Topology
 
 REMEMBERED_NODES = 2**26
 """So many nodes of simulated segments are remembered."""
@@ -33,7 +33,7 @@ class SegmentTimes(NamedTuple):
     windows: Windows
     end: float
     """When all of its operations are finished."""
-    waits: Places
+    waits: Longs
     """The lanes and media for which it waits that earlier segments hold."""
 
 

@@ -8,21 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.engines.compiled import Places, used
+from simulator.engines.compiled import used
 from simulator.kernels.repeats import Parts
 from simulator.schedules.alike_steps import alike_steps
 from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
 from simulator.training.plan import Plan
 from simulator.training.step_lowering import TaskRows, add_parts, builder_of, layout
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Longs
 
 
 class SegmentTransfers(NamedTuple):
     """A segment, written out."""
 
     routed: Routed
-    places: Places
+    places: Longs
     """The media and lanes that it uses."""
     place: Ints
     """The operation that is written for each operation of the outline."""
@@ -86,7 +86,7 @@ class Segment:
         )
 
     @cached_property
-    def lanes(self) -> Places:
+    def lanes(self) -> Longs:
         """The lane of each operation, as rank · (lanes + 1) + lane."""
         schedule, rows = self.plan.schedule, self.rows
         rank = schedule.rank[rows].astype(np.int64)

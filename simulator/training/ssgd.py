@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE
-from simulator.schedules.numbering import Numbers
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps import kinds
 from simulator.steps.kinds import Label
@@ -20,7 +19,7 @@ from simulator.training.model import Model, Tensor
 from simulator.training.plan import COMMUNICATION, COMPUTE, Holdings, Plan, Setting
 from simulator.training.strategy import Served, option
 from simulator.training.trainer import ServerTrainer, columns
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Numbers
 from topologies.units import format_bytes
 
 LANES = ("compute", "communication")

@@ -35,7 +35,7 @@ from simulator.training.plan import (
 )
 from simulator.training.step_lowering import Memory, TaskRows, lower
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Numbers
 
 
 class Trainer:
@@ -106,7 +106,7 @@ class Trainer:
         seconds: float | Floats,
         *after: Ints | None,
         lane: int = COMPUTE,
-        ranks: npt.NDArray[np.integer] | None = None,
+        ranks: Numbers | None = None,
     ) -> Ints:
         """A computation of every worker, or of `ranks`, after `after`. On the main lane it also
         comes after what came before there."""
@@ -232,7 +232,7 @@ class Trainer:
     def _add(
         self,
         label: Label,
-        ranks: npt.NDArray[np.integer],
+        ranks: Numbers,
         seconds: float | Floats,
         after: Ints,
         lane: int,
@@ -324,14 +324,14 @@ class ServerTrainer(Trainer):
         self._labels[label.text] = label
         self.builder.phase(label.text)
 
-    def note(self, rank: npt.NDArray[np.integer], first: Ints, last: Ints) -> None:
+    def note(self, rank: Numbers, first: Ints, last: Ints) -> None:
         """Note that messages of each `rank` are on their way from `first` to `last`."""
         self._messages.append(np.stack((rank.astype(np.int32), first, last)))
 
     def _add(
         self,
         label: Label,
-        ranks: npt.NDArray[np.integer],
+        ranks: Numbers,
         seconds: float | Floats,
         after: Ints,
         lane: int,

@@ -12,11 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.uncertainty.message_sizes import message_likeness, no_messages
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats, Numbers
 from topologies.units import format_bytes
 
-Flags = npt.NDArray[np.bool_]
-Rows = Flags | npt.NDArray[np.integer]
+Rows = Flags | Numbers
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from experiments.calibration.effects.link_effects import BETWEEN, FED, reach
 from experiments.calibration.libraries import CHANNEL, GLOO, MPI, MULTICAST, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import FitCurve, FitPoints, Flags
+from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.population.population import (
     ENOUGH,
     Population,
@@ -42,7 +42,7 @@ from simulator.uncertainty.measured_places import place
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
 from topologies.link import NETWORKS, Link
-from topologies.topology import Floats, Topology
+from topologies.topology import Flags, Floats, Topology
 
 LIBRARIES: Mapping[str, Library] = {
     "nccl": NCCL,

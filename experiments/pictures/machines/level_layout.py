@@ -9,11 +9,9 @@ from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from topologies.topology import Floats
+from topologies.topology import Floats, Longs
 
-Numbers = npt.NDArray[np.int64]
 Pair = tuple[int, int]
 Neighbours = dict[int, list[int]]
 Item = TypeVar("Item")
@@ -30,7 +28,7 @@ MARGIN, BETWEEN, SKIPPED = 0.35, 1.2, 1.6
 class Layout(NamedTuple):
     """Places of the devices to draw. Lengths are in columns."""
 
-    devices: Numbers
+    devices: Longs
     """The number of each device in the topology."""
     places: Floats
     """The centre of each device, shape (devices, 2)."""
@@ -53,7 +51,7 @@ class Layout(NamedTuple):
 class Sketch:
     """The devices to draw, which have numbers from 0 on, and the row of each."""
 
-    devices: Numbers
+    devices: Longs
     """The number of each device in the topology."""
     kinds: list[str]
     """The kind of each device."""

@@ -9,16 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.pictures.machines.level_layout import (
-    Layout,
-    Numbers,
-    Pair,
-    Sketch,
-    ends,
-    level_layout,
-)
+from experiments.pictures.machines.level_layout import Layout, Pair, Sketch, ends, level_layout
 from topologies.errors import InputError
-from topologies.topology import Flags, Floats, Ints, Topology
+from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -58,7 +51,7 @@ def machine_layout(topology: Topology) -> Layout:
     return _shape_layout(_sketch(topology, np.ones(devices, dtype=np.bool_), ranks))
 
 
-def _sketch(topology: Topology, drawn: Flags, ranks: Numbers) -> Sketch:
+def _sketch(topology: Topology, drawn: Flags, ranks: Longs) -> Sketch:
     """The drawn devices of a topology and the links between them, each pair once."""
     devices, number = np.flatnonzero(drawn), np.cumsum(drawn) - 1
     links = drawn[topology.source] & drawn[topology.target]
@@ -73,7 +66,7 @@ def _sketch(topology: Topology, drawn: Flags, ranks: Numbers) -> Sketch:
     )
 
 
-def _some_ranks(topology: Topology, ranks: Numbers) -> tuple[Numbers, tuple[str, ...]]:
+def _some_ranks(topology: Topology, ranks: Longs) -> tuple[Longs, tuple[str, ...]]:
     """As many as fit: whole nodes if they do, and never fewer than the first and the last node."""
     node = topology.node[ranks]
     nodes, size = np.unique(node, return_counts=True)
@@ -97,7 +90,7 @@ def _missing(noun: str, every: list[int], chosen: list[int], where: str = "") ->
     return (f"{label} of {len(every)}{where} not drawn",)
 
 
-def distances(topology: Topology, start: Numbers) -> Floats:
+def distances(topology: Topology, start: Longs) -> Floats:
     """Links from the nearest of some devices to every device; infinite where there is no way."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import dijkstra

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
-import numpy.typing as npt
 from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -20,7 +19,7 @@ from experiments.output import counted
 from experiments.pictures.machines.level_layout import Layout
 from experiments.pictures.machines.machine_layout import machine_layout
 from topologies.columns import Words
-from topologies.topology import Floats, Topology
+from topologies.topology import Floats, Longs, Numbers, Topology
 from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
@@ -93,9 +92,7 @@ def machine_drawing(topology: Topology) -> Figure:
     return figure
 
 
-def _drawn_pairs(
-    topology: Topology, where: Layout, groups: int, group: npt.NDArray[np.integer]
-) -> list[npt.NDArray[np.int64]]:
+def _drawn_pairs(topology: Topology, where: Layout, groups: int, group: Numbers) -> list[Longs]:
     """The ends of the drawn links of each group, as places in the layout, each pair once."""
     number = np.full(len(topology.device_names), -1)
     number[where.devices] = np.arange(len(where.devices))

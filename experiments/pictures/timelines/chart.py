@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.pictures.timelines.spans import MESSAGES, Columns, Spans, busy_times
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Longs
 
 PIXELS = 1400
 """Approximate width of the time axis."""
@@ -31,7 +30,7 @@ def look_of(spans: Spans, columns: Columns) -> Ints:
     return np.where(columns.cause >= 0, len(spans.kinds) + columns.cause, columns.kind)
 
 
-def boxes_of(spans: Spans) -> tuple[Columns, npt.NDArray[np.int64], list[str]]:
+def boxes_of(spans: Spans) -> tuple[Columns, Longs, list[str]]:
     """The boxes of all spans, the band of its lane on which each is drawn, and remarks on what is
     not drawn as it is. Idle time of the main lane without a known cause is left out.
 
@@ -71,7 +70,7 @@ class Chart:
     spans: Spans
     columns: Columns
     """The boxes, as wide as what they stand for."""
-    band: npt.NDArray[np.int64]
+    band: Longs
     """The band of its lane on which each is drawn."""
     remarks: list[str]
     """Sentences on boxes that are not drawn as they are."""

@@ -12,26 +12,25 @@ import numpy.typing as npt
 
 from experiments.output import note, provenance, to_json
 from experiments.pictures.timelines.collective_spans import LANES, PHASES, SENDS
-from experiments.pictures.timelines.spans import IDLE, MESSAGES, STEPS, Columns, Flags, Spans, bands
+from experiments.pictures.timelines.spans import IDLE, MESSAGES, STEPS, Columns, Spans, bands
 from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis.contention import waited
 from simulator.analysis.memory import MemoryTrace
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats, Numbers
 
 EVENTS = 1_000_000
 """A trace has at most this many complete events."""
 ARROWS = 20_000
 """Up to this many transfers, an arrow leads from each to the communication that receives it."""
 Nanoseconds = npt.NDArray[np.int64]
-Integers = npt.NDArray[np.integer]
 
 
 class _Slices(NamedTuple):
-    place: Integers
+    place: Numbers
     """The rank."""
-    track: Integers
+    track: Numbers
     """Its track, from 1 on."""
     start: Nanoseconds
     end: Nanoseconds

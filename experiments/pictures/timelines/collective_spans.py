@@ -10,22 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.names import rank_name, standing
-from experiments.pictures.timelines.spans import (
-    IDLE,
-    MOST,
-    NO_PATH,
-    Columns,
-    Flags,
-    Spans,
-    path_pieces,
-)
+from experiments.pictures.timelines.spans import IDLE, MOST, NO_PATH, Columns, Spans, path_pieces
 from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, SLOWER_PEER, TRANSFER
 from simulator.analysis.contention import QueueSpans, queue_spans, waited
 from simulator.analysis.critical_path import PARTS, CriticalPath
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
-from topologies.columns import spread
-from topologies.topology import Floats, Ints
+from topologies.columns import entries
+from topologies.topology import Flags, Floats, Ints, Longs, Numbers
 
 LANES = ("computes", "sends", "queues", "receives", "merges", "phases")
 COMPUTES, SENDS, QUEUES, RECEIVES, MERGES, PHASES = range(len(LANES))
@@ -139,7 +131,7 @@ class RunRows(NamedTuple):
     ranks: Ints
     through: Flags
 
-    def row(self, rank: npt.NDArray[np.integer]) -> Ints:
+    def row(self, rank: Numbers) -> Ints:
         """The row of each rank."""
         return np.searchsorted(self.ranks, rank).astype(np.int32)
 
@@ -332,8 +324,8 @@ def free_before(row: Ints, start: Floats, end: Floats) -> Floats:
 def latest_predecessor(timeline: Timeline, operation: Ints) -> Ints:
     """The predecessor of each operation that finished last; -1 for none."""
     indptr, indices = timeline.schedule.indptr, timeline.schedule.indices
-    owner, place = spread(indptr[operation + 1] - indptr[operation])
-    candidate = indices[indptr[operation][owner] + place]
+    owner, entry = entries(indptr, operation)
+    candidate = indices[entry]
     order = np.lexsort((timeline.finish[candidate], owner))
     latest = np.full(len(operation), -1, dtype=np.int32)
     latest[owner[order]] = candidate[order]
@@ -351,7 +343,7 @@ def sender_at(timeline: Timeline, operation: Ints) -> Ints:
     return shifts.back(rank, shifts.element(schedule.peer[operation])).astype(np.int32)
 
 
-def last_hops(timeline: Timeline) -> tuple[Ints, Ints, npt.NDArray[np.int64]]:
+def last_hops(timeline: Timeline) -> tuple[Ints, Ints, Longs]:
     """Each transfer, the last link of its route, and the node of that hop."""
     last = np.flatnonzero(np.diff(timeline.hops[0], append=-1))
     operation, link, node = timeline.hops

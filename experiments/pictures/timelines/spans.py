@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
-from topologies.topology import Floats, Ints
+from topologies.topology import Flags, Floats, Ints, Longs, Numbers
 
 MOST = 100_000
 """A file or a page has at most so many spans; beyond, short neighbours are one span."""
@@ -25,7 +25,6 @@ MESSAGES = "messages"
 """The lane of messages below the lanes on which ranks compute and communicate."""
 STEPS = "steps"
 """The lane of the steps of a training run, in traces."""
-Flags = npt.NDArray[np.bool_]
 
 
 class Columns(NamedTuple):
@@ -186,7 +185,7 @@ class Spans:
         steps: list[float] = self.steps[:, 0].tolist() if self.steps.shape[1] == 1 else []
         return steps
 
-    def bands(self, columns: Columns) -> npt.NDArray[np.int64]:
+    def bands(self, columns: Columns) -> Longs:
         """The band of each of some spans, so that no two of a row, lane and band overlap."""
         lane = columns.row.astype(np.int64) * len(self.lanes) + columns.lane
         return bands(lane, columns.start, columns.end - 1e-9 * self.makespan)
@@ -282,10 +281,10 @@ def path_pieces(path: CriticalPath, ranks: Ints, lane: Ints) -> Columns:
 
 
 def bands(
-    track: npt.NDArray[np.integer],
-    start: npt.NDArray[np.int64] | Floats,
-    end: npt.NDArray[np.int64] | Floats,
-) -> npt.NDArray[np.int64]:
+    track: Numbers,
+    start: Longs | Floats,
+    end: Longs | Floats,
+) -> Longs:
     """The band of every span, so that no two of a track and a band overlap: 0 wherever they do not
     overlap anyway."""
     order = np.lexsort((end, start, track))
@@ -300,7 +299,7 @@ def bands(
     return result
 
 
-def partition(start: npt.NDArray[np.int64] | Floats, end: npt.NDArray[np.int64] | Floats) -> Ints:
+def partition(start: Longs | Floats, end: Longs | Floats) -> Ints:
     """The fewest bands in which no two spans overlap, for spans in order of start: each takes the
     lowest free one."""
     band, free = np.zeros(len(start), dtype=np.int32), list[int]()

@@ -9,7 +9,6 @@ from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.names import members_name, rank_name, standing
 from experiments.pictures.timelines.collective_spans import (
@@ -43,7 +42,7 @@ from simulator.steps.kinds import CALL, HOOKS, KINDS, RESTART, TRANSFER
 from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Attempt
 from simulator.training.plan import COMPUTE, Plan
-from topologies.topology import Floats, Ints
+from topologies.topology import Floats, Ints, Numbers
 
 
 class Communication(NamedTuple):
@@ -371,7 +370,7 @@ def step_spans(step: Step, attempts: Sequence[Attempt] = (Attempt(0),)) -> StepS
     )
 
 
-def _distinct(*columns: npt.NDArray[np.integer]) -> tuple[Ints, Ints]:
+def _distinct(*columns: Numbers) -> tuple[Ints, Ints]:
     """The first row with each distinct value of columns, and the number of the value of each."""
     code = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:

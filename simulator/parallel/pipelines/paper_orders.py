@@ -11,7 +11,6 @@ from itertools import count
 from math import inf
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.parallel.pipelines.pipeline import (
     LETTERS,
@@ -22,8 +21,7 @@ from simulator.parallel.pipelines.pipeline import (
 )
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
 from topologies.errors import InputError
-
-Whole = npt.NDArray[np.int64]
+from topologies.topology import Longs
 
 
 def gpipe(devices: int, micro_batches: int) -> Pipeline:
@@ -94,7 +92,7 @@ def _one_stage_each(
     return assemble(name, [range(devices)], micro_batches, _table(actions[: 2 + split]))
 
 
-def _table(actions: Sequence[tuple[int, Whole, Whole, Whole]]) -> Whole:
+def _table(actions: Sequence[tuple[int, Longs, Longs, Longs]]) -> Longs:
     """Kind, stage, micro-batch and turn of actions of each kind, which broadcast to one shape, a
     row an action."""
     tables = [np.stack(np.broadcast_arrays(*columns), axis=-1) for columns in actions]

@@ -13,7 +13,6 @@ from simulator.collectives.routers import Returned, Tokens
 from simulator.collectives.uneven import all_to_allv
 from simulator.parallel import layer_proofs
 from simulator.parallel.layer_proofs import (
-    Counts,
     balanced,
     exchanged,
     prove_attention,
@@ -22,11 +21,12 @@ from simulator.parallel.layer_proofs import (
 )
 from simulator.schedules import semantics
 from simulator.schedules.semantics import WrongResult
+from topologies.topology import Longs
 
 EVEN = find("pairwise")
 
 
-def choices(ranks: int, local: int, tokens: int, top: int, seed: int) -> Counts:
+def choices(ranks: int, local: int, tokens: int, top: int, seed: int) -> Longs:
     """Random experts of each token, none twice."""
     score = np.random.default_rng(seed).random((ranks, tokens, ranks * local))
     return np.argsort(score, axis=2)[:, :, :top]
