@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import Field, fields
 from typing import Any
 
-from topologies.errors import InputError, unknown_option
+from topologies.errors import InputError, naming, unknown_option
 from topologies.units import (
     parse_bandwidth,
     parse_bytes,
@@ -118,10 +118,8 @@ def parse_pairs(
 
 
 def _parsed(name: str, key: str, text: str, parser: Parser) -> Any:
-    try:
+    with naming(f"{name}: {key}={text[:40]}"):
         return parser(text)
-    except InputError as error:
-        raise InputError(f"{name}: {key}={text[:40]}: {error}") from None
 
 
 def options_of(owner: Any) -> dict[str, Field[Any]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -13,7 +12,7 @@ from simulator.collectives import Algorithm, Collective, algorithms
 from simulator.cost_models import CostModel
 from simulator.cost_models.cost_model import NO_FORMULA
 from simulator.schedules.schedule import Schedule
-from topologies.errors import InputError, nearest_name
+from topologies.errors import InputError, naming, nearest_name
 from topologies.readers.contents import contents, decoded
 
 MOST_PIECES = 1024
@@ -74,13 +73,13 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
         from experiments.algorithm_files import msccl_lowering, msccl_program
 
         msccl = msccl_program.read_program(decoded(content, name), name)
-        with place_of(name):
+        with naming(name):
             read = msccl_lowering.algorithm_of(msccl, _count(option, "loops"))
         return {option: _placed(read, name)}
     if suffix == ".json":
         from experiments.algorithm_files import mscclpp, mscclpp_plan
 
-        with place_of(name):
+        with naming(name):
             plan = mscclpp_plan.read_plan(decoded(content, name), "plan")
             algorithm = mscclpp.algorithm_of(plan)
         return {"": _placed(algorithm, name)}
@@ -88,7 +87,7 @@ def _read(content: bytes, path: str, option: str) -> dict[str, Algorithm]:
         from experiments.algorithm_files import goal
 
         program = goal.read_goal(decoded(content, name), name)
-        with place_of(name):
+        with naming(name):
             return {option: goal.algorithm_of(program, name, option)}
     raise InputError(f"{path}: an algorithm's file ends in {', '.join(SUFFIXES)}")
 
@@ -103,19 +102,10 @@ def _count(option: str, key: str) -> int:
 
 def _placed(algorithm: Algorithm, name: str) -> Algorithm:
     def schedule(ranks: int, nbytes: float) -> Schedule:
-        with place_of(name):
+        with naming(name):
             return algorithm.schedule(ranks, nbytes)
 
     return replace(algorithm, schedule=schedule)
-
-
-@contextmanager
-def place_of(name: str) -> Iterator[None]:
-    """Put a place, like the name of a file, before what is wrong there."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
 
 
 def free_name(name: str, ending: str) -> str:

@@ -25,7 +25,7 @@ from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.sequences import sequence
 from simulator.steps.group_meetings import topological_order
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.readers.contents import check_text
 from topologies.units import parse_bytes, parse_seconds
 
@@ -208,10 +208,8 @@ def parse_rules(text: str) -> LogGOPS:
         if key not in LogGOPS._fields or not equals:
             raise InputError(f"option {part[:40]!r}: write o=1.5us, O=0ns or S=64KiB")
         parse = parse_bytes if key == "S" else parse_seconds
-        try:
+        with naming(f"option {part[:40]!r}"):
             rules = rules._replace(**{key: 0.0 if part == "S=0" else parse(value)})
-        except InputError as error:
-            raise InputError(f"option {part[:40]!r}: {error}") from None
     return rules
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from math import lcm
 from typing import NamedTuple, TypeVar, get_args
 
-from experiments.algorithm_files import free_name, of_file, place_of
+from experiments.algorithm_files import free_name, of_file
 from experiments.algorithm_files.lanes import EventPost, EventWait, Lane, LaneMove, LanePlace, run
 from experiments.algorithm_files.mscclpp_plan import (
     ChunkSpan,
@@ -24,7 +24,7 @@ from experiments.algorithm_files.mscclpp_plan import (
 )
 from simulator.collectives import Algorithm, algorithms, of_collective
 from simulator.schedules.schedule import LIMIT, Schedule
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 
 Row = TypeVar("Row")
 Channel = tuple[str, int, int]
@@ -144,7 +144,7 @@ class _LaneWriter:
         self.written = 0
         self.waits, self.barriers = Counter[object](), Counter[int]()
         for step in range(len(self.operations)):
-            with place_of(self.step_place(step)):
+            with naming(self.step_place(step)):
                 actions = [*self._actions(step)]
             for action in actions:
                 yield LanePlace(self.rank, self.number, step), action
@@ -156,7 +156,7 @@ class _LaneWriter:
     def _channels_of(self, step: int) -> list[Channel]:
         operation = self.operations[step]
         channels = self.channels[operation.channel_type]
-        with place_of(self.step_place(step)):
+        with naming(self.step_place(step)):
             return [entry(channels, number, "channel") for number in operation.channel_ids]
 
     def _entry(self, rows: Sequence[Row], number: int, kind: str) -> Row:

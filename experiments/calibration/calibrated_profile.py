@@ -34,7 +34,7 @@ from simulator.effects.labels import Ineffective
 from simulator.profile import Profile
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import IntervalRules
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.topology import Topology
 
 FEWEST_POINTS, MOST_POINTS = 2, 20_000
@@ -176,11 +176,9 @@ def _fitted(
         where = f"{fitted.nodes} nodes, which the machine has on {count:.0f}"
         raise InputError(f"{curve.source}: {fitted.ranks} ranks on {where}")
     for algorithm in map(find, fitted.algorithms):
-        try:
+        with naming(f"{curve.source}: {algorithm.name}"):
             if algorithm.fit is not None:
                 algorithm.fit(built(fitted.ranks, fitted.per_node), fitted.ranks, 1.0)
-        except InputError as error:
-            raise InputError(f"{curve.source}: {algorithm.name}: {error}") from None
     if not len(fitted.sizes):
         raise InputError(f"{curve.source}: no {'in-place ' if in_place else ''}times in it")
     return fitted

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 import numpy.typing as npt
 
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.link import LINKS, Link, LinkKind
 from topologies.readers.hosts import assumption, join_by_nvswitch, join_sockets, kind_named, plug
 from topologies.readers.matrix import UNSAID, Matrix, level_named, parse
@@ -57,7 +57,7 @@ def read_matrix(
     nvlink = kind_named("nvlink", nvlink, _generation(links))
     host = _HOSTS[nvlink] if links.any() else ("pcie4", "fabric")
     pcie, socket = kind_named("pcie", pcie, host[0]), kind_named("socket", socket, host[1])
-    try:
+    with naming(name):
         builder = TopologyBuilder(matrix.file)
         gpus = {*matrix.gpus}
         for device, label in enumerate(matrix.names):
@@ -74,8 +74,6 @@ def read_matrix(
             builder.notes.append(assumption("between CPUs", socket, "as the matrix does not say"))
         builder.notes += _silent(matrix)
         return builder.build([matrix.names[gpu] for gpu in matrix.gpus])
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
 
 
 def _classes(near: npt.NDArray[np.bool_]) -> Ints:

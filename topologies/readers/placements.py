@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from topologies.errors import InputError, nearest_name, shown
+from topologies.errors import InputError, naming, nearest_name, shown
 from topologies.readers.contents import LIMIT, check_text, contents, decoded
 from topologies.topology import Ints
 
@@ -124,10 +124,9 @@ def _of_slurm(text: str, path: str, chosen: str) -> Hosts:
     for number, line in _lines(text):
         values = {key.lower(): value for key, value in _KEY.findall(line)}
         name = values.get("switchname") or values.get("blockname")
-        where = f"{path} line {number}"
         if name is None:
             continue
-        try:
+        with naming(f"{path} line {number}"):
             if children := values.get("switches"):
                 parents |= dict.fromkeys(host_names(children), name)
             nodes = values.get("nodes")
@@ -136,8 +135,6 @@ def _of_slurm(text: str, path: str, chosen: str) -> Hosts:
                     raise InputError(f"{host} is on {leaves[leaf_of[host]]} already")
                 if len(leaf_of) > MOST_HOSTS:
                     raise InputError(f"over {MOST_HOSTS} hosts")
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
         if nodes:
             noun = "block" if "blockname" in values else "leaf"
             leaves.append(name)

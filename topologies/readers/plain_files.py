@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from topologies.errors import InputError, shown
+from topologies.errors import InputError, naming, shown
 from topologies.readers.locations import Location, Place, spelling
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -139,13 +139,12 @@ def parts_of(node: Any, name: str) -> dict[str, Any]:
 def load_json(text: str, name: str) -> object:
     """What a JSON document says. Raises InputError."""
     try:
-        return json.loads(
-            text, object_pairs_hook=_mapping, parse_int=_whole, parse_constant=_constant
-        )
+        with naming(name):
+            return json.loads(
+                text, object_pairs_hook=_mapping, parse_int=_whole, parse_constant=_constant
+            )
     except json.JSONDecodeError as error:
         raise InputError(f"{name} line {error.lineno}: {error.msg}: expected JSON") from None
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
     except RecursionError:
         raise InputError(f"{name} is nested too deep") from None
 
