@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.options.completion import algorithm_names, algorithm_options, completer
+from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import AlgorithmFile, FormatOptions
 from experiments.pages.reports.result import Result
@@ -87,7 +87,7 @@ class ExportedAlgorithm(MachineOptions):
         typer.Argument(
             metavar="[ALGO]",
             help="One algorithm: see `simctl list algos`.",
-            autocompletion=completer(algorithm_names, algorithm_options),
+            autocompletion=complete_algorithms,
         ),
     ] = None
     algo_file: AlgorithmFile = None

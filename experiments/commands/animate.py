@@ -12,14 +12,11 @@ import typer
 
 from experiments import output
 from experiments.options.completion import (
-    algorithm_names,
-    algorithm_options,
+    complete_algorithms,
+    complete_models,
+    complete_strategies,
     completer,
-    model_names,
-    model_options,
     pipeline_names,
-    strategy_names,
-    strategy_options,
 )
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import (
@@ -93,7 +90,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         typer.Argument(
             metavar="[ALGO|PLAN]",
             help="The same as --algo, or a plan of parallel training: dp=2,tp=2,pp=2,batch=16.",
-            autocompletion=completer(algorithm_names, algorithm_options),
+            autocompletion=complete_algorithms,
             show_default=False,
         ),
     ] = None
@@ -113,14 +110,14 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         str | None,
         typer.Option(
             help="A step of this model, with a strategy or a plan: see `simctl train`.",
-            autocompletion=completer(model_names, model_options),
+            autocompletion=complete_models,
         ),
     ] = None
     strategy: Annotated[
         str | None,
         typer.Option(
             help="NAME with options.  [default with --model, without a plan: ddp]",
-            autocompletion=completer(strategy_names, strategy_options),
+            autocompletion=complete_strategies,
         ),
     ] = None
     bucket: Bucket = None

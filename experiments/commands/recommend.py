@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.options.completion import algorithm_names, algorithm_options, completer
+from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import library_of
 from experiments.options.options import CollectiveName, ReportOptions
 from experiments.options.profile_options import SimulationOptions
@@ -51,7 +51,7 @@ class Recommend(SimulationOptions, ReportOptions):
         str | None,
         typer.Option(
             help="Choose from these algorithms, comma-separated.  [default: all]",
-            autocompletion=completer(algorithm_names, algorithm_options),
+            autocompletion=complete_algorithms,
         ),
     ] = None
     collective: CollectiveName = None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import typer
 
 from experiments import output
-from experiments.options.completion import completer, machine_names, machine_options
+from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
 from experiments.options.options import ReportOptions, RunTimeline
 from experiments.pages.reports.result import Picture, Result, check_files
@@ -58,7 +58,7 @@ class Serve(MachineOptions, ReportOptions):
         str | None,
         typer.Option(
             help=f"{TOPOLOGY_HELP}  [default: {DEFAULT_MACHINE}, or star with --device]",
-            autocompletion=completer(machine_names, machine_options),
+            autocompletion=complete_machines,
         ),
     ] = None
     model: Annotated[str, typer.Option(help="A transformer: llama3_70b, or its config.json.")] = (

@@ -12,7 +12,7 @@ import typer
 
 from experiments import output
 from experiments.answer_blocks import Block, Facts, Remarks, Table, table, to_text
-from experiments.options.completion import completer, machine_names, machine_options
+from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP
 from experiments.options.options import Force, FormatOptions, Plot
 from experiments.output import Record, Value
@@ -49,7 +49,7 @@ class ShownMachine(FormatOptions):
         typer.Argument(
             metavar="NAME|FILE",
             help=TOPOLOGY_HELP,
-            autocompletion=completer(machine_names, machine_options),
+            autocompletion=complete_machines,
         ),
     ]
     p: Annotated[
@@ -94,7 +94,7 @@ class ImportedMachine:
         typer.Argument(
             metavar="FILE|NAME",
             help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME.",
-            autocompletion=completer(machine_names, machine_options),
+            autocompletion=complete_machines,
         ),
     ]
     out: Annotated[

@@ -142,3 +142,9 @@ def model_options(name: str) -> dict[str, str]:
     from experiments.models.model_catalogue import MODELS
 
     return {key: _example(meaning) for key, meaning in MODELS[name].options.items()}
+
+
+complete_algorithms = completer(algorithm_names, algorithm_options)
+complete_machines = completer(machine_names, machine_options)
+complete_models = completer(model_names, model_options)
+complete_strategies = completer(strategy_names, strategy_options)

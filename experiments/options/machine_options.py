@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.options.completion import (
-    completer,
-    machine_names,
-    machine_options,
-    placement_orders,
-)
+from experiments.options.completion import complete_machines, completer, placement_orders
 from experiments.options.options import (
     EngineName,
     Engines,
@@ -45,7 +40,7 @@ Topology = Annotated[
     str | None,
     typer.Option(
         help=f"{TOPOLOGY_HELP}  [default: star, where a machine is needed]",
-        autocompletion=completer(machine_names, machine_options),
+        autocompletion=complete_machines,
     ),
 ]
 Bandwidth = Annotated[

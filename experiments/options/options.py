@@ -12,9 +12,8 @@ from typing import Annotated, TypeVar, get_args, get_type_hints
 import typer
 
 from experiments.options.completion import (
-    algorithm_names,
-    algorithm_options,
     collective_names,
+    complete_algorithms,
     completer,
     profile_names,
 )
@@ -113,7 +112,7 @@ Algorithms = Annotated[
         "--algo",
         help="Algorithms, comma-separated: see `simctl list algos`.  [default: ring; with a "
         "library what that takes]",
-        autocompletion=completer(algorithm_names, algorithm_options),
+        autocompletion=complete_algorithms,
     ),
 ]
 AlgorithmName = Annotated[
@@ -122,7 +121,7 @@ AlgorithmName = Annotated[
         "--algo",
         help="One algorithm: see `simctl list algos`.  [default: ring; with a library what that "
         "takes]",
-        autocompletion=completer(algorithm_names, algorithm_options),
+        autocompletion=complete_algorithms,
     ),
 ]
 AlgorithmWord = Annotated[
@@ -130,7 +129,7 @@ AlgorithmWord = Annotated[
     typer.Argument(
         metavar="[ALGO]",
         help="The same as --algo.",
-        autocompletion=completer(algorithm_names, algorithm_options),
+        autocompletion=complete_algorithms,
         show_default=False,
     ),
 ]

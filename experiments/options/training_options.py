@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.options.completion import (
-    completer,
-    model_names,
-    model_options,
-    strategy_names,
-    strategy_options,
-)
+from experiments.options.completion import complete_models, complete_strategies
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import AlgorithmFile, DetailName
 from experiments.options.profile_options import ProfileOptions
@@ -79,7 +73,7 @@ class TrainingOptions:
             help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, "
             "profile.yaml, config.json; or the traces of a job, a rank each: "
             "rank0.json,rank1.json or their folder. See `simctl list models`.",
-            autocompletion=completer(model_names, model_options),
+            autocompletion=complete_models,
         ),
     ] = "resnet50"
     strategy: Annotated[
@@ -88,7 +82,7 @@ class TrainingOptions:
             help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. Several are "
             "compared: ddp,ssgd,asgd. See `simctl list strategies`.  [default of train: "
             "ddp]",
-            autocompletion=completer(strategy_names, strategy_options),
+            autocompletion=complete_strategies,
         ),
     ] = field(default=None, metadata={"repeats": True})
     algo_file: AlgorithmFile = None
