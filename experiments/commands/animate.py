@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -27,7 +27,7 @@ from experiments.options.options import (
     word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
-from experiments.options.profile_options import ProfileOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import (
     CONDITIONS,
     Bucket,
@@ -237,14 +237,16 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         names = ("strategy", "bucket", "steps", *CONDITIONS)
         stated = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         model = self.model or "resnet50"
+        known = (each.name for kind in (MachineOptions, RuleOptions) for each in fields(kind))
+        simulation = SimulationOptions(**{name: getattr(self, name) for name in known})
         if self._plan is not None:
             job = PlanOptions(model=model, p=p, plan=self._plan, **stated)
-            case = parse(job, self, self, ProfileOptions())
+            case = parse(job, simulation)
             if not isinstance(case, PlanJob):
                 raise InputError(f"{self._plan[:60]}: an animation shows one plan alone")
             run_plan(case.answer(), self.out, case.parameters)
             return
-        request = TrainingOptions(model=model, p=p, **stated).request(self, self)
+        request = TrainingOptions(model=model, p=p, **stated).request(simulation)
         if len(request.runs) > 1:
             raise InputError(f"--p {p}, --strategy {self.strategy}: one of each here")
         keys = "model", "strategy", "p", *self.machine_parameters

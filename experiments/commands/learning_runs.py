@@ -19,8 +19,7 @@ from experiments.learning.learning_run import (
 from experiments.learning.task import LearningTask
 from experiments.option_text import parse_options
 from experiments.options.execution_options import ExecutionOptions
-from experiments.options.machine_options import MachineOptions, RuleOptions
-from experiments.options.profile_options import ProfileOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
 from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.parallel.plan_job import PlanJob
@@ -88,34 +87,30 @@ def check_alone(timeline: Path | None, execution: ExecutionOptions) -> None:
         raise InputError("--jobs, --resume: learning runs in one process, leave them out")
 
 
-def parse(
-    options: TrainingOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> LearningRuns:
+def parse(options: TrainingOptions, simulation: SimulationOptions) -> LearningRuns:
     """The runs along which to learn: one for each strategy and plan."""
     task = parse_task(options.learn or "", options.seed)
-    profile.refuse_library("an interval of a step does not go with --learn", "level")
+    simulation.refuse_library("an interval of a step does not go with --learn", "level")
     if not isinstance(options, PlanOptions):
-        profile.refuse_library("it goes with simctl plan, or without --learn")
-        return _of_strategies(task, options, machine, rules)
-    plans = _of_plans(task, options, machine, rules, profile)
+        simulation.refuse_library("it goes with simctl plan, or without --learn")
+        return _of_strategies(task, options, simulation)
+    plans = _of_plans(task, options, simulation)
     if options.strategy is None:
         return plans
-    profile.refuse_library("it goes with plans alone, or without --learn")
-    strategies = _of_strategies(task, options, machine, rules)
+    simulation.refuse_library("it goes with plans alone, or without --learn")
+    strategies = _of_strategies(task, options, simulation)
     parameters = {**plans.parameters, **strategies.parameters, "plan": options.plan}
     return replace(strategies, runs=[*strategies.runs, *plans.runs], parameters=parameters)
 
 
 def _of_strategies(
-    task: LearningTask, options: TrainingOptions, machine: MachineOptions, rules: RuleOptions
+    task: LearningTask, options: TrainingOptions, simulation: SimulationOptions
 ) -> LearningRuns:
     """A run for each strategy, all of as many workers; if workers differ, another where they are
     alike."""
     _check_input(options)
     names = names_in(options.strategy or DDP)
-    requests = [
-        replace(options, strategy=name, learn=None).request(machine, rules) for name in names
-    ]
+    requests = [replace(options, strategy=name, learn=None).request(simulation) for name in names]
     if not requests or len(requests[0].ranks) > 1:
         raise InputError("--learn: one number of workers in --p, and a strategy or several")
     ranks = min(request.ranks[0] for request in requests)
@@ -142,11 +137,7 @@ def _of_strategies(
 
 
 def _of_plans(
-    task: LearningTask,
-    options: PlanOptions,
-    machine: MachineOptions,
-    rules: RuleOptions,
-    profile: ProfileOptions,
+    task: LearningTask, options: PlanOptions, simulation: SimulationOptions
 ) -> LearningRuns:
     """A run for each plan; if ranks differ, another where they are alike."""
     job = replace(options, learn=None, strategy=None)
@@ -156,7 +147,7 @@ def _of_plans(
     runs = []
     for disturbed in [alike] if alike == job else [alike, job]:
         for name in plans_in(options.plan):
-            request = parse_course(replace(disturbed, plan=name), machine, rules, profile)
+            request = parse_course(replace(disturbed, plan=name), simulation)
             words = _disturbance(disturbed)
             runs.append(partial(_learn_plan, task, request, name, options.steps, words))
     stated = {"plan": options.plan, "learn": options.learn, "seed": options.seed}

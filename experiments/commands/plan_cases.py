@@ -16,9 +16,8 @@ from experiments.models.accelerators import DEVICES, usual_dtype
 from experiments.models.device_times import DeviceTimes
 from experiments.options import condition_parser
 from experiments.options.execution_options import ExecutionOptions
-from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import DetailName
-from experiments.options.profile_options import ProfileOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.parallel.framework_defaults import like_framework
@@ -82,14 +81,14 @@ def is_search(text: str) -> bool:
 
 
 def parse(
-    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
+    options: PlanOptions, simulation: SimulationOptions
 ) -> PlanJob | TrainingGrid | SearchRequest:
     """The step of a plan to simulate, the runs of several plans and strategies, or the search for
     plans. Raises InputError for options that do not go with it."""
-    options = _with_jobs(options, machine, rules, profile)
+    options = _with_jobs(options, simulation)
     plans = plans_in(options.plan)
     if len(plans) == 1 and options.strategy is None and is_search(plans[0]):
-        return parse_search(options, machine, rules, profile)
+        return parse_search(options, simulation)
     if any(map(is_search, plans)):
         raise InputError("auto: it goes alone, name the plans to compare")
     if options.seed and options.noise is None:
@@ -102,7 +101,7 @@ def parse(
     each = [replace(of_plans, plan=text, p=count) for count in counts for text in texts]
     if len(set(texts)) < len(texts):
         raise InputError(f"{(options.plan or '')[:60]}: name each plan once")
-    requests = [parse_course(case, machine, rules, profile) for case in each]
+    requests = [parse_course(case, simulation) for case in each]
     if options.strategy is not None:
         requests = [request.on_links() for request in requests]
     if len(requests) == 1 and options.strategy is None:
@@ -120,7 +119,7 @@ def parse(
     if options.detail is DetailName.transfers:
         raise InputError("--detail transfers: of plans, or of strategies: compare each alone")
     others = options.with_sweep()
-    grid = others.request(machine, rules, profile)
+    grid = others.request(simulation)
     alone = SweptValue(*[others.strategy or ""] * 3)
     named = [(value or alone, job) for value, job in grid.variants]
     variants = [(value, replace(job, name=value.text)) for value, job in named]
@@ -129,9 +128,7 @@ def parse(
     )
 
 
-def _with_jobs(
-    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> PlanOptions:
+def _with_jobs(options: PlanOptions, simulation: SimulationOptions) -> PlanOptions:
     """The options with the plans, the model and the GPUs of the files that a plan names."""
     plans = plans_in(options.plan)
     if not any(map(names_file, plans)):
@@ -140,14 +137,14 @@ def _with_jobs(
     if len(options.counts) == 1:
         gpus = options.counts[0]
     elif options.p is None:
-        gpus = _whole_machine(profile.calibrated(machine, rules)[0].blueprint)
+        gpus = _whole_machine(simulation.calibrated(simulation, simulation)[0].blueprint)
     texts, models, counted = with_jobs(plans, gpus)
     changes: dict[str, Any] = {"plan": "; ".join(texts)}
     if options.model == PlanOptions().model and models:
         if len(models) > 1:
             raise InputError(f"the files train {' and '.join(models)}: give --model")
         changes["model"] = models[0]
-    if options.p is None and machine.topology is None and len(counted) == 1:
+    if options.p is None and simulation.topology is None and len(counted) == 1:
         changes["p"] = str(counted[0])
     return replace(options, **changes)
 
@@ -179,14 +176,12 @@ def _swept(plan: str, sweep: str | None) -> list[str]:
     return [",".join([*filter(None, others), f"{key}={value}"]) for value in texts]
 
 
-def parse_course(
-    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> PlanJob:
+def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob:
     """The steps to simulate, under conditions. Raises InputError for options that do not go with a
     plan."""
     plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, "epochs")}
     stated = {name: getattr(options, name) for name in plain}
-    setting, gpus = _setting(replace(options, **plain), machine, rules, profile)
+    setting, gpus = _setting(replace(options, **plain), simulation)
     plan, detail = parse_plan(_with_batch(options), gpus), options.detail
     plan, defaults = like_framework(plan, options.like, setting.training.times.device)
     check_recomputation(plan, setting.training.shape)
@@ -214,11 +209,9 @@ def parse_course(
     )
 
 
-def parse_search(
-    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> SearchRequest:
+def parse_search(options: PlanOptions, simulation: SimulationOptions) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
-    setting, gpus = _setting(options, machine, rules, profile)
+    setting, gpus = _setting(options, simulation)
     if options.detail is not DetailName.auto:
         raise InputError(f"--detail {options.detail.value}: it does not go with auto")
     if gpus is None:
@@ -239,9 +232,7 @@ def _with_batch(options: PlanOptions) -> str:
     return plan if batch is None else f"{plan},batch={batch}"
 
 
-def _setting(
-    options: PlanOptions, machine: MachineOptions, rules: RuleOptions, profile: ProfileOptions
-) -> tuple[Setting, int | None]:
+def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
     plain, of_steps = PlanOptions(), (*COURSE, "epochs", "sweep")
@@ -253,22 +244,22 @@ def _setting(
             raise InputError(f"--{name} {value}: it does not go {used}, leave one of them out")
     if options.model == plain.model:
         raise InputError("give --model with a transformer, like llama3_70b")
-    chosen, calibrated = profile.calibrated(machine, rules)
-    blueprint = replace(chosen.blueprint, force=rules.force)
+    chosen, profile = simulation.calibrated(simulation, simulation)
+    blueprint = replace(chosen.blueprint, force=simulation.force)
     entry = chosen_transformer(options.model)
     if "batch" in entry.choices:
         raise InputError(f"{entry.name}: batch={entry.choices['batch']}: write it in the plan")
-    usual = DEVICES.get(blueprint.name) or DEVICES.get(profile.profile or "", "a100")
+    usual = DEVICES.get(blueprint.name) or DEVICES.get(simulation.profile or "", "a100")
     device = str(entry.choices.get("device", usual))
     power = float(entry.choices.get("power", 0.0))
     times = DeviceTimes(device, str(entry.choices.get("dtype", usual_dtype(device))), power=power)
     setting = Setting(
         training=Training(entry.name, entry.shape, entry.size, times),
         machine=blueprint,
-        rules=rules.rules,
-        profile=calibrated,
+        rules=simulation.rules,
+        profile=profile,
         ideal=blueprint.kind == "shape"
-        or calibrated is not None
+        or profile is not None
         or options.detail is DetailName.transfers,
         parameters={},
     )
@@ -290,9 +281,9 @@ def _setting(
         **({"like": options.like} if options.like else {}),
         "device": device,
         **fitted,
-        **profile.library_parameters,
+        **simulation.library_parameters,
         **chosen.machine_parameters,
-        **rules.rule_parameters,
+        **simulation.rule_parameters,
     }
     tokens = 0.0
     if options.tokens is not None:

@@ -38,7 +38,7 @@ class Train(TrainingOptions, _JobOptions):
 
     def records(self) -> list[output.Record]:
         """The rows, without printing them."""
-        return self.request(self, self, self).records()
+        return self.request(self).records()
 
     def run(self) -> int:
         """Print one run in full, or a table of several; 1 if a check failed or nothing fits."""
@@ -47,7 +47,7 @@ class Train(TrainingOptions, _JobOptions):
             return _learn(self)
         from experiments.commands import train_runs
 
-        grid = self.request(self, self, self)
+        grid = self.request(self)
         return train_runs.run(grid, files, self.format, self, self.plot)
 
 
@@ -71,7 +71,7 @@ class Plans(PlanOptions, _JobOptions):
         """The rows, without printing them."""
         from experiments.commands.plan_cases import parse
 
-        return parse(self, self, self, self).records()
+        return parse(self, self).records()
 
     def run(self) -> int:
         """Print a step in full, a table of several plans, or the fastest plans; 1 if the step does
@@ -82,7 +82,7 @@ class Plans(PlanOptions, _JobOptions):
         from experiments.commands.plan_cases import SearchRequest, parse, run
         from experiments.parallel.plan_job import PlanJob
 
-        case = parse(self, self, self, self)
+        case = parse(self, self)
         if isinstance(case, PlanJob | SearchRequest):
             return run(case, files, self.format, self.plot, self)
         from experiments.commands import train_runs
@@ -101,5 +101,5 @@ def _learn(options: Train | Plans) -> int:
     from experiments.commands import learning_runs
 
     learning_runs.check_alone(options.timeline, options)
-    learning = learning_runs.parse(options, options, options, options)
+    learning = learning_runs.parse(options, options)
     return learning_runs.run(learning, options.out, options.plot, options.format, options.report)

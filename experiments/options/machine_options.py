@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
@@ -183,7 +183,7 @@ class MachineOptions:
         name: str | None,
         level: float | None = None,
         library: LibraryName | None = None,
-    ) -> tuple[MachineOptions, Profile | None]:
+    ) -> tuple[Self, Profile | None]:
         """The machine and the profile of that name, with intervals of `level`. Without
         --topology, it is the profile's machine.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.options.options import Level, PopulationName, ProfileName
@@ -13,6 +13,8 @@ from topologies.errors import InputError
 if TYPE_CHECKING:
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
+
+Machine = TypeVar("Machine", bound=MachineOptions)
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class ProfileOptions:
     level: Level = None
 
     def calibrated(
-        self, machine: MachineOptions, rules: RuleOptions = RuleOptions()
-    ) -> tuple[MachineOptions, Profile | None]:
+        self, machine: Machine, rules: RuleOptions = RuleOptions()
+    ) -> tuple[Machine, Profile | None]:
         """The machine and the profile under the rules. Without --topology, it is the profile's
         machine. Raises InputError for options that contradict."""
         chosen, profile = machine.under(self.profile, self.level, self.library)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from experiments.options.completion import complete_models, complete_strategies
-from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import AlgorithmFile, DetailName
-from experiments.options.profile_options import ProfileOptions
+from experiments.options.profile_options import SimulationOptions
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -136,32 +135,24 @@ class TrainingOptions:
         ),
     ] = None
 
-    def request(
-        self,
-        machine: MachineOptions,
-        rules: RuleOptions = RuleOptions(),
-        profile: ProfileOptions = ProfileOptions(),
-    ) -> TrainingGrid:
+    def request(self, simulation: SimulationOptions) -> TrainingGrid:
         """The runs of the options, under a library."""
         from experiments.training.strategy_options import SweptValue, names_in
         from experiments.training.training_grid import TrainingGrid
 
-        machine, calibrated = profile.calibrated(machine, rules)
+        chosen, profile = simulation.calibrated(simulation, simulation)
         options = self
-        if calibrated is not None:
-            options = replace(self, model=_on_devices_of(profile.profile or "", self.model))
+        if profile is not None:
+            options = replace(self, model=_on_devices_of(simulation.profile or "", self.model))
         names = names_in(self.strategy or DDP) or [self.strategy or DDP]
         if len(names) > 1 and self.sweep is not None:
             raise InputError(
                 f"--sweep {self.sweep[:40]} of several strategies: write each with its options, "
                 f"like --strategy ddp:bucket=1MiB,ddp:bucket=25MiB,asgd"
             )
-        grids = {
-            name: replace(options, strategy=name)._grid(machine, rules, calibrated)
-            for name in names
-        }
+        grids = {name: replace(options, strategy=name)._grid(chosen, profile) for name in names}
         grid = grids[names[0]]
-        parameters = {**grid.parameters, **profile.library_parameters}
+        parameters = {**grid.parameters, **simulation.library_parameters}
         if len(names) == 1:
             return replace(grid, parameters=parameters)
         jobs = {name: replace(each.job, name=name) for name, each in grids.items()}
@@ -191,35 +182,31 @@ class TrainingOptions:
         ]
         return replace(self, strategy="; ".join(dict.fromkeys(names)), sweep=None)
 
-    def _grid(
-        self, machine: MachineOptions, rules: RuleOptions, profile: Profile | None
-    ) -> TrainingGrid:
+    def _grid(self, simulation: SimulationOptions, profile: Profile | None) -> TrainingGrid:
         from experiments.option_text import options_of
         from experiments.training.training_grid import TrainingGrid
 
-        model = _on_devices_of(machine.blueprint.name, self.model)
-        job = self._job(model, machine, rules, profile)
+        model = _on_devices_of(simulation.blueprint.name, self.model)
+        job = self._job(model, simulation, profile)
         ranks = self._ranks(job)
         unused = ["learn"] + ["algo_file"] * (self.algo_file is None)
         stated = {each.name: getattr(self, each.name) for each in fields(TrainingOptions)}
         parameters = {
             **{key: value for key, value in stated.items() if key not in unused},
             "detail": self.detail.value,
-            "engine": rules.engine.value,
+            "engine": simulation.engine.value,
             "steps": job.steps,
             "model": model,
             "model_source": job.model.source,
             "p": ",".join(map(str, ranks)),
             **{key: _stored(job.strategy, key) for key in options_of(job.strategy)},
-            **machine.machine_parameters,
-            **rules.rule_parameters,
+            **simulation.machine_parameters,
+            **simulation.rule_parameters,
         }
         swept = self.sweep.partition("=")[0] if self.sweep else ""
         return TrainingGrid(swept, self._variants(job, model), ranks, parameters)
 
-    def _job(
-        self, model: str, machine: MachineOptions, rules: RuleOptions, profile: Profile | None
-    ) -> Job:
+    def _job(self, model: str, simulation: SimulationOptions, profile: Profile | None) -> Job:
         from experiments.models import model_catalogue
         from experiments.option_text import parse_option
         from experiments.options import condition_parser
@@ -243,8 +230,8 @@ class TrainingOptions:
             model_catalogue.find(model),
             name,
             strategy,
-            replace(machine.blueprint, force=rules.force),
-            rules.rules,
+            replace(simulation.blueprint, force=simulation.force),
+            simulation.rules,
             self._steps(strategy),
             condition_parser.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
             condition_parser.slow_links(self.slow_link, profile),

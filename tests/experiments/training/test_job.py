@@ -14,7 +14,7 @@ import pytest
 
 from experiments.commands import train_runs as train
 from experiments.models import model_catalogue
-from experiments.options.machine_options import MachineOptions, RuleOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
 from experiments.simulations import workload
@@ -122,10 +122,10 @@ def test_they_say_how_long_they_take_and_are_simulated_once(
     monkeypatch.setattr(workload, "ANNOUNCED", Need())
     model = tmp_path / "small.yaml"
     model.write_text(MODEL)
-    star = MachineOptions("star", bandwidth="1GB/s", latency="0us")
+    star = SimulationOptions(topology="star", bandwidth="1GB/s", latency="0us")
 
     def shown(how: str, force: bool = False) -> tuple[str, str]:
-        request = TrainingOptions(str(model), p="4").request(star, RuleOptions(force=force))
+        request = TrainingOptions(str(model), p="4").request(replace(star, force=force))
         assert train.run(request, RunFiles(), how) == 0
         printed = capsys.readouterr()
         return " ".join(printed.out.split()), printed.err

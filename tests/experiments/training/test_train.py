@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from experiments.commands import train_runs as train
-from experiments.options.machine_options import MachineOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
 from grouped_cases import each_case
@@ -36,7 +36,7 @@ layers:
 class Request(TrainingOptions):
     """The options of a training job and its machine."""
 
-    machine: MachineOptions = MachineOptions("star")
+    machine: SimulationOptions = SimulationOptions(topology="star")
 
 
 def run(
@@ -49,7 +49,7 @@ def run(
 def request_(tmp_path: Path) -> Request:
     model = tmp_path / "four.yaml"
     model.write_text(MODEL)
-    star = MachineOptions("star", bandwidth="1GB/s", latency="0us")
+    star = SimulationOptions(topology="star", bandwidth="1GB/s", latency="0us")
     return Request(str(model), "ddp", p="4", machine=star)
 
 
@@ -153,7 +153,7 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"bucket": "many"}, "'many' is not a size"),
         ({"p": "0"}, "--p 0: 1 to 16384 workers"),
         ({"p": "100000"}, "--p 100000: 1 to 16384 workers"),
-        ({"machine": MachineOptions("hgx_h100:nodes=1"), "p": "9"}, "8 GPUs, not 9"),
+        ({"machine": SimulationOptions(topology="hgx_h100:nodes=1"), "p": "9"}, "8 GPUs, not 9"),
         ({"sweep": "bucket"}, "--sweep 'bucket'"),
         ({"sweep": "bucket=1,2", "strategy": "ddp,asgd"}, "of several strategies: write each"),
         ({"strategy": "ddp,asgb"}, "no strategy 'asgb'"),
@@ -229,7 +229,7 @@ def test_what_a_step_costs_leaves_out_the_drain(
 def test_a_shipped_model_is_on_the_devices_of_the_machine(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    request = Request("resnet50:batch=2", "ddp", p="2", machine=MachineOptions("dgx1"))
+    request = Request("resnet50:batch=2", "ddp", p="2", machine=SimulationOptions(topology="dgx1"))
     assert "resnet50, batch 2 on v100, ddp, 2 ranks of dgx1" in shown(request, capsys)
     assert "on a100" in shown(replace(request, model="resnet50:device=a100"), capsys)
 
@@ -267,7 +267,7 @@ def test_one_worker_alone_is_on_the_machine_of_all(
     strategy: str,
     p: str | None,
 ) -> None:
-    machine = MachineOptions(topology)
+    machine = SimulationOptions(topology=topology)
     document = report(replace(request_, machine=machine, strategy=strategy, p=p), capsys)
     assert 0 < document["summary"]["efficiency"] <= 1 + 1e-9
 
@@ -276,7 +276,7 @@ def test_how_a_run_was_made_is_said_in_full(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     table = tmp_path / "a.csv"
-    dgx1 = MachineOptions("dgx1")
+    dgx1 = SimulationOptions(topology="dgx1")
     shown(Request("resnet50:batch=2", "asgd:server=cpu", machine=dgx1), capsys, out=table)
     parameters = json.loads((tmp_path / "a.csv.meta.json").read_text())["parameters"]
     assert (parameters["steps"], parameters["p"], parameters["server"], parameters["model"]) == (

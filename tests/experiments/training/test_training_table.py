@@ -13,7 +13,7 @@ import pytest
 
 import simctl as door
 from experiments.commands import train_runs as train
-from experiments.options.machine_options import MachineOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import Record, RunFiles
 from experiments.training.training_table import Scaling, comparison_text, scaling, scaling_text
@@ -114,7 +114,10 @@ def printed(
     capsys: pytest.CaptureFixture[str], how: str, strategy: str, p: str, plot: Path | None = None
 ) -> str:
     options = TrainingOptions(str(MODEL), strategy, p=p)
-    assert train.run(options.request(MachineOptions("star")), RunFiles(), how, plot=plot) == 0
+    assert (
+        train.run(options.request(SimulationOptions(topology="star")), RunFiles(), how, plot=plot)
+        == 0
+    )
     return capsys.readouterr().out
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.commands import train_runs as train
-from experiments.options.machine_options import MachineOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
 from grouped_cases import each_case
@@ -94,7 +94,7 @@ layers:
   - {name: a, forward: 1ms, backward: 2ms, parameters: {weight: 1MB}}
   - {name: b, forward: 1ms, backward: 2ms, parameters: {weight: 1MB}}
 """
-STAR = MachineOptions("star", bandwidth="10GB/s", latency="0us")
+STAR = SimulationOptions(topology="star", bandwidth="10GB/s", latency="0us")
 
 
 @pytest.fixture
