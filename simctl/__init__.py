@@ -11,7 +11,7 @@ Sizes are texts like "1GiB", or bytes. Options are those of the commands. Mistak
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from numbers import Real
 from os import PathLike
 from pathlib import Path
@@ -149,10 +149,9 @@ def _rows(command: Any, on: Any, **options: Any) -> Rows:
         if name in options:
             raise InputError(f"{name}: only the command has this option")
     from experiments.options.machine_options import MachineOptions
-    from experiments.options.options import group_of
+    from experiments.options.options import group_of, values_of
 
-    where = machine(on)
-    links = {each.name: getattr(where, each.name) for each in fields(MachineOptions)}
+    links = values_of(machine(on), MachineOptions)
     return Rows(replace(group_of(command, **options), **links).records())
 
 

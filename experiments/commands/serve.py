@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -13,7 +13,7 @@ import typer
 from experiments import output
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
-from experiments.options.options import ReportOptions, RunTimeline
+from experiments.options.options import ReportOptions, RunTimeline, values_of
 from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.serving.engines import Engine, ServedPrecision
@@ -386,11 +386,9 @@ class Serve(MachineOptions, ReportOptions):
     @property
     def _parameters(self) -> dict[str, output.Value]:
         files = "plot", "report", "timeline", "format"
-        stated = {
-            each.name: getattr(self, each.name) for each in fields(self) if each.name not in files
-        }
         texts = {
             name: value if value is None or isinstance(value, float) else str(value)
-            for name, value in stated.items()
+            for name, value in values_of(self, Serve).items()
+            if name not in files
         }
         return {**texts, **self.machine_parameters, "topology": self.blueprint.text}

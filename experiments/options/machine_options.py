@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -16,6 +16,7 @@ from experiments.options.options import (
     Force,
     LibraryName,
     SymmetryName,
+    values_of,
 )
 from topologies.errors import InputError
 
@@ -161,8 +162,7 @@ class MachineOptions:
         without it."""
         if self.topology is not None:
             return self.blueprint
-        for name in (each.name for each in fields(MachineOptions)):
-            value = getattr(self, name)
+        for name, value in values_of(self, MachineOptions).items():
             if value != getattr(MachineOptions, name):
                 raise InputError(f"--{name} {value}: give --topology as well, or leave it out")
         return None
@@ -173,10 +173,8 @@ class MachineOptions:
         usual = {"topology": DEFAULT_TOPOLOGY}
         if self.blueprint.kind == "shape":
             usual |= LINKS
-        values = {each.name: getattr(self, each.name) for each in fields(MachineOptions)}
-        return {
-            name: value if value is not None else usual.get(name) for name, value in values.items()
-        }
+        values = values_of(self, MachineOptions).items()
+        return {name: usual.get(name) if value is None else value for name, value in values}
 
     def under(
         self,

@@ -7,7 +7,7 @@ from enum import StrEnum
 from numbers import Real
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -38,6 +38,11 @@ def group_of(kind: type[Request], **options: object) -> Request:
         options[name] = mistakes.checked(hints[name], plain, (name,))
     mistakes.report(spelling)
     return kind(**options)
+
+
+def values_of(options: object, kind: type) -> dict[str, Any]:
+    """The values of options by name: of those that a group has."""
+    return {each.name: getattr(options, each.name) for each in fields(kind)}
 
 
 class Format(StrEnum):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import Level, PopulationName, ProfileName
+from experiments.options.options import Level, PopulationName, ProfileName, values_of
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ class ProfileOptions:
     @property
     def library_parameters(self) -> dict[str, str]:
         """The options that the user wrote, to be stored with a result."""
-        values = {each.name: getattr(self, each.name) for each in fields(ProfileOptions)}
-        return {name: str(value) for name, value in values.items() if value is not None}
+        values = values_of(self, ProfileOptions).items()
+        return {name: str(value) for name, value in values if value is not None}
 
     def refuse_library(self, why: str, *names: str) -> None:
         """Raise InputError if one of the options is there; by default any of them."""

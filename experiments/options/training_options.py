@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.options.completion import complete_models, complete_strategies
-from experiments.options.options import AlgorithmFile, DetailName
+from experiments.options.options import AlgorithmFile, DetailName, values_of
 from experiments.options.profile_options import SimulationOptions
 from topologies.errors import InputError
 
@@ -190,9 +190,9 @@ class TrainingOptions:
         job = self._job(model, simulation, profile)
         ranks = self._ranks(job)
         unused = ["learn"] + ["algo_file"] * (self.algo_file is None)
-        stated = {each.name: getattr(self, each.name) for each in fields(TrainingOptions)}
+        stated = values_of(self, TrainingOptions).items()
         parameters = {
-            **{key: value for key, value in stated.items() if key not in unused},
+            **{key: value for key, value in stated if key not in unused},
             "detail": self.detail.value,
             "engine": simulation.engine.value,
             "steps": job.steps,
