@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
@@ -24,6 +24,7 @@ from experiments.options.options import (
     AlgorithmName,
     Size,
     Times,
+    values_of,
     word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
@@ -45,16 +46,13 @@ from topologies.units import format_bytes, format_seconds, parse_bytes, parse_wh
 if TYPE_CHECKING:
     from experiments.animation.film import Film
     from experiments.pages.page import Figure
-    from experiments.parallel.plan_run import PlanRun
-    from experiments.training.job import Job
     from simulator.collectives import Algorithm
-    from simulator.parallel.pipeline_times import StageTimes
-    from simulator.parallel.pipelines import Pipeline
     from simulator.schedules.timeline import Timeline
 
 FILES = (".html", ".gif")
 Parameters = Mapping[str, output.Value]
-
+FilmedStep = tuple["Film", str, Parameters, int]
+"""A film, its name, what the page says of how it was made, and the number of its steps."""
 
 MODEL = ("model", "strategy", "bucket", "steps", *CONDITIONS)
 """Options of training steps."""
@@ -167,13 +165,14 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
                 what = {"model": "--model", "pipeline": "--pipeline"}.get(self.kind, "a collective")
                 option = f"--{name.replace('_', '-')} {value}"
                 raise InputError(f"{option} does not go with {what}: leave one of them out")
-        if self.kind == "pipeline":
-            self._animate_pipeline()
-            return 0
-        if self.kind == "model":
-            self._animate_model()
-            return 0
-        return self._animate_collective(algo)
+        if self.kind == "collective":
+            return self._animate_collective(algo)
+        is_pipeline = self.kind == "pipeline"
+        film, name, parameters, steps = self._pipeline() if is_pipeline else self._model()
+        made = _write(film, name, parameters, self.out)
+        several = "a step" if steps == 1 else f"for {steps} steps"
+        output.say(f"{name}: {format_seconds(film.acts[0].end)} {several}{made}")
+        return 0
 
     def _animate_collective(self, algo: str | None) -> int:
         from experiments.animation.collective_film import check_ranks, collective_film
@@ -226,9 +225,12 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
             fair = rules.sharing == "fair"
             return self.rules.run(route(fitted.schedule, fitted.topology, fair=fair))
 
-    def _animate_model(self) -> None:
-        from experiments.commands.plan_cases import parse
-        from experiments.parallel.plan_job import PlanJob
+    def _model(self) -> FilmedStep:
+        """Steps of a strategy, or of a plan."""
+        from experiments.animation.collective_film import check_ranks
+        from experiments.animation.spans_film import ddp_film, spans_film
+        from experiments.pictures.timelines.step_spans import strategy_spans
+        from simulator.training.ddp import DDP
 
         p = self.p
         is_any_size = self.blueprint.kind == "shape" and self.blueprint.size is None
@@ -236,82 +238,59 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
             p = USUAL_RANKS
         names = ("strategy", "bucket", "steps", *CONDITIONS)
         stated = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
-        model = self.model or "resnet50"
-        known = (each.name for kind in (MachineOptions, RuleOptions) for each in fields(kind))
-        simulation = SimulationOptions(**{name: getattr(self, name) for name in known})
+        job_options = {"model": self.model or "resnet50", "p": p, **stated}
+        known = values_of(self, MachineOptions) | values_of(self, RuleOptions)
+        simulation = SimulationOptions(**known)
         if self._plan is not None:
-            job = PlanOptions(model=model, p=p, plan=self._plan, **stated)
-            case = parse(job, simulation)
-            if not isinstance(case, PlanJob):
-                raise InputError(f"{self._plan[:60]}: an animation shows one plan alone")
-            run_plan(case.answer(), self.out, case.parameters)
-            return
-        request = TrainingOptions(model=model, p=p, **stated).request(simulation)
+            return self._planned(PlanOptions(plan=self._plan, **job_options), simulation)
+        request = TrainingOptions(**job_options).request(simulation)
         if len(request.runs) > 1:
             raise InputError(f"--p {p}, --strategy {self.strategy}: one of each here")
+        job, [ranks] = request.job, request.ranks
+        check_out(self.out)
+        check_ranks(ranks)
+        written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
+        training = written.run(ranks)
+        plan, timeline = training.plan, training.timeline
+        if isinstance(job.strategy, DDP) and job.steps == 1:
+            film = ddp_film(plan, timeline, job.strategy)
+        else:
+            film = spans_film(strategy_spans(plan, timeline))
         keys = "model", "strategy", "p", *self.machine_parameters
         parameters = {**{key: request.parameters[key] for key in keys}, "bucket": self.bucket}
-        run_strategy(request.job, request.ranks[0], self.out, parameters | stated)
+        return film, training.title, parameters | stated, plan.steps
 
-    def _animate_pipeline(self) -> None:
+    def _planned(self, options: PlanOptions, simulation: SimulationOptions) -> FilmedStep:
+        from experiments.animation.spans_film import spans_film
+        from experiments.commands.plan_cases import parse
+        from experiments.parallel.plan_job import PlanJob
+        from experiments.pictures.timelines.step_spans import step_spans
+
+        case = parse(options, simulation)
+        if not isinstance(case, PlanJob):
+            raise InputError(f"{(self._plan or '')[:60]}: an animation shows one plan alone")
+        run = case.answer()
+        check_out(self.out)
+        film = spans_film(step_spans(run.whole, run.attempts))
+        return film, f"{run.training.name}, {run.plan}", case.parameters, len(run.attempts)
+
+    def _pipeline(self) -> FilmedStep:
+        """A step of a pipeline."""
+        from experiments.animation.spans_film import pipeline_film
         from experiments.options.values import parse_stage_times
         from experiments.pipeline_files import named_pipeline
+        from simulator.parallel.pipeline_times import of_stages, pipeline_times
 
         times, kept = parse_stage_times(self.times)
         asked = None if self.p is None else parse_whole(self.p), self.batch
         pipeline = named_pipeline(self.pipeline or "", asked, times, kept)
-        sizes = {"devices": pipeline.devices, "micro_batches": pipeline.micro_batches}
-        run_pipeline(
-            pipeline, times, self.out, {"pipeline": self.pipeline, **sizes, "times": self.times}
-        )
-
-
-def run_strategy(job: Job, ranks: int, out: Path, parameters: Parameters) -> None:
-    """Write the animation of a step of a strategy: of DDP with its buckets."""
-    from experiments.animation.collective_film import check_ranks
-    from experiments.animation.spans_film import ddp_film, spans_film
-    from experiments.pictures.timelines.step_spans import strategy_spans
-    from simulator.training.ddp import DDP
-
-    check_out(out)
-    check_ranks(ranks)
-    strategy = job.strategy
-    written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
-    training = written.run(ranks)
-    if isinstance(strategy, DDP) and job.steps == 1:
-        film = ddp_film(training.plan, training.timeline, strategy)
-    else:
-        film = spans_film(strategy_spans(training.plan, training.timeline))
-    _write_step(film, training.title, parameters, out, training.plan.steps)
-
-
-def run_plan(run: PlanRun, out: Path, parameters: Parameters) -> None:
-    """Write the animation of steps of a plan."""
-    from experiments.animation.spans_film import spans_film
-    from experiments.pictures.timelines.step_spans import step_spans
-
-    check_out(out)
-    name, attempts = f"{run.training.name}, {run.plan}", run.attempts
-    _write_step(spans_film(step_spans(run.whole, attempts)), name, parameters, out, len(attempts))
-
-
-def run_pipeline(pipeline: Pipeline, times: StageTimes, out: Path, parameters: Parameters) -> None:
-    """Write the animation of a step of a pipeline. `times` are those of a device's whole share of
-    the model."""
-    from experiments.animation.spans_film import pipeline_film
-    from simulator.parallel.pipeline_times import of_stages, pipeline_times
-
-    check_out(out)
-    film = pipeline_film(pipeline_times(pipeline, of_stages(pipeline, times)), times.transfer)
-    several = "es" * (pipeline.micro_batches > 1)
-    sizes = f"{pipeline.devices} devices, {pipeline.micro_batches} micro-batch{several}"
-    _write_step(film, f"{pipeline.name}, {sizes}", parameters, out)
-
-
-def _write_step(film: Film, name: str, parameters: Parameters, out: Path, steps: int = 1) -> None:
-    made = _write(film, name, parameters, out)
-    several = "a step" if steps == 1 else f"for {steps} steps"
-    output.say(f"{name}: {format_seconds(film.acts[0].end)} {several}{made}")
+        check_out(self.out)
+        film = pipeline_film(pipeline_times(pipeline, of_stages(pipeline, times)), times.transfer)
+        devices, micro_batches = pipeline.devices, pipeline.micro_batches
+        several = "es" * (micro_batches > 1)
+        name = f"{pipeline.name}, {devices} devices, {micro_batches} micro-batch{several}"
+        sizes = {"devices": devices, "micro_batches": micro_batches}
+        return film, name, {"pipeline": self.pipeline, **sizes, "times": self.times}, 1
 
 
 def check_out(out: Path) -> None:
