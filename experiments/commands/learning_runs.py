@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,35 +31,33 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class LearningRuns:
-    """What to learn along which runs."""
-
-    task: LearningTask
-    runs: Sequence[Callable[[], LearningRun]]
-    """The runs, each simulated and learnt when it is called."""
-    machine: Blueprint
-    parameters: Mapping[str, output.Value]
-    """The options as the user writes them: stored with the result."""
+Planned = tuple[list[Callable[[], LearningRun]], Blueprint, dict[str, output.Value]]
+"""The runs, each simulated and learnt when it is called; their machine; and the options as the user
+writes them, which are stored with the result."""
 
 
 def run(
-    request: LearningRuns, out: Path | None, plot: Path | None, how: str, page: Path | None = None
+    options: TrainingOptions,
+    simulation: SimulationOptions,
+    out: Path | None,
+    plot: Path | None,
+    page: Path | None,
+    how: str,
 ) -> int:
     """Print a table with a row for each run."""
+    planned, machine, parameters = parse(options, simulation)
     check_files(out, plot, page)
     progress = output.Progress("runs learnt")
     runs: list[LearningRun] = []
-    for run_of in request.runs:
-        progress(len(runs), len(request.runs))
+    for run_of in planned:
+        progress(len(runs), len(planned))
         runs.append(run_of())
     progress.clear()
     records = [asdict(run.row) for run in runs]
     curves = [[point._asdict() for point in run.curve] for run in runs]
     documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
     pictures = [Picture("Accuracy over time", partial(_curves, runs))]
-    about = request.parameters, request.machine
-    answer = Result("learn", documents, records, *about, pictures=pictures)
+    answer = Result("learn", documents, records, parameters, machine, pictures=pictures)
     answer.write(out, plot, page)
     answer.show(how)
     return 0
@@ -87,25 +85,25 @@ def check_alone(timeline: Path | None, execution: ExecutionOptions) -> None:
         raise InputError("--jobs, --resume: learning runs in one process, leave them out")
 
 
-def parse(options: TrainingOptions, simulation: SimulationOptions) -> LearningRuns:
+def parse(options: TrainingOptions, simulation: SimulationOptions) -> Planned:
     """The runs along which to learn: one for each strategy and plan."""
     task = parse_task(options.learn or "", options.seed)
     simulation.refuse_library("an interval of a step does not go with --learn", "level")
     if not isinstance(options, PlanOptions):
         simulation.refuse_library("it goes with simctl plan, or without --learn")
         return _of_strategies(task, options, simulation)
-    plans = _of_plans(task, options, simulation)
+    plans, machine, parameters = _of_plans(task, options, simulation)
     if options.strategy is None:
-        return plans
+        return plans, machine, parameters
     simulation.refuse_library("it goes with plans alone, or without --learn")
-    strategies = _of_strategies(task, options, simulation)
-    parameters = {**plans.parameters, **strategies.parameters, "plan": options.plan}
-    return replace(strategies, runs=[*strategies.runs, *plans.runs], parameters=parameters)
+    strategies, machine, of_strategies = _of_strategies(task, options, simulation)
+    parameters |= {**of_strategies, "plan": options.plan}
+    return [*strategies, *plans], machine, parameters
 
 
 def _of_strategies(
     task: LearningTask, options: TrainingOptions, simulation: SimulationOptions
-) -> LearningRuns:
+) -> Planned:
     """A run for each strategy, all of as many workers; if workers differ, another where they are
     alike."""
     _check_input(options)
@@ -117,7 +115,7 @@ def _of_strategies(
     steps = options.steps or task.steps(ranks)
     jobs = [replace(request.job, steps=steps) for request in requests]
     disturbance = _disturbance(options)
-    runs = [
+    runs: list[Callable[[], LearningRun]] = [
         partial(learn, task, without_disturbance(job), name, ranks, "")
         for name, job in zip(names, jobs, strict=True)
     ]
@@ -133,26 +131,23 @@ def _of_strategies(
         "p": str(ranks),
         "steps": steps,
     }
-    return LearningRuns(task, runs, jobs[0].machine, parameters)
+    return runs, jobs[0].machine, parameters
 
 
-def _of_plans(
-    task: LearningTask, options: PlanOptions, simulation: SimulationOptions
-) -> LearningRuns:
+def _of_plans(task: LearningTask, options: PlanOptions, simulation: SimulationOptions) -> Planned:
     """A run for each plan; if ranks differ, another where they are alike."""
     job = replace(options, learn=None, strategy=None)
     if options.noise is None and options.fail is None:
         job = replace(job, steps=None, seed=0)
     alike = replace(job, straggler=None, noise=None, slow_link=None, fail=None, steps=None, seed=0)
-    runs = []
+    runs = list[Callable[[], LearningRun]]()
     for disturbed in [alike] if alike == job else [alike, job]:
         for name in plans_in(options.plan):
             request = parse_course(replace(disturbed, plan=name), simulation)
             words = _disturbance(disturbed)
             runs.append(partial(_learn_plan, task, request, name, options.steps, words))
     stated = {"plan": options.plan, "learn": options.learn, "seed": options.seed}
-    parameters = {**request.parameters, **stated}
-    return LearningRuns(task, runs, request.machine, parameters)
+    return runs, request.machine, {**request.parameters, **stated}
 
 
 def _learn_plan(

@@ -101,5 +101,5 @@ def _learn(options: Train | Plans) -> int:
     from experiments.commands import learning_runs
 
     learning_runs.check_alone(options.timeline, options)
-    learning = learning_runs.parse(options, options)
-    return learning_runs.run(learning, options.out, options.plot, options.format, options.report)
+    files = options.out, options.plot, options.report
+    return learning_runs.run(options, options, *files, options.format)
