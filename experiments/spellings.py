@@ -90,8 +90,6 @@ MPI_RUNS = {
 }
 """What MPI libraries may run under a name that is not that of our algorithm. `allgather_reduce` is
 one data set's name for Rabenseifner's algorithm."""
-ANY_RUNS = {"ring": ("rings", "ring"), "tree": ("double_tree", "tree")}
-"""What a library that is not calibrated may run under a name."""
 GLOO_LAB = {
     "ring": "ring",
     "naive_conc": "naive",
