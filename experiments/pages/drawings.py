@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import numpy as np
 
 from experiments.pages.machine_use import MachineUse
@@ -18,7 +16,7 @@ TICKS = 2**32 - 1
 """The whole run in ticks."""
 
 
-def timeline_scene(spans: Spans, title: str = "Timeline", note: str = "") -> Scene:
+def timeline_scene(spans: Spans, title: str = "Timeline") -> Scene:
     """An interactive timeline of at most 100,000 spans; its remarks say if there were more."""
     some = thinned(spans)
     columns = some.columns
@@ -54,22 +52,22 @@ def timeline_scene(spans: Spans, title: str = "Timeline", note: str = "") -> Sce
         "columns": pack(packed),
         "path": pack({name: getattr(some.path, name) for name in ("row", "lane", "start", "end")}),
     }
-    return Scene(title, "timeline", data, note, ("canvas", "timeline_model", "timeline_view"))
+    return Scene(title, "timeline", data, helpers=("canvas", "timeline_model", "timeline_view"))
 
 
-def machine_scene(use: MachineUse, title: str = "The machine", note: str = "") -> Scene:
+def machine_scene(use: MachineUse) -> Scene:
     """A machine with its links coloured by use, and a slider of time."""
-    return Scene(title, "machine", _data(use), note, ("canvas",))
+    return Scene("The machine and its links", "machine", _data(use), helpers=("canvas",))
 
 
-def memory_scene(curves: MemoryCurves, title: str = "Memory over time", note: str = "") -> Scene:
+def memory_scene(curves: MemoryCurves) -> Scene:
     """Memory over time: the band of all ranks, a chosen rank, and duplicate data."""
     data = _data(curves) | {"makespan": curves.makespan or 1.0}
-    return Scene(title, "memory", data, note, ("canvas",))
+    return Scene("Memory over time", "memory", data, helpers=("canvas",))
 
 
 def _data(record: MachineUse | MemoryCurves) -> dict[str, object]:
-    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    values = vars(record)
     columns = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
     packed = {
         name: column.ravel().astype(np.float32 if column.dtype.kind == "f" else column.dtype)

@@ -87,9 +87,9 @@ def _scenes(result: Result) -> Iterator[Block]:
     if result.spans:
         yield timeline(result.spans, "Who does what when")
     if result.use:
-        yield machine_scene(result.use, "The machine and its links")
+        yield machine_scene(result.use)
     if result.memory:
-        yield memory_scene(result.memory, "Memory over time")
+        yield memory_scene(result.memory)
 
 
 def timeline(spans: Spans, title: str) -> Block:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,7 @@ PATH = {"row": "row", "lane": "lane", "start": "start", "end": "end", "part": "k
 def to_document(record: Any) -> dict[str, object]:
     """A dataclass of columns, names and numbers as JSON: matrices row by row. Of spans, a column of
     equal values is one value."""
-    names = (field.name for field in fields(record) if field.name not in UNSTORED)
-    values = {name: getattr(record, name) for name in names}
+    values = {name: value for name, value in vars(record).items() if name not in UNSTORED}
     if isinstance(record, Spans):
         columns, path = record.columns._asdict(), record.path
         del columns["task"]

@@ -80,10 +80,9 @@ def write_timeline(
 def write_collective(
     timeline: Timeline, files: output.RunFiles, title: str, parameters: Mapping[str, object]
 ) -> None:
-    """Write the timeline of collectives, if it has a file: a Chrome trace if that ends in .json,
-    else a picture. Raises InputError."""
-    if files.timeline is None:
-        return
+    """Write the timeline of collectives: a Chrome trace if its file ends in .json, else a picture.
+    Raises InputError."""
+    assert files.timeline
     from experiments.pictures.timelines import collective_spans
 
     if files.is_trace:
