@@ -24,6 +24,7 @@ from experiments.options.options import (
     AlgorithmName,
     Size,
     Times,
+    refuse,
     values_of,
     word_or_option,
 )
@@ -159,12 +160,9 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
             "model": (*PIPELINE, *COLLECTIVE),
             "collective": PIPELINE,
         }[self.kind]
-        for name in foreign:
-            value = algo if name == "algo" else getattr(self, name)
-            if value is not None:
-                what = {"model": "--model", "pipeline": "--pipeline"}.get(self.kind, "a collective")
-                option = f"--{name.replace('_', '-')} {value}"
-                raise InputError(f"{option} does not go with {what}: leave one of them out")
+        what = {"model": "--model", "pipeline": "--pipeline"}.get(self.kind, "a collective")
+        why = f" does not go with {what}: leave one of them out"
+        refuse(replace(self, algo=algo), foreign, why)
         if self.kind == "collective":
             return self._animate_collective(algo)
         is_pipeline = self.kind == "pipeline"

@@ -13,7 +13,7 @@ import typer
 from experiments import output
 from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import library_of
-from experiments.options.options import CollectiveName, ReportOptions
+from experiments.options.options import CollectiveName, ReportOptions, refuse
 from experiments.options.profile_options import SimulationOptions
 from experiments.pages.reports.result import Picture, Result, check_files
 from topologies.errors import InputError
@@ -133,12 +133,8 @@ class Recommend(SimulationOptions, ReportOptions):
         from experiments.simulations.winners import check_tuner, write_tuner
 
         if self.explain is not None:
-            options = {"size": self.size, "plot": self.plot, "nccl-tuner": self.nccl_tuner}
-            for name, value in options.items():
-                if value is not None:
-                    raise InputError(
-                        f"--explain {self.explain} and --{name} {value}: leave one of them out"
-                    )
+            names, alone = ("size", "plot", "nccl_tuner"), f"--explain {self.explain} and "
+            refuse(self, names, ": leave one of them out", alone)
             if len(self.ranks) > 1:
                 raise InputError(
                     f"--explain {self.explain}: give one number of ranks in --p, not {self.p}"
@@ -242,17 +238,8 @@ def _placed(request: Recommend) -> Result:
     from experiments.simulations.placement_costs import placement_costs
     from topologies.host_machines import room
 
-    others = {
-        "algo": request.algo,
-        "collective": request.collective,
-        "p": request.p,
-        "explain": request.explain,
-        "nccl-tuner": request.nccl_tuner,
-        "plot": request.plot,
-    }
-    for name, value in others.items():
-        if value is not None:
-            raise InputError(f"--plan {request.plan} and --{name} {value}: leave one of them out")
+    others = "algo", "collective", "p", "explain", "nccl_tuner", "plot"
+    refuse(request, others, ": leave one of them out", f"--plan {request.plan} and ")
     hosts, machine = request.hosts, request.machine
     if hosts is None:
         raise InputError(

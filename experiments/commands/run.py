@@ -19,6 +19,7 @@ from experiments.options.options import (
     ResultFile,
     Size,
     Timeline,
+    refuse,
     word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
@@ -192,9 +193,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         from experiments.commands import run_groups
         from experiments.options.values import parse_rank_count
 
-        for name in ("profile", "library"):
-            if (value := getattr(self, name)) is not None:
-                raise InputError(f"--groups and --{name} {value}: leave one of them out")
+        refuse(self, ("profile", "library"), ": leave one of them out", "--groups and ")
         size = self.size_text(self.size)
         calls = run_groups.parse_groups(text, self._algorithm, parse_bytes(size))
         most = max(max(call.ranks) for call in calls) + 1
@@ -210,10 +209,8 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         from experiments.options.values import parse_algorithms
 
         unused = ("algo_file", "p", "size", "groups", "profile", "library", "level")
-        for name in (*unused, "root", "skew", "matrix"):
-            if (value := getattr(self, name)) is not None:
-                option = f"--{name.replace('_', '-')} {str(value)[:40]}"
-                raise InputError(f"--chakra and {option}: leave one of them out")
+        names = (*unused, "root", "skew", "matrix")
+        refuse(self, names, ": leave one of them out", "--chakra and ", most=40)
         algo = word_or_option(self.word, self.algo)
         chosen = [] if algo is None else parse_algorithms(algo)
         parameters = {

@@ -13,7 +13,7 @@ import typer
 from experiments import output
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
-from experiments.options.options import ReportOptions, RunTimeline, values_of
+from experiments.options.options import ReportOptions, RunTimeline, refuse, values_of
 from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.serving.engines import Engine, ServedPrecision
@@ -161,19 +161,14 @@ class Serve(MachineOptions, ReportOptions):
         load = Load(float(isl), float(osl), 1.0)
         chunk = 0 if self.chunk is None else self._tokens("chunk")
         if self.plan == "auto":
-            for name in ("concurrency", "measured", "prefill"):
-                if getattr(self, name) is not None:
-                    raise InputError(
-                        f"--{name} {getattr(self, name)} goes with a plan such as tp=8, not auto"
-                    )
+            alone = " goes with a plan such as tp=8, not auto"
+            refuse(self, ("concurrency", "measured", "prefill"), alone)
             gpus = self._gpus or self.blueprint.whole().ranks
             limits = Limits(*(self._limit(name) for name in ("ttft", "tpot")))
             progress, build = output.Progress("ways to serve"), cache(self._machine)
             about = limits, self.level, chunk
             return search(self._deployment, build, gpus, load, *about, progress)
-        for name in ("ttft", "tpot"):
-            if getattr(self, name) is not None:
-                raise InputError(f"--{name} {getattr(self, name)} goes with --plan auto")
+        refuse(self, ("ttft", "tpot"), " goes with --plan auto")
         loads = [load._replace(concurrency=float(each)) for each in self._concurrency]
         deployment, workers = self._deployment, self._workers
         machine = self._machine(deployment.cut.gpus)

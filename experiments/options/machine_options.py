@@ -16,6 +16,7 @@ from experiments.options.options import (
     Force,
     LibraryName,
     SymmetryName,
+    refuse,
     values_of,
 )
 from topologies.errors import InputError
@@ -200,12 +201,8 @@ class MachineOptions:
         from experiments.profiles import find as find_profile
         from experiments.profiles.interval_levels import at_level
 
-        for option in ("bandwidth", "latency", "gap", "reduction"):
-            if (value := getattr(self, option)) is not None:
-                raise InputError(
-                    f"--{option} {value}: --profile {name} has links of its own, leave one of the "
-                    "two out"
-                )
+        own = f": --profile {name} has links of its own, leave one of the two out"
+        refuse(self, ("bandwidth", "latency", "gap", "reduction"), own)
         profile = at_level(find_profile(name).simulated(), level)
         machine = replace(self, topology=profile.machine) if self.topology is None else self
         known, blueprint = library_of(name, None), machine.blueprint
@@ -219,11 +216,8 @@ class MachineOptions:
         from experiments.calibration.population.library_choices import library_on
         from experiments.models.accelerators import memory_of
 
-        for option in ("latency", "gap", "reduction"):
-            if (value := getattr(self, option)) is not None:
-                raise InputError(
-                    f"--{option} {value}: --library {library} has its own, leave one of the two out"
-                )
+        own = f": --library {library} has its own, leave one of the two out"
+        refuse(self, ("latency", "gap", "reduction"), own)
         described = library_on(self.blueprint, library.value, memory_of(self.blueprint.name))
         for note in described.notes:
             output.note(note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from numbers import Real
@@ -43,6 +44,17 @@ def group_of(kind: type[Request], **options: object) -> Request:
 def values_of(options: object, kind: type) -> dict[str, Any]:
     """The values of options by name: of those that a group has."""
     return {each.name: getattr(options, each.name) for each in fields(kind)}
+
+
+def refuse(
+    options: object, names: Iterable[str], after: str, before: str = "", most: int | None = None
+) -> None:
+    """Raise InputError for the first of some options that the user writes: it stands in the message
+    as "--p 8", of a long value so many letters."""
+    for name in names:
+        if (value := getattr(options, name)) is not None:
+            option = f"--{name.replace('_', '-')} {str(value)[:most]}"
+            raise InputError(f"{before}{option}{after}")
 
 
 class Format(StrEnum):

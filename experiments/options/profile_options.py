@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import Level, PopulationName, ProfileName, values_of
-from topologies.errors import InputError
+from experiments.options.options import Level, PopulationName, ProfileName, refuse, values_of
 
 if TYPE_CHECKING:
     from simulator.profile import Profile
@@ -48,9 +47,7 @@ class ProfileOptions:
 
     def refuse_library(self, why: str, *names: str) -> None:
         """Raise InputError if one of the options is there; by default any of them."""
-        for name, value in self.library_parameters.items():
-            if name in (names or self.library_parameters):
-                raise InputError(f"--{name} {value}: {why}")
+        refuse(self, names or values_of(self, ProfileOptions), f": {why}")
 
 
 @dataclass(frozen=True)
