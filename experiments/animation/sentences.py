@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from experiments.animation.slot_contents import Run, Write
+from experiments.names import rank_name
 from experiments.output import counted
 from simulator.schedules.schedule import TRANSFER
 
@@ -23,13 +24,10 @@ class Speaker:
     def rank(self, rank: int) -> str:
         """What a rank is called."""
         schedule = self.run.schedule
-        memory = schedule.ranks - schedule.switches
-        if rank >= memory:
-            return "the switch" if schedule.switches == 1 else f"switch {rank - memory}"
-        if rank >= schedule.workers:
-            servers = memory - schedule.workers
-            return "the server" if servers == 1 else f"server {rank - schedule.workers}"
-        return f"rank {rank}"
+        if schedule.switches == 1 and rank == schedule.ranks - 1:
+            return "the switch"
+        name = rank_name(schedule, rank)
+        return "the server" if name == "server" else name
 
     def slots(self, first: int, count: int = 1) -> str:
         """What some slots are called."""
