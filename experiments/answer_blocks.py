@@ -176,15 +176,20 @@ def table(
     return Table(title, make, remarks, [*terms], **shown_how)
 
 
-def shares(title: str, seconds: Mapping[str, float], total: float, note: str = "") -> Table:
-    """Parts of a time on the critical path, without those that are 0."""
+def shares(
+    title: str,
+    seconds: Mapping[str, float],
+    total: float,
+    terms: Iterable[str] = ("critical path",),
+) -> Table:
+    """Parts of a time, without those that are 0: by default of that on the critical path."""
     present = {name: value for name, value in seconds.items() if value > 0} or seconds
     records = [
         {"part": name, "time_s": value, "share": value / (total or 1.0)}
         for name, value in present.items()
     ]
     columns = {"part": "part", "time": "time_s", "share": "{share:.1%}"}
-    return table(title, records, columns, ["critical path"], note)
+    return table(title, records, columns, terms)
 
 
 def render(records: Sequence[Record], columns: Columns) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.answer_blocks import Block, Record, Story, table
+from experiments.answer_blocks import Block, Record, Story, shares, table
 from experiments.output import counted
 from experiments.pages.reports.result import Result
 from topologies.units import format_bytes, format_seconds
@@ -119,14 +119,12 @@ def story(result: Result) -> Story:
 
 def _shares(title: str, row: Record, prefix: str) -> Block:
     """The parts whose columns start with `prefix`."""
-    parts = [
-        {"part": _words(name.removeprefix(prefix).removesuffix("_s")), "time_s": seconds}
+    parts = {
+        _words(name.removeprefix(prefix).removesuffix("_s")): seconds
         for name, seconds in row.items()
         if name.startswith(prefix) and seconds
-    ]
-    total = sum(part["time_s"] for part in parts)
-    shown = [{**part, "share": part["time_s"] / total} for part in parts]
-    return table(title, shown, {"part": "part", "time": "time_s", "share": "{share:.1%}"})
+    }
+    return shares(title, parts, sum(parts.values()), terms=())
 
 
 def _words(name: str) -> str:
