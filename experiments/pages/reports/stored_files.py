@@ -88,12 +88,8 @@ def to_text(result: Result) -> str:
         "report": result.report,
         "left_out": result.left_out,
     }
-    if result.spans:
-        document["spans"] = stored.to_document(result.spans)
-    if result.use:
-        document["use"] = stored.to_document(result.use)
-    if result.memory:
-        document["memory"] = stored.to_document(result.memory)
+    parts = {"spans": result.spans, "use": result.use, "memory": result.memory}
+    document |= {name: stored.to_document(part) for name, part in parts.items() if part}
     return json.dumps(output.plain(document), allow_nan=False, separators=(",", ":"))
 
 
