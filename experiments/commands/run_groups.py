@@ -8,6 +8,7 @@ from typing import Any
 
 from experiments import output
 from experiments.names import wait_records
+from experiments.options.options import mistakes_of
 from experiments.options.trace_options import parse_rank_list
 from experiments.pages.reports.result import Result
 from experiments.simulations.algorithm_remarks import unmeant_sizes
@@ -160,11 +161,9 @@ def _call(words: list[str], algorithm: Algorithm, nbytes: float) -> GroupCall:
 def _value(word: str) -> tuple[str, Any]:
     """The field of a call that a word sets, and its value."""
     key, equals, text = word.partition("=")
-    try:
+    with mistakes_of(f"--groups: {word[:40]}"):
         if equals and key == "stream":
             return key, parse_whole(text)
         if equals and key == "after":
             return "waits", tuple(map(parse_whole, text.split(",")))
-    except InputError as error:
-        raise InputError(f"--groups: {word[:40]}: {error}") from None
     return ("nbytes", parse_bytes(word)) if word[0].isdigit() else ("algorithm", find(word))

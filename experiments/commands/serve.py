@@ -13,7 +13,13 @@ import typer
 from experiments import output
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
-from experiments.options.options import ReportOptions, RunTimeline, refuse, values_of
+from experiments.options.options import (
+    ReportOptions,
+    RunTimeline,
+    mistakes_of,
+    refuse,
+    values_of,
+)
 from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.serving.engines import Engine, ServedPrecision
@@ -243,10 +249,8 @@ class Serve(MachineOptions, ReportOptions):
         return gpus
 
     def _whole(self, name: str, text: str) -> int:
-        try:
+        with mistakes_of(f"--{name}"):
             return parse_whole(text)
-        except InputError as error:
-            raise InputError(f"--{name}: {error}") from None
 
     @property
     def _concurrency(self) -> list[int]:
@@ -265,10 +269,8 @@ class Serve(MachineOptions, ReportOptions):
 
     def _limit(self, name: str) -> float:
         text = getattr(self, name)
-        try:
+        with mistakes_of(f"--{name}"):
             limit = float("inf") if text is None else parse_seconds(text)
-        except InputError as error:
-            raise InputError(f"--{name}: {error}") from None
         if limit <= 0:
             raise InputError(f"--{name} {text}: more than 0s")
         return limit

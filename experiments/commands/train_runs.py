@@ -12,6 +12,7 @@ from experiments import output
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
 from experiments.options.execution_options import ExecutionOptions
+from experiments.options.options import mistakes_of
 from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.pictures.timelines.timeline_file import (
     FILES,
@@ -125,12 +126,8 @@ def _in_full(job: Job, ranks: int, path: Path) -> Job:
     plan = job.plan(ranks)
     if plan.is_outline or plan.shifts is not None:
         output.note(f"--timeline {path}: all transfers of all ranks are simulated")
-        try:
+        with mistakes_of(f"--timeline {path}: it shows all transfers, as with --detail transfers"):
             written.plan(ranks)
-        except InputError as error:
-            raise InputError(
-                f"--timeline {path}: it shows all transfers, as with --detail transfers: {error}"
-            ) from None
     return written
 
 

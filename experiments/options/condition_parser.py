@@ -7,6 +7,7 @@ from math import inf
 from pathlib import Path
 
 from experiments.option_text import parse_pairs
+from experiments.options.options import mistakes_of
 from simulator.profile import Profile
 from simulator.training.conditions import Conditions, Epochs, Failure
 from topologies.errors import InputError
@@ -112,10 +113,8 @@ def _noise_seconds(file: str, number: int, text: str) -> float:
     """
     if re.fullmatch(r"\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text, re.ASCII):
         return float(text)
-    try:
+    with mistakes_of(f"--noise {file}, value {number}"):
         return parse_seconds(text)
-    except InputError as error:
-        raise InputError(f"--noise {file}, value {number}: {error}") from None
 
 
 _FAILURE = {

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from experiments.options.options import mistakes_of
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from simulator.collectives import Algorithm
     from simulator.collectives.routers import Router, SizeTable
 
-T = TypeVar("T")
 USUAL_SIZE = "64MiB"
 Root = Annotated[
     int | None,
@@ -49,12 +49,13 @@ class PatternOptions:
         if router is not None:
             from simulator.collectives.uneven import skewed
 
-            option = f"--skew {self.skew}" if self.skew else f"--matrix {self.matrix}"
-            algorithm = _named(option, partial(skewed, algorithm, router))
+            with mistakes_of(f"--skew {self.skew}" if self.skew else f"--matrix {self.matrix}"):
+                algorithm = skewed(algorithm, router)
         if self.root is not None:
             from simulator.collectives.roots import from_root
 
-            algorithm = _named(f"--root {self.root}", partial(from_root, algorithm, self.root))
+            with mistakes_of(f"--root {self.root}"):
+                algorithm = from_root(algorithm, self.root)
         return algorithm
 
     @property
@@ -97,16 +98,11 @@ class PatternOptions:
 def parse_skew(text: str) -> Router:
     """A router from text like "zipf:1.2,seed=3,top=8,nodes=4". Raises InputError for another
     text."""
-    return _named(f"--skew {text[:80]}", partial(_skew, text))
-
-
-def _skew(text: str) -> Router:
     from experiments.option_text import parse_at_least, parse_pairs, parse_zipf
     from simulator.collectives.routers import Tokens, Zipf
     from topologies.errors import nearest_name
 
     name, _, options = text.partition(",")
-    power = parse_zipf(name)
     parsers = dict.fromkeys(("top", "nodes", "per_node"), parse_at_least(1))
     parsers["seed"] = parse_at_least(0)
 
@@ -114,13 +110,6 @@ def _skew(text: str) -> Router:
         hint = nearest_name(key, parsers, f"there are {', '.join(parsers)}")
         return f"no option {key[:80]!r}: {hint}"
 
-    values = parse_pairs(options, name, parsers, unknown)
-    return Tokens(power, **values) if {*values} - {"seed"} else Zipf(power, **values)
-
-
-def _named(option: str, make: Callable[[], T]) -> T:
-    """What is made, or a refusal that names the option."""
-    try:
-        return make()
-    except InputError as error:
-        raise InputError(f"{option}: {error}") from None
+    with mistakes_of(f"--skew {text[:80]}"):
+        power, values = parse_zipf(name), parse_pairs(options, name, parsers, unknown)
+        return Tokens(power, **values) if {*values} - {"seed"} else Zipf(power, **values)
