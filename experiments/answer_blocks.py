@@ -176,6 +176,11 @@ def table(
     return Table(title, make, remarks, [*terms], **shown_how)
 
 
+def unless_empty(title: str, records: Sequence[Record], *how: Any, **more: Any) -> list[Table]:
+    """The :func:`table` of records; none without a record."""
+    return [table(title, records, *how, **more)] if records else []
+
+
 def shares(
     title: str,
     seconds: Mapping[str, float],

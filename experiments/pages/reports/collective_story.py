@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.answer_blocks import REST, Block, Facts, Record, Remarks, Story, shares, table
+from experiments.answer_blocks import (
+    REST,
+    Block,
+    Facts,
+    Record,
+    Remarks,
+    Story,
+    Table,
+    shares,
+    table,
+    unless_empty,
+)
 from experiments.output import counted
 from experiments.pages.reports.result import Result
 from experiments.templates import Columns, Lines, fill, share, times
@@ -188,7 +199,7 @@ def _expected(row: Record, result: Result) -> Lines:
 
 def contention(
     waits: Sequence[Mapping[str, Any]], steps: float = 1, *, folded: bool = False
-) -> list[Block]:
+) -> list[Table]:
     """Who waits on the critical path for a link while it carries messages of others, in seconds a
     step. Where some ranks stand for all, so does the link: the schedule is `folded`."""
     like = " and all like it" if folded else ""
@@ -202,8 +213,7 @@ def contention(
     rest["time"] = format_seconds(sum(row["seconds_s"] for row in left))
     columns = {"link": "where", "who waits": "waits", "behind": "who", "time": "seconds_s"}
     title = "Contention: waiting behind messages of other ranks"
-    shown = table(title, rows, columns, ["critical path"], first=SHOWN, rest=rest)
-    return [shown] if rows else []
+    return unless_empty(title, rows, columns, ["critical path"], first=SHOWN, rest=rest)
 
 
 def _names(behind: Sequence[str]) -> str:
@@ -292,7 +302,7 @@ def workload(result: Result) -> Story:
         table("What ranks do", figures, heads, terms),
         table("Communication", report["communication"], kinds | {"longest": "longest_s"}),
         *([shares(PATH, path, time)] if path else []),
-        *([table("Computations that take most of it", longest, tasks)] if longest else []),
+        *unless_empty("Computations that take most of it", longest, tasks),
         *contention(report["contention"]),
         table("Ranks", ranks, {"rank": "rank", "ends": "ends_s", **RANKS}, terms, page_only=True),
     ]

@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any
 
-from experiments.answer_blocks import Block, Facts, Record, Story, shares, table
+from experiments.answer_blocks import (
+    Block,
+    Facts,
+    Record,
+    Story,
+    Table,
+    shares,
+    table,
+    unless_empty,
+)
 from experiments.output import counted
 from experiments.pages.reports.collective_story import PATH
 from experiments.pages.reports.result import Result
@@ -148,39 +157,32 @@ def one(result: Result) -> Story:
         f"To make it fit: {memory['advice']}." if memory["advice"] else "",
     ]
     waits, zero = report.get("waits") or [], memory["zero"]
-    exposed = (
+    zero = zero if zero and zero[0]["redundant"] else []
+    exposed = [
         {**each, "exposed_s": sum(each[field] for field in STREAMS.values())} for each in devices
-    )
+    ] * (len(devices) > 1)
     late = "In a step, beyond a step without conditions."
-    blocks: list[Block | None] = [
+    proven = [[kind, words] for kind, words in report["proven"].items()]
+    blocks: list[Block] = [
         Facts("The answer in figures", _figures(row)),
         _memory(row, memory),
         table("Where a mean device spends the step", _spent(row, devices), SPENT),
         shares(PATH, report["critical_path_s"], step),
-        table("Who waits for whom", waits, WAITS, note=late, first=8) if waits else None,
-        table(
-            "Devices of the pipeline", [*exposed], DEVICES, zeros=False, rare=[*STREAMS], first=16
-        )
-        if len(devices) > 1
-        else None,
-        table("Streams that share links", report["shared"], SHARED, note=MET)
-        if report.get("shared")
-        else None,
-        Facts("Tokens of experts", _tokens(row, report["router"])) if report["router"] else None,
-        Facts("Proven on integers", [[kind, words] for kind, words in report["proven"].items()])
-        if report["proven"]
-        else None,
-        table("Stages of ZeRO: what it holds between steps", zero, ZERO)
-        if zero and zero[0]["redundant"]
-        else None,
+        *unless_empty("Who waits for whom", waits, WAITS, note=late, first=8),
+        *unless_empty(
+            "Devices of the pipeline", exposed, DEVICES, zeros=False, rare=[*STREAMS], first=16
+        ),
+        *unless_empty("Streams that share links", report.get("shared") or [], SHARED, note=MET),
+        *([Facts("Tokens of experts", _tokens(row, report["router"]))] if report["router"] else []),
+        *([Facts("Proven on integers", proven)] if proven else []),
+        *unless_empty("Stages of ZeRO: what it holds between steps", zero, ZERO),
         _devices_memory(memory["devices"]),
     ]
     left = [
         "Collectives of a plan share links at mean rates: --detail transfers sends each message."
     ]
     title = fill("{model} on {gpus} GPUs ({device}), {plan}: ", row) + _time(row, memory)
-    known = [block for block in blocks if block is not None]
-    return Story(title, summary, known, left if row.get("transfers_s") is None else [])
+    return Story(title, summary, blocks, left if row.get("transfers_s") is None else [])
 
 
 def _time(row: Record, memory: Mapping[str, Any]) -> str:
@@ -337,7 +339,7 @@ def search(result: Result) -> Story:
             else []
         ),
         *_parts(first, result.report["parts_s"]),
-        *([table("Left out", reasons, {"plans": "plans", "why": "reason"})] if reasons else []),
+        *unless_empty("Left out", reasons, {"plans": "plans", "why": "reason"}),
         table("Plans", rows, columns, note=note, page_only=True),
     ]
     return Story(title, summary, blocks)
@@ -356,7 +358,7 @@ def _distinct(simulated: Sequence[Record]) -> list[dict[str, Any]]:
     return first[:FASTEST]
 
 
-def _parts(first: Sequence[Record], parts_s: Mapping[str, Mapping[str, float]]) -> list[Block]:
+def _parts(first: Sequence[Record], parts_s: Mapping[str, Mapping[str, float]]) -> list[Table]:
     """A row for each part of a mean device's step, a column for each plan."""
     runs = {f"{row['number']}_s": parts_s.get(row["plan"], {}) for row in first}
     names = dict.fromkeys(name for run in runs.values() for name in run)
@@ -366,4 +368,4 @@ def _parts(first: Sequence[Record], parts_s: Mapping[str, Mapping[str, float]]) 
         if any(run.get(name) for run in runs.values())
     ]
     columns = {"part": "part"} | {number.removesuffix("_s"): number for number in runs}
-    return [table("Where a mean device spends the step", rows, columns)] if rows else []
+    return unless_empty("Where a mean device spends the step", rows, columns)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from experiments.answer_blocks import Block, Record, Story, listed, span, table
+from experiments.answer_blocks import Block, Record, Story, listed, span, table, unless_empty
 from experiments.output import counted
 from experiments.pages.reports.result import Result
 from experiments.profiles.interval_levels import RUNS
@@ -58,7 +58,7 @@ def story(result: Result) -> Story:
             note,
             rare=[*more][::-1],
         ),
-        *([table("Where the best algorithm changes", changes, heads)] if changes else []),
+        *unless_empty("Where the best algorithm changes", changes, heads),
         *_own_software(rows),
         table("Why", reasons, {"size": "size_B", "algorithm": "algorithm", "why": "why"}),
         *_not_tried(report["not_tried"]),
@@ -86,7 +86,7 @@ def _gain(rows: Sequence[Record]) -> str:
     )
 
 
-def _own_software(rows: Sequence[Record]) -> list[Block]:
+def _own_software(rows: Sequence[Record]) -> Sequence[Block]:
     """The algorithms that are faster than the best, but that the library cannot run."""
     faster: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
@@ -101,12 +101,12 @@ def _own_software(rows: Sequence[Record]) -> list[Block]:
         ends = span(sizes, partial(format_bytes, binary=binary))
         records.append({"algorithm": name, "sizes": ends, "gain": f"up to {max(gains):.2f}"})
     columns = {"algorithm": "algorithm", "sizes": "sizes", "times as fast": "gain"}
-    return [table(OWN, records, columns)] if records else []
+    return unless_empty(OWN, records, columns)
 
 
-def _not_tried(left: Sequence[Record]) -> list[Block]:
+def _not_tried(left: Sequence[Record]) -> Sequence[Block]:
     heads = {"algorithm": "name", "reason": "why"}
-    return [table("Algorithms that were not tried", left, heads, page_only=True)] if left else []
+    return unless_empty("Algorithms that were not tried", left, heads, page_only=True)
 
 
 def _left_out(result: Result, rows: Sequence[Record]) -> list[str]:
@@ -185,5 +185,5 @@ def explained(result: Result) -> Story:
     note += f"\n{result.interval}" * bool(terms)
     columns, rare = {**EXPLAINED, "unsure": "unsure"}, ["unsure"]
     blocks: list[Block] = [table("All algorithms", runs, columns, terms, note, rare=rare)]
-    blocks += [table(OWN, only_ours, columns, rare=rare)] if only_ours else []
+    blocks += unless_empty(OWN, only_ours, columns, rare=rare)
     return Story(f"Algorithms compared: {case} on {where}", summary, blocks)
