@@ -24,6 +24,7 @@ from experiments.measurements.formats.text import load
 from experiments.pages import machine_use, memory_curves
 from experiments.pages.reports.diagnosis_story import pictures as diagnosis_pictures
 from experiments.pages.reports.result import STORIES, Picture, Result
+from experiments.pages.reports.training_story import swept_option
 from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.pictures.timelines import stored
 from experiments.pictures.training_curves import training_drawing
@@ -198,9 +199,7 @@ def _pictures(kind: str, rows: Sequence[Record], parameters: Mapping[str, Any]) 
         points = [_point(row) for row in rows]
         return [Picture("All curves", partial(sweep_drawing, points, None, machine))]
     if kind == "runs":
-        swept = str(parameters.get("sweep") or "").partition("=")[0]
-        swept = swept or "strategy" * (len({row["strategy"] for row in rows}) > 1)
-        swept = swept if all(row.get(swept) is not None for row in rows) else ""
+        swept = swept_option(rows, parameters.get("sweep"))
         changes = ("twice_bandwidth_s", "half_latency_s", "twice_compute_s")
         if not swept and any(row.get(change) is None for row in rows for change in changes):
             return []

@@ -277,15 +277,21 @@ def several(result: Result) -> Story:
     return Story(title, summary, blocks)
 
 
+def swept_option(rows: Sequence[Record], sweep: object) -> str:
+    """The option whose values differ: that of the text of `--sweep`, "strategy" if there are
+    several, and none where a run lacks it."""
+    swept = str(sweep or "").partition("=")[0]
+    swept = swept or "strategy" * (len({row.get("strategy") for row in rows}) > 1)
+    return swept if all(row.get(swept) is not None for row in rows) else ""
+
+
 def _swept(result: Result) -> tuple[str, Mapping[str, str]]:
     """The option whose values differ, "strategy" if there are several, and how its values are
     shown: bytes in their unit."""
     if "swept" in result.words:
         return result.words["swept"], result.words["names"]
     rows: Sequence[Record] = result.report
-    swept = str(result.stated("sweep") or "").partition("=")[0]
-    swept = swept or "strategy" * (len({row.get("strategy") for row in rows}) > 1)
-    if not swept or any(row.get(swept) is None for row in rows):
+    if not (swept := swept_option(rows, result.stated("sweep"))):
         return "", {}
     texts = dict.fromkeys(str(row[swept]) for row in rows)
     is_bytes = re.compile(r"\d{1,18}(\.0)?B", re.ASCII).fullmatch
