@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
-from enum import Enum
+from enum import StrEnum
 from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -139,15 +139,17 @@ def _read(option: Any, context: Any, value: Any) -> Any:
     """The value of an option. Typer reads values by pydantic, whose import takes longer than a
     short command: what needs little conversion is read here, the rest and mistakes by typer."""
     kind = option.type_descriptor.annotation
-    several = option.nargs != 1 or (option.multiple and option.default is not None)
-    if value is None and not (option.required or several):
-        return None
+    if value in get_args(kind) or (
+        value is None
+        and not option.required
+        and option.nargs == 1
+        and not (option.multiple and option.default is not None)
+    ):
+        return value
     if isinstance(kind, type) and value is not None and option.callback is None:
         if isinstance(value, kind):
             return value
-        if kind is Path:
-            return Path(value)
-        if issubclass(kind, Enum) and value in [member.value for member in kind]:
+        if kind is Path or (issubclass(kind, StrEnum) and value in [*kind]):
             return kind(value)
         if kind is int:
             return _whole(value, option)

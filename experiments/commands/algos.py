@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
@@ -20,13 +19,6 @@ if TYPE_CHECKING:
     from simulator.collectives import Algorithm
 
 USUAL_RANKS = 8
-
-
-class ProgramFormat(StrEnum):
-    """The formats of other tools."""
-
-    msccl = "msccl"
-    goal = "goal"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +88,7 @@ class ExportedAlgorithm(MachineOptions):
         typer.Option("--p", "--gpus", help="The number of ranks.  [default: the machine's, or 8]"),
     ] = None
     size: Annotated[str, typer.Option(help="V of the messages in GOAL, like 1GiB.")] = "64MiB"
-    format: Annotated[ProgramFormat, typer.Option(help="The format.")] = ProgramFormat.msccl
+    format: Annotated[Literal["msccl", "goal"], typer.Option(help="The format.")] = "msccl"
     out: Annotated[
         Path | None, typer.Option(help="Write FILE.  [default: print it]", writable=True)
     ] = None
@@ -163,7 +155,7 @@ class ExportedAlgorithm(MachineOptions):
                 f"at most {MOST_STEPS}, take fewer ranks"
             )
         prove(algorithm, schedule)
-        if self.format is ProgramFormat.goal:
+        if self.format == "goal":
             return write_goal(schedule, algorithm.name)
         if self.algo_file is not None and (text := rewritten(self.algo_file)) is not None:
             return text

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
@@ -29,15 +28,6 @@ Times are estimates for one device. A model without times needs the memory of se
 --format csv lists the options of each model, and how its times are estimated."""
 
 
-class Catalogue(StrEnum):
-    """The lists."""
-
-    algos = "algos"
-    machines = "machines"
-    models = "models"
-    strategies = "strategies"
-
-
 @dataclass(frozen=True, kw_only=True)
 class List(FormatOptions):
     """List algorithms, machines, models or strategies.
@@ -48,22 +38,19 @@ class List(FormatOptions):
     EXAMPLES: ClassVar = ("list machines", "list algos --collective all_to_all")
 
     what: Annotated[
-        Catalogue, typer.Argument(metavar="WHAT", help="algos, machines, models or strategies.")
+        Literal["algos", "machines", "models", "strategies"],
+        typer.Argument(metavar="WHAT", help="algos, machines, models or strategies."),
     ]
     collective: CollectiveName = None
 
     def run(self) -> int:
         """Print the list."""
-        if self.collective is not None and self.what is not Catalogue.algos:
+        if self.collective is not None and self.what != "algos":
             raise InputError(f"--collective {self.collective[:40]}: it goes with simctl list algos")
-        if self.what is Catalogue.algos:
+        if self.what == "algos":
             answer, text = _algorithms(self.collective)
         else:
-            lists = {
-                Catalogue.machines: _machines,
-                Catalogue.models: _models,
-                Catalogue.strategies: _strategies,
-            }
+            lists = {"machines": _machines, "models": _models, "strategies": _strategies}
             answer, text = lists[self.what]()
         answer.show(self.format, lambda: text)
         return 0

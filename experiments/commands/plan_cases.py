@@ -16,7 +16,6 @@ from experiments.models.accelerators import DEVICES, usual_dtype
 from experiments.models.device_times import DeviceTimes
 from experiments.options import condition_parser
 from experiments.options.execution_options import ExecutionOptions
-from experiments.options.options import DetailName
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.pages.reports.result import Picture, Result, check_files
@@ -116,7 +115,7 @@ def parse(
     cases = [*zip(values, requests, strict=True)]
     if options.strategy is None:
         return TrainingGrid("strategy", [], [], parameters, cases)
-    if options.detail is DetailName.transfers:
+    if options.detail == "transfers":
         raise InputError("--detail transfers: of plans, or of strategies: compare each alone")
     others = options.with_sweep()
     grid = others.request(simulation)
@@ -187,8 +186,8 @@ def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob
     check_recomputation(plan, setting.training.shape)
     for sentence in idle_keys(plan, setting.training.shape, ideal=setting.ideal):
         output.note(sentence)
-    if detail is DetailName.transfers and any(stated[name] != plain[name] for name in COURSE):
-        raise InputError(f"--detail {detail.value}: it is of a step without conditions")
+    if detail == "transfers" and any(stated[name] != plain[name] for name in COURSE):
+        raise InputError(f"--detail {detail}: it is of a step without conditions")
     changed = {name: value for name, value in stated.items() if value != plain[name]}
     ranks = {"plan": str(plan), "p": str(plan.degrees.ranks)}
     conditions = condition_parser.parse(
@@ -202,7 +201,7 @@ def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob
         **vars(setting) | settled | {"training": setting.training.under(plan)},
         plan=plan,
         defaults=defaults,
-        transfers=detail is DetailName.transfers,
+        transfers=detail == "transfers",
         conditions=conditions,
         steps=options.steps or 1,
         epochs=condition_parser.parse_epochs(options.epochs),
@@ -212,8 +211,8 @@ def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob
 def parse_search(options: PlanOptions, simulation: SimulationOptions) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
     setting, gpus = _setting(options, simulation)
-    if options.detail is not DetailName.auto:
-        raise InputError(f"--detail {options.detail.value}: it does not go with auto")
+    if options.detail != "auto":
+        raise InputError(f"--detail {options.detail}: it does not go with auto")
     if gpus is None:
         raise InputError("auto: say on how many GPUs, like --gpus 64")
     values = parse_space(_with_batch(options))
@@ -258,9 +257,7 @@ def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setti
         machine=blueprint,
         rules=simulation.rules,
         profile=profile,
-        ideal=blueprint.kind == "shape"
-        or profile is not None
-        or options.detail is DetailName.transfers,
+        ideal=blueprint.kind == "shape" or profile is not None or options.detail == "transfers",
         parameters={},
     )
     fitted: dict[str, str] = {}

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import typer
 
@@ -19,7 +19,6 @@ from experiments.options.options import (
     Algorithms,
     AlgorithmWord,
     CollectiveName,
-    Metric,
     Out,
     ReportOptions,
     SweepFormat,
@@ -83,7 +82,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     ] = None
     out: Out = None
     metric: Annotated[
-        Metric | None,
+        Literal["time", "busbw", "efficiency"] | None,
         typer.Option(help="What the plot shows.  [default: busbw by size, time by ranks]"),
     ] = None
     measured: Annotated[
@@ -329,7 +328,6 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
             self._say()("\n".join(part for line in lines for part in wrapped(line, 100)))
 
     def _result(self, rows: Sequence[SweepRow], measured: Sequence[MeasuredCurve]) -> Result:
-        metric = self.metric.value if self.metric else None
         profile = f" (profile {self.calibration.name})" if self.calibration else ""
         names = dict.fromkeys(each.collective.name for each in self.grid.algorithms)
         subject = f"{', '.join(names)} on {self.machine.text}{profile}"
@@ -337,7 +335,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         def draw() -> Figure:
             from experiments.pictures.sweep_curves import sweep_drawing
 
-            return sweep_drawing(rows, metric, subject, measured)
+            return sweep_drawing(rows, self.metric, subject, measured)
 
         records, pictures = (
             [row.record() for row in rows],

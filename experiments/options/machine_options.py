@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import typer
 
@@ -15,7 +15,6 @@ from experiments.options.options import (
     Engines,
     Force,
     LibraryName,
-    SymmetryName,
     refuse,
     values_of,
 )
@@ -84,7 +83,7 @@ Sharing = Annotated[
     ),
 ]
 Symmetry = Annotated[
-    SymmetryName,
+    Literal["auto", "off"],
     typer.Option(
         help="auto: simulate one rank for all ranks that do the same. Same results.", hidden=True
     ),
@@ -244,7 +243,7 @@ class RuleOptions:
 
     sharing: Sharing = "fifo"
     engine: Engines = EngineName.auto
-    symmetry: Symmetry = SymmetryName.auto
+    symmetry: Symmetry = "auto"
     force: Force = False
 
     @property
@@ -262,7 +261,7 @@ class RuleOptions:
             self.engine.value,
             "fair" if name == "fair" else "fifo",
             name == "store-and-forward",
-            self.symmetry.value,
+            self.symmetry,
             self.force,
             self._share(tolerance) if colon else 0.0,
         )
@@ -292,7 +291,7 @@ class RuleOptions:
     @property
     def rule_parameters(self) -> dict[str, str | bool | None]:
         """What is stored with a result."""
-        return {"sharing": self.sharing, "symmetry": self.symmetry.value}
+        return {"sharing": self.sharing, "symmetry": self.symmetry}
 
 
 def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:

@@ -111,28 +111,6 @@ class LibraryName(StrEnum):
     gloo = "gloo"
 
 
-class SymmetryName(StrEnum):
-    """Whether one rank may stand for others."""
-
-    auto = "auto"
-    off = "off"
-
-
-class DetailName(StrEnum):
-    """Whether every transfer of a training run is simulated."""
-
-    auto = "auto"
-    transfers = "transfers"
-
-
-class Metric(StrEnum):
-    """What a sweep's plot shows."""
-
-    time = "time"
-    busbw = "busbw"
-    efficiency = "efficiency"
-
-
 Algorithms = Annotated[
     str | None,
     typer.Option(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from experiments.options.completion import complete_models, complete_strategies
-from experiments.options.options import AlgorithmFile, DetailName, values_of
+from experiments.options.options import AlgorithmFile, values_of
 from experiments.options.profile_options import SimulationOptions
 from topologies.errors import InputError
 
@@ -121,12 +121,12 @@ class TrainingOptions:
     ] = None
     seed: Annotated[int, typer.Option(help="Seed of --noise and --learn.")] = 0
     detail: Annotated[
-        DetailName,
+        Literal["auto", "transfers"],
         typer.Option(
             help="auto: in large runs, simulate equal collectives only once, with the same "
             "results. transfers of a plan are those of links alone."
         ),
-    ] = DetailName.auto
+    ] = "auto"
     learn: Annotated[
         str | None,
         typer.Option(
@@ -193,7 +193,6 @@ class TrainingOptions:
         stated = values_of(self, TrainingOptions).items()
         parameters = {
             **{key: value for key, value in stated if key not in unused},
-            "detail": self.detail.value,
             "engine": simulation.engine.value,
             "steps": job.steps,
             "model": model,
@@ -235,7 +234,7 @@ class TrainingOptions:
             self._steps(strategy),
             condition_parser.parse(self.straggler, self.noise, self.fail, self.batches, self.seed),
             condition_parser.slow_links(self.slow_link, profile),
-            self.detail.value,
+            self.detail,
             condition_parser.parse_epochs(self.epochs),
             profile,
         )

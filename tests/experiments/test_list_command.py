@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from experiments.commands.list import Catalogue, List
+from experiments.commands.list import List
 from experiments.models.model_catalogue import MODELS
 from experiments.options.options import Format
 
 
 def printed(how: str, capsys: pytest.CaptureFixture[str]) -> str:
-    List(what=Catalogue.models, format=Format(how)).run()
+    List(what="models", format=Format(how)).run()
     return capsys.readouterr().out
 
 

@@ -14,7 +14,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from experiments.commands.list import Catalogue, List, _machines
+from experiments.commands.list import List, _machines
 from experiments.commands.topo import FILES, PATHS, SHOWN, ImportedMachine, ShownMachine
 from experiments.machine_facts import BOUNDS, PAIRS, facts
 from experiments.options.options import Format
@@ -214,7 +214,7 @@ def test_one_rank_has_nothing_between_ranks() -> None:
 
 
 def test_the_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
-    List(what=Catalogue.machines).run()
+    List(what="machines").run()
     listed = capsys.readouterr().out
     shapes, machines, options = (
         block(listed, title) for title in ("shapes", "machines", "options")
@@ -231,7 +231,7 @@ def test_the_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("how", ["csv", "json"])
 def test_the_list_as_records(how: str, capsys: pytest.CaptureFixture[str]) -> None:
-    List(what=Catalogue.machines, format=Format(how)).run()
+    List(what="machines", format=Format(how)).run()
     text = capsys.readouterr().out
     rows = json.loads(text) if how == "json" else list(csv.DictReader(io.StringIO(text)))
     assert [row["name"] for row in rows] == [*SHAPES, *MACHINES]

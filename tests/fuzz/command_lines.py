@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache
 from random import Random
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 import typer
 
@@ -59,6 +59,8 @@ def value_of(path: Path, parameter: Any) -> Value:
     kind = annotation(parameter)
     if isinstance(kind, type) and issubclass(kind, Enum):
         return lambda random: str(random.choice(list(kind)).value)
+    if get_origin(kind) is Literal:
+        return lambda random: str(random.choice(get_args(kind)))
     return OWN.get((path, parameter.name)) or VALUES[parameter.name]
 
 
