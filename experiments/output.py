@@ -186,7 +186,7 @@ class RunFiles(NamedTuple):
     @property
     def is_trace(self) -> bool:
         """Whether the timeline is a trace."""
-        return self.timeline is not None and self.timeline.suffix.lower() == RESULT
+        return is_result(self.timeline)
 
     def check(self) -> None:
         """Raise InputError now, before any work, if a file cannot be written."""

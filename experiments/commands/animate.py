@@ -234,7 +234,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         is_any_size = self.blueprint.kind == "shape" and self.blueprint.size is None
         if p is None and is_any_size and self._plan is None:
             p = USUAL_RANKS
-        names = ("strategy", "bucket", "steps", *CONDITIONS)
+        _, *names = MODEL
         stated = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         job_options = {"model": self.model or "resnet50", "p": p, **stated}
         known = values_of(self, MachineOptions) | values_of(self, RuleOptions)

@@ -240,7 +240,7 @@ def _busiest(timeline: Simulated) -> list[dict[str, output.Value]]:
 
 
 def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
-    if path is None or path.suffix.lower() == ".json" or not error.wrong.size:
+    if path is None or output.is_result(path) or not error.wrong.size:
         return ""
     from experiments.pictures.cell_maps import wrong_drawing
     from experiments.pictures.figure_file import write_figure

@@ -97,7 +97,7 @@ def to_text(result: Result) -> str:
 def read_any(path: Path) -> Result:
     """The result in a file or folder. Raises InputError of one line."""
     if path.is_file():
-        if path.suffix.lower() == output.RESULT and _is_result(path):
+        if output.is_result(path) and _is_result(path):
             return read_result(path)
         if path.suffix.lower() in output.TABLES and (table := _table(path)):
             return table

@@ -67,7 +67,7 @@ def write_timeline(
         from experiments.pictures.timelines.kineto_export import kineto_files
 
         output.write_folder(timeline, kineto_files(step(), device, parameters, choice))
-    elif timeline.suffix.lower() == output.RESULT:
+    elif output.is_result(timeline):
         from experiments.pictures.timelines.chrome_trace import chrome_trace
 
         made, remedy = step(), "take fewer steps or micro-batches"
