@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,7 +15,6 @@ from experiments.options.options import (
     Engines,
     Force,
     LibraryName,
-    refuse,
     values_of,
 )
 from topologies.errors import InputError
@@ -175,52 +174,6 @@ class MachineOptions:
             usual |= LINKS
         values = values_of(self, MachineOptions).items()
         return {name: usual.get(name) if value is None else value for name, value in values}
-
-    def under(
-        self,
-        name: str | None,
-        level: float | None = None,
-        library: LibraryName | None = None,
-    ) -> tuple[Self, Profile | None]:
-        """The machine and the profile of that name, with intervals of `level`. Without
-        --topology, it is the profile's machine.
-
-        With `library`, the profile is of that library on this machine. Raises InputError for both,
-        and for links that the profile has itself.
-        """
-        if library is not None:
-            if name is not None:
-                raise InputError(f"--library {library} and --profile {name}: leave one of them out")
-            return self, self._described(library).at_level(level)
-        if name is None:
-            if level is not None:
-                raise InputError(f"--level {level:g} goes with --profile or --library: write both")
-            return self, None
-        from experiments.calibration.population.library_choices import choosing
-        from experiments.profiles import find as find_profile
-        from experiments.profiles.interval_levels import at_level
-
-        own = f": --profile {name} has links of its own, leave one of the two out"
-        refuse(self, ("bandwidth", "latency", "gap", "reduction"), own)
-        profile = at_level(find_profile(name).simulated(), level)
-        machine = replace(self, topology=profile.machine) if self.topology is None else self
-        known, blueprint = library_of(name, None), machine.blueprint
-        assert known is not None
-        specified = not blueprint.has_default_links
-        return machine, choosing(profile, known, blueprint, specified=specified)
-
-    def _described(self, library: LibraryName) -> Profile:
-        """The profile of a library on this machine. Notes say where its figures are from."""
-        from experiments import output
-        from experiments.calibration.population.library_choices import library_on
-        from experiments.models.accelerators import memory_of
-
-        own = f": --library {library} has its own, leave one of the two out"
-        refuse(self, ("latency", "gap", "reduction"), own)
-        described = library_on(self.blueprint, library.value, memory_of(self.blueprint.name))
-        for note in described.notes:
-            output.note(note)
-        return described.profile
 
 
 def library_of(profile: str | None, name: LibraryName | None) -> Library | None:

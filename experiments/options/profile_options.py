@@ -7,7 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import Level, PopulationName, ProfileName, refuse, values_of
+from experiments.options.options import (
+    Level,
+    LibraryName,
+    PopulationName,
+    ProfileName,
+    refuse,
+    values_of,
+)
+from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from simulator.profile import Profile
@@ -28,9 +36,33 @@ class ProfileOptions:
         self, machine: Machine, rules: RuleOptions = RuleOptions()
     ) -> tuple[Machine, Profile | None]:
         """The machine and the profile under the rules. Without --topology, it is the profile's
-        machine. Raises InputError for options that contradict."""
-        chosen, profile = machine.under(self.profile, self.level, self.library)
-        return chosen, rules.sure(profile)
+        machine. With a library, the profile is of that on this machine.
+
+        Raises InputError for options that contradict, and for links that the profile has itself.
+        """
+        name, level = self.profile, self.level
+        if self.library is not None:
+            if name is not None:
+                raise InputError(
+                    f"--library {self.library} and --profile {name}: leave one of them out"
+                )
+            return machine, rules.sure(_described(self.library, machine).at_level(level))
+        if name is None:
+            if level is not None:
+                raise InputError(f"--level {level:g} goes with --profile or --library: write both")
+            return machine, None
+        from experiments.calibration.population.library_choices import choosing
+        from experiments.profiles import find as find_profile
+        from experiments.profiles.interval_levels import at_level
+
+        own = f": --profile {name} has links of its own, leave one of the two out"
+        refuse(machine, ("bandwidth", "latency", "gap", "reduction"), own)
+        profile = at_level(find_profile(name).simulated(), level)
+        chosen = replace(machine, topology=profile.machine) if machine.topology is None else machine
+        known, blueprint = library_of(name, None), chosen.blueprint
+        assert known is not None
+        specified = not blueprint.has_default_links
+        return chosen, rules.sure(choosing(profile, known, blueprint, specified=specified))
 
     def usual_algorithms(self, machine: MachineOptions) -> tuple[str, ...]:
         """The all-reduces from which the library may choose on a machine; none without one."""
@@ -48,6 +80,20 @@ class ProfileOptions:
     def refuse_library(self, why: str, *names: str) -> None:
         """Raise InputError if one of the options is there; by default any of them."""
         refuse(self, names or values_of(self, ProfileOptions), f": {why}")
+
+
+def _described(library: LibraryName, machine: MachineOptions) -> Profile:
+    """The profile of a library on a machine. Notes say where its figures are from."""
+    from experiments import output
+    from experiments.calibration.population.library_choices import library_on
+    from experiments.models.accelerators import memory_of
+
+    own = f": --library {library} has its own, leave one of the two out"
+    refuse(machine, ("latency", "gap", "reduction"), own)
+    described = library_on(machine.blueprint, library.value, memory_of(machine.blueprint.name))
+    for note in described.notes:
+        output.note(note)
+    return described.profile
 
 
 @dataclass(frozen=True)
