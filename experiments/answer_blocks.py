@@ -165,9 +165,7 @@ def table(
         for heading, column in shown.items():
             values = [value_of(column, record) for record in first]
             headings.append(Heading(heading, any(map(_is_number, values))))
-            texts = cells_of(column, first)
-            pairs = zip(texts, map(_key, values), strict=True)
-            cells.append([Cell(*pair) for pair in pairs])
+            cells.append([*map(Cell, cells_of(column, first), map(_key, values))])
         return headings, [*zip(*cells, strict=True)]
 
     remarks = note.splitlines()

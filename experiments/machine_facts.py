@@ -144,8 +144,16 @@ def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
     number = _number((alike[counted], duplex[counted]))
     first, count = np.unique(number, return_index=True, return_counts=True)[1:]
     groups = [
-        _group(topology, link, bool(duplex[link]), n)
-        for link, n in zip(counted[first], count, strict=True)
+        LinkGroup(
+            topology.link_kinds[link],
+            float(topology.bandwidth[link]),
+            float(topology.latency[link]),
+            float(topology.medium_gap[link]),
+            bool(topology.assumed[link]),
+            bool(duplex[link]),
+            n,
+        )
+        for link, n in zip(counted[first].tolist(), count.tolist(), strict=True)
     ]
     order = sorted(range(len(groups)), key=lambda k: (-groups[k].bandwidth_Bps, groups[k]))
     group = np.full(topology.links, -1, dtype=np.int32)
@@ -187,18 +195,6 @@ def _bounds(topology: Topology) -> list[BestTime]:
         for collective in COLLECTIVES
     }
     return [BestTime(name, SIZE, bound.seconds, bound.name) for name, bound in bounds.items()]
-
-
-def _group(topology: Topology, link: int, duplex: bool, number: int) -> LinkGroup:
-    return LinkGroup(
-        topology.link_kinds[link],
-        float(topology.bandwidth[link]),
-        float(topology.latency[link]),
-        float(topology.medium_gap[link]),
-        bool(topology.assumed[link]),
-        duplex,
-        int(number),
-    )
 
 
 def _number(columns: tuple[npt.NDArray[np.generic], ...]) -> Longs:
