@@ -45,7 +45,11 @@ class PatternOptions:
 
     def patterned(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm with these options. Raises InputError if it does not take one."""
-        router = self._router
+        if self.skew is not None and self.matrix is not None:
+            raise InputError(
+                f"--skew {self.skew} and --matrix {self.matrix}: leave one of them out"
+            )
+        router = self._table if self.skew is None else parse_skew(self.skew)
         if router is not None:
             from simulator.collectives.uneven import skewed
 
@@ -85,14 +89,6 @@ class PatternOptions:
         from experiments.size_tables import read_table
 
         return None if self.matrix is None else read_table(self.matrix)
-
-    @property
-    def _router(self) -> Router | None:
-        if self.skew is not None and self.matrix is not None:
-            raise InputError(
-                f"--skew {self.skew} and --matrix {self.matrix}: leave one of them out"
-            )
-        return self._table if self.skew is None else parse_skew(self.skew)
 
 
 def parse_skew(text: str) -> Router:
