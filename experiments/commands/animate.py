@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -46,8 +46,8 @@ from topologies.units import format_bytes, format_seconds, parse_bytes, parse_wh
 
 if TYPE_CHECKING:
     from experiments.animation.film import Film
-    from experiments.pages.page import Figure
     from simulator.collectives import Algorithm
+    from simulator.schedules.schedule import Schedule
     from simulator.schedules.timeline import Timeline
 
 FILES = (".html", ".gif")
@@ -187,11 +187,6 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         case = f"{algorithm.name}, {ranks} ranks, {format_bytes(nbytes)}"
         name = f"{case} on {self.blueprint.text}"
 
-        def trees() -> list[Figure]:
-            from experiments.animation.film_page import trees_figures
-
-            return trees_figures(timeline.schedule)
-
         parameters = {
             **named(algo, self.algo_file, [algorithm]),
             "p": p,
@@ -200,7 +195,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
             **self.rule_parameters,
             **self.pattern_parameters,
         }
-        made = _write(film, name, parameters, self.out, trees)
+        made = _write(film, name, parameters, self.out, timeline.schedule)
         steps = output.counted(len(film.acts[0].marks) - 1, "step")
         output.say(f"{name}: {steps}, {format_seconds(timeline.makespan)}{made}")
         if wrong := film.acts[0].wrong:
@@ -308,14 +303,16 @@ def _write(
     name: str,
     parameters: Parameters,
     out: Path,
-    figures: Callable[[], Sequence[Figure]] = tuple,
+    schedule: Schedule | None = None,
 ) -> str:
-    """Write the film; returns how many pictures it has, in words. A page has further figures."""
+    """Write the film; returns how many pictures it has, in words. A page has the trees of a
+    schedule too."""
     if out.suffix.lower() == ".html":
-        from experiments.animation.film_page import film_page
+        from experiments.animation.film_page import film_page, trees_figures
         from experiments.pages.page import to_html
 
-        output.write(out, to_html(film_page(film, name, parameters, figures())))
+        figures = [] if schedule is None else trees_figures(schedule)
+        output.write(out, to_html(film_page(film, name, parameters, figures)))
         return ""
     from experiments.animation.film_painter import gif, step_pictures
 
