@@ -21,7 +21,6 @@ from experiments.options.options import (
     CollectiveName,
     Out,
     ReportOptions,
-    SweepFormat,
     word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
@@ -89,9 +88,9 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         Path | None, typer.Option(help="A log or CSV whose points the plot shows too.")
     ] = None
     format: Annotated[
-        SweepFormat,
+        Literal["table", "wide", "csv", "json"],
         typer.Option("--format", help="Format of the output on stdout; wide has all columns."),
-    ] = SweepFormat.table  # type: ignore[assignment]
+    ] = "table"  # type: ignore[assignment]
 
     @cached_property
     def _algorithms(self) -> list[Algorithm]:

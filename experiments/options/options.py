@@ -75,15 +75,6 @@ class Format(StrEnum):
     json = "json"
 
 
-class SweepFormat(StrEnum):
-    """How a sweep is printed."""
-
-    table = "table"
-    wide = "wide"
-    csv = "csv"
-    json = "json"
-
-
 class ExpectedFormat(StrEnum):
     """How expected times are printed."""
 

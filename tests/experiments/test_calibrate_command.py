@@ -18,7 +18,7 @@ from experiments.commands import judged_runs
 from experiments.commands.calibrate import Calibrate
 from experiments.commands.sweep import Sweep
 from experiments.commands.validate import Validate
-from experiments.options.options import Format, SweepFormat
+from experiments.options.options import Format
 from experiments.profiles import find, names, parse, read
 from grouped_cases import each_case
 from topologies.errors import InputError
@@ -45,7 +45,7 @@ def runs(path: Path, ranks: tuple[int, ...] = (4, 8), library: str = "MPI 1") ->
 
 def swept(profile: str, size: str) -> int:
     """A ring of 16 on the machine of a profile, printed as JSON."""
-    return Sweep(algo="ring", p="16", size=size, profile=profile, format=SweepFormat.json).run()
+    return Sweep(algo="ring", p="16", size=size, profile=profile, format="json").run()
 
 
 def line_of(process: "subprocess.CompletedProcess[str]") -> str:
