@@ -32,7 +32,6 @@ from experiments.pictures.timelines.timeline_file import check_timeline, write_t
 from experiments.profiles.interval_levels import level_of
 from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes
-from simulator.parallel.step import Step
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -328,16 +327,10 @@ def run(
     about = request.parameters, request.machine, request.profile
     answer = Result("plan", result.figures(), [result.record], *about)
     # The spans are of a step without conditions.
-    details = partial(_details, result.step) if not result.has_conditions else dict
-    answer.write(files.out, report=files.report, details=details)
+    subject = None if result.has_conditions else result.step
+    answer.write(files.out, report=files.report, subject=subject)
     answer.show(how)
     return int(result.missing > 0)
-
-
-def _details(step: Step) -> Mapping[str, Any]:
-    from experiments.pages.reports.run_details import step_details
-
-    return step_details(step)
 
 
 def _note_nodes(times: GroupTimes) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments import output
 from experiments.execution.journal import Journal, is_complete
@@ -99,13 +99,7 @@ def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
     document = report(result, changes) if explained else None
     words = words_of(result) if how == "table" else {}
     answer = Result("train", document, [record], *about, words=words)
-
-    def details() -> Mapping[str, Any]:
-        from experiments.pages.reports.run_details import training_details
-
-        return training_details(result)
-
-    answer.write(files.out, report=files.report, details=details)
+    answer.write(files.out, report=files.report, subject=result)
     answer.show(how)
     return _verdict([failure_of(result)], [record])
 

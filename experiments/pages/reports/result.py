@@ -49,8 +49,6 @@ STORIES = {
     "serve": "serving_story:story",
 }
 """Module and function that tell a kind of result."""
-Details = Callable[[], Mapping[str, Any]]
-"""Makes what a result has besides its report, by field: spans, use and memory."""
 
 
 class Picture(NamedTuple):
@@ -175,10 +173,10 @@ class Result:
         out: Path | None = None,
         plot: Path | None = None,
         report: Path | None = None,
-        details: Details = dict,
+        subject: Any = None,
     ) -> None:
         """Write the table or the result to `out`, and pictures and a report to their files. A
-        result has `details`."""
+        result has the spans, use and memory of its `subject`."""
         if out and not output.is_result(out):
             output.write_table(out, self.records, output.provenance(**self.parameters))
         if plot:
@@ -188,7 +186,11 @@ class Result:
                 write_figure(plot, picture.draw())
         if not report and not output.is_result(out):
             return
-        whole = replace(self, **details())
+        whole = self
+        if subject is not None:
+            from experiments.pages.reports.run_details import details
+
+            whole = replace(self, **details(self.kind, subject))
         if report:
             from experiments.pages.reports.report_file import page_of, write_page
 
@@ -204,13 +206,7 @@ class Result:
             from experiments.pictures.timelines.timeline_file import write_collective
 
             write_collective(timeline, files, self.story.title, self.parameters)
-
-        def details() -> Mapping[str, Any]:
-            from experiments.pages.reports.run_details import run_details
-
-            return run_details(timeline)
-
-        self.write(files.out, report=files.report, details=details)
+        self.write(files.out, report=files.report, subject=timeline)
 
 
 def check_files(

@@ -20,6 +20,14 @@ if TYPE_CHECKING:
     from simulator.schedules.timeline import Timeline
 
 
+def details(kind: str, subject: Any) -> Mapping[str, Any]:
+    """What a kind of result has besides its report: of collectives from their timeline, of a
+    training run from that, of a plan from its step."""
+    if kind == "train":
+        return training_details(subject)
+    return step_details(subject) if kind == "plan" else run_details(subject)
+
+
 def _memory(held: MemoryTrace, timeline: Timeline) -> MemoryCurves:
     schedule = timeline.schedule
     names = [rank_name(schedule, rank) for rank in range(schedule.ranks)]
