@@ -55,7 +55,7 @@ def before_and_after(
     before: Result, after: Result, names: Sequence[str], *, pictures: bool
 ) -> Page:
     """What differs between two results of one kind, and below it both in full."""
-    rows = _rows(before, after)
+    rows, missing = _compared(before, after)
     parameters = list(_changed(before, after))
     summary = [
         f"What changed from {names[0]} (before) to {names[1]} (after)?",
@@ -80,7 +80,6 @@ def before_and_after(
             ),
         ),
     ]
-    missing = _unmatched(before, after)
     if missing:
         blocks.append(Remarks("Without a counterpart", missing))
     if before.spans and after.spans:
@@ -106,22 +105,28 @@ def sections(results: Sequence[Result], names: Sequence[str], *, pictures: bool)
     return Page(f"{counted(len(results), 'result')}", titles, blocks, raw)
 
 
-def _rows(before: Result, after: Result) -> list[tuple[str, str, float, float]]:
+def _compared(
+    before: Result, after: Result
+) -> tuple[list[tuple[str, str, float, float]], list[str]]:
+    """The figures that both have, each with its name and field; and sentences on rows that only one
+    of them has."""
     if before.kind in SUMMARIES:
         one, other = (_summary(result.report) for result in (before, after))
-        names = [name for name in one if name in other]
-        return [
-            (_noun(name), name, one[name], other[name])
-            for name in names
-            if one[name] or other[name]
-        ]
+        both = {name: (value, other[name]) for name, value in one.items() if name in other}
+        return [(_noun(name), name, *pair) for name, pair in both.items() if any(pair)], []
     field = POINTS[before.kind][2]
     unit = "_s" if field == "seconds" else field
     one, other = _points(before), _points(after)
-    return [
-        (_place(place, before.kind), unit, one[place], other[place])
-        for place in one
+    rows = [
+        (_place(place, before.kind), unit, value, other[place])
+        for place, value in one.items()
         if place in other
+    ]
+    counts = {"before": len(one.keys() - other), "after": len(other.keys() - one)}
+    return rows, [
+        f"{counted(number, 'row')} only {side}: no difference can be shown."
+        for side, number in counts.items()
+        if number
     ]
 
 
@@ -159,18 +164,6 @@ def _numbered(curves: Sequence[Record]) -> Iterator[Record]:
         seen[place] += 1
         number = f"curve {seen[place]}" if seen[place] > 1 else None
         yield from ({**point, "curve": number} for point in curve["points"])
-
-
-def _unmatched(before: Result, after: Result) -> list[str]:
-    if before.kind in SUMMARIES:
-        return []
-    one, other = _points(before), _points(after)
-    counts = {"before": len(one.keys() - other), "after": len(other.keys() - one)}
-    return [
-        f"{counted(number, 'row')} only {side}: no difference can be shown."
-        for side, number in counts.items()
-        if number
-    ]
 
 
 def _cells(name: str, field: str, before: float, after: float) -> list[Cell]:
