@@ -8,7 +8,6 @@ from typing import Any
 
 from experiments import output
 from experiments.names import wait_records
-from experiments.options.options import mistakes_of
 from experiments.options.trace_options import parse_rank_list
 from experiments.pages.reports.result import Result
 from experiments.simulations.algorithm_remarks import unmeant_sizes
@@ -22,7 +21,7 @@ from simulator.steps.buffers import Placed
 from simulator.steps.group_calls import GroupCall, graph_of
 from simulator.steps.written import Written, prove, write
 from topologies.catalogue import Blueprint
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.units import parse_bytes, parse_whole
 
 NAMED = 6
@@ -161,7 +160,7 @@ def _call(words: list[str], algorithm: Algorithm, nbytes: float) -> GroupCall:
 def _value(word: str) -> tuple[str, Any]:
     """The field of a call that a word sets, and its value."""
     key, equals, text = word.partition("=")
-    with mistakes_of(f"--groups: {word[:40]}"):
+    with naming(f"--groups: {word[:40]}"):
         if equals and key == "stream":
             return key, parse_whole(text)
         if equals and key == "after":

@@ -13,18 +13,12 @@ import typer
 from experiments import output
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
-from experiments.options.options import (
-    ReportOptions,
-    RunTimeline,
-    mistakes_of,
-    refuse,
-    values_of,
-)
+from experiments.options.options import ReportOptions, RunTimeline, refuse, values_of
 from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.serving.engines import Engine, ServedPrecision
 from experiments.trace_choice import ALL
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.units import parse_counts, parse_seconds, parse_whole
 
 if TYPE_CHECKING:
@@ -249,7 +243,7 @@ class Serve(MachineOptions, ReportOptions):
         return gpus
 
     def _whole(self, name: str, text: str) -> int:
-        with mistakes_of(f"--{name}"):
+        with naming(f"--{name}"):
             return parse_whole(text)
 
     @property
@@ -269,7 +263,7 @@ class Serve(MachineOptions, ReportOptions):
 
     def _limit(self, name: str) -> float:
         text = getattr(self, name)
-        with mistakes_of(f"--{name}"):
+        with naming(f"--{name}"):
             limit = float("inf") if text is None else parse_seconds(text)
         if limit <= 0:
             raise InputError(f"--{name} {text}: more than 0s")

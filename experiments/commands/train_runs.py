@@ -12,7 +12,6 @@ from experiments import output
 from experiments.execution.journal import Journal, is_complete
 from experiments.execution.results import Countdown, results
 from experiments.options.execution_options import ExecutionOptions
-from experiments.options.options import mistakes_of
 from experiments.pages.reports.result import Picture, Result, check_files
 from experiments.pictures.timelines.timeline_file import (
     FILES,
@@ -32,7 +31,7 @@ from experiments.training.training_grid import (
 )
 from experiments.training.training_report import report, words_of
 from simulator.training.plan import Plan
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.resources import duration
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _in_full(job: Job, ranks: int, path: Path) -> Job:
     plan = job.plan(ranks)
     if plan.is_outline or plan.shifts is not None:
         output.note(f"--timeline {path}: all transfers of all ranks are simulated")
-        with mistakes_of(f"--timeline {path}: it shows all transfers, as with --detail transfers"):
+        with naming(f"--timeline {path}: it shows all transfers, as with --detail transfers"):
             written.plan(ranks)
     return written
 

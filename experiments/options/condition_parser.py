@@ -7,10 +7,9 @@ from math import inf
 from pathlib import Path
 
 from experiments.option_text import parse_pairs
-from experiments.options.options import mistakes_of
 from simulator.profile import Profile
 from simulator.training.conditions import Conditions, Epochs, Failure
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 from topologies.readers.contents import contents
 from topologies.units import parse_number, parse_seconds, parse_whole
 
@@ -113,7 +112,7 @@ def _noise_seconds(file: str, number: int, text: str) -> float:
     """
     if re.fullmatch(r"\d{1,15}(\.\d{1,15})?([eE][+-]?\d{1,2})?", text, re.ASCII):
         return float(text)
-    with mistakes_of(f"--noise {file}, value {number}"):
+    with naming(f"--noise {file}, value {number}"):
         return parse_seconds(text)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from numbers import Real
@@ -45,15 +44,6 @@ def group_of(kind: type[Request], **options: object) -> Request:
 def values_of(options: object, kind: type) -> dict[str, Any]:
     """The values of options by name: of those that a group has."""
     return {each.name: getattr(options, each.name) for each in fields(kind)}
-
-
-@contextmanager
-def mistakes_of(option: str) -> Iterator[None]:
-    """Begin the message of an InputError with the option that it is about."""
-    try:
-        yield
-    except InputError as error:
-        raise InputError(f"{option}: {error}") from None
 
 
 def refuse(

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.options.options import mistakes_of
-from topologies.errors import InputError
+from topologies.errors import InputError, naming
 
 if TYPE_CHECKING:
     from simulator.collectives import Algorithm
@@ -53,12 +52,12 @@ class PatternOptions:
         if router is not None:
             from simulator.collectives.uneven import skewed
 
-            with mistakes_of(f"--skew {self.skew}" if self.skew else f"--matrix {self.matrix}"):
+            with naming(f"--skew {self.skew}" if self.skew else f"--matrix {self.matrix}"):
                 algorithm = skewed(algorithm, router)
         if self.root is not None:
             from simulator.collectives.roots import from_root
 
-            with mistakes_of(f"--root {self.root}"):
+            with naming(f"--root {self.root}"):
                 algorithm = from_root(algorithm, self.root)
         return algorithm
 
@@ -106,6 +105,6 @@ def parse_skew(text: str) -> Router:
         hint = nearest_name(key, parsers, f"there are {', '.join(parsers)}")
         return f"no option {key[:80]!r}: {hint}"
 
-    with mistakes_of(f"--skew {text[:80]}"):
+    with naming(f"--skew {text[:80]}"):
         power, values = parse_zipf(name), parse_pairs(options, name, parsers, unknown)
         return Tokens(power, **values) if {*values} - {"seed"} else Zipf(power, **values)
