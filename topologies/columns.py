@@ -78,6 +78,15 @@ def entries(indptr: Numbers, rows: Numbers) -> tuple[Longs, Longs]:
     return ranges(begins, indptr[np.add(rows, 1)] - begins)
 
 
+def owners(indptr: Numbers) -> Ints:
+    """The row of each entry of a table in CSR form.
+
+    >>> owners(np.array([0, 2, 2, 3])).tolist()
+    [0, 0, 2]
+    """
+    return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
+
+
 def places_in_groups(*columns: Numbers) -> Longs:
     """How many rows of the same group stand before each row. Rows with the same columns are a
     group.

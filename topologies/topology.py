@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 import numpy.typing as npt
 
-from topologies.columns import DeviceNames, MediumNames, Words, entries, repeated
+from topologies.columns import DeviceNames, MediumNames, Words, entries, owners, repeated
 from topologies.columns import Floats as Floats
 from topologies.columns import Ints as Ints
 from topologies.columns import Longs as Longs
@@ -269,9 +269,9 @@ class Topology:
         return self.link_media[self.link_indptr[link] : self.link_indptr[link + 1]]
 
     @property
-    def crossing_links(self) -> Longs:
+    def crossing_links(self) -> Ints:
         """The link of each crossing in `link_media`."""
-        return np.repeat(np.arange(self.links), np.diff(self.link_indptr))
+        return owners(self.link_indptr)
 
     def uses(self, links: Ints) -> Longs:
         """How often transfers over these links cross each medium.

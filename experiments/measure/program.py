@@ -14,6 +14,7 @@ from experiments.measure.slot_layout import ElementSpan, slot_bounds, slot_span
 from simulator.kernels import dependencies
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
+from topologies.columns import owners
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.topology import Ints
@@ -25,7 +26,7 @@ def with_signals(schedule: Schedule) -> Schedule:
     A rank knows only the operations that it takes part in. Barriers wait for others, transfers of
     data do not.
     """
-    operation = np.repeat(np.arange(len(schedule), dtype=np.int32), np.diff(schedule.indptr))
+    operation = owners(schedule.indptr)
     far = _far(schedule, operation, schedule.indices)
     if not far.any():
         return schedule

@@ -10,6 +10,7 @@ import numpy as np
 
 from simulator.collectives.collective import Collective, Pairs
 from topologies.capacity import congestion, max_flow
+from topologies.columns import owners
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Longs, Topology
@@ -176,8 +177,7 @@ def _apart(topology: Topology, sources: Ints, targets: Ints) -> float:
         indptr, links = topology.routes(sources, targets)
     except InputError:
         return np.inf
-    route = np.repeat(np.arange(len(sources)), np.diff(indptr))
-    return float(np.bincount(route, topology.latency[links], len(sources)).max())
+    return float(np.bincount(owners(indptr), topology.latency[links], len(sources)).max())
 
 
 def flow_between_halves(topology: Topology, workers: int, back: bool) -> float:

@@ -16,7 +16,7 @@ from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.routed import Routed, check_few, route
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.shifts import Shifts
-from topologies.columns import distinct, entries, spread
+from topologies.columns import distinct, entries, owners, spread
 from topologies.errors import InputError
 from topologies.topology import Longs, Numbers, Topology
 
@@ -94,7 +94,7 @@ def _rows(schedule: Schedule, elements: Longs) -> tuple[list[Numbers], Longs]:
 
 def _unlike_waits(written: Schedule, folded: Schedule, partner: Longs) -> int:
     """The first operation that waits for others than its partner does, or -1."""
-    owner, _ = spread(np.diff(written.indptr))
+    owner = owners(written.indptr).astype(np.int64)
     expected = distinct(owner * len(folded) + partner[written.indices])
     owner, entry = entries(folded.indptr, partner)
     by_shifts = distinct(owner * len(folded) + folded.indices[entry])

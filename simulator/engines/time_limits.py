@@ -12,6 +12,7 @@ import numpy as np
 from simulator.kernels.records import FlowRoutes
 from simulator.schedules.routed import Routed, flow_routes
 from simulator.schedules.schedule import COMPUTE, Schedule
+from topologies.columns import owners
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -30,7 +31,7 @@ def check_times(routed: Routed) -> None:
     schedule, topology, routes = routed.schedule, routed.topology, len(routed.route_indptr) - 1
     # Sums over routes: many operations share a route. Only links of routes are read: a group of a
     # large machine takes few of its links.
-    links, route = routed.route_links, np.repeat(np.arange(routes), np.diff(routed.route_indptr))
+    links, route = routed.route_links, owners(routed.route_indptr)
     place, media = topology.crossings(links)
     route_of_crossing = route[place]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -13,7 +13,7 @@ import numpy as np
 
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import TRANSFER, Schedule
-from topologies.columns import ranges
+from topologies.columns import owners, ranges
 from topologies.topology import Longs
 
 
@@ -66,7 +66,7 @@ def rendezvous(schedule: Schedule) -> Schedule:
 def _posted(schedule: Schedule, moved: Longs) -> tuple[Longs, Longs]:
     """Pairs of a signal and an operation that it waits for: signal k is that of the transfer
     `moved[k]`."""
-    waits = np.repeat(np.arange(len(schedule)), np.diff(schedule.indptr))
+    waits = owners(schedule.indptr)
     local = np.isin(waits, moved) & (schedule.peer[waits] == schedule.peer[schedule.indices])
     later, earlier = _steps(schedule, moved)
     in_order = earlier < later

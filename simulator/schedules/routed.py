@@ -12,7 +12,7 @@ from simulator.kernels.records import Csr, FlowRoutes, Network, Ranks, Routes, W
 from simulator.schedules.folded_routes import check_few_routes, check_order, fold_routes
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts
-from topologies.columns import spread, starts
+from topologies.columns import owners, spread, starts
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Longs, Topology
 
@@ -256,7 +256,7 @@ def _pairs(schedule: Schedule) -> tuple[Longs, Ints]:
 def flow_routes(routed: Routed) -> FlowRoutes:
     """The routes of `routed` as flows see them."""
     topology, links, routes = routed.topology, routed.route_links, len(routed.route_indptr) - 1
-    route = np.repeat(np.arange(routes), np.diff(routed.route_indptr))
+    route = owners(routed.route_indptr)
     latency = np.bincount(route, topology.latency[links], routes)
     place, media = topology.crossings(links)
     route = route[place]
@@ -285,7 +285,7 @@ def _exceeded(routes: FlowRoutes, bandwidth: Floats, step: int) -> npt.NDArray[n
     """Whether each medium has at least the bandwidth of the medium that always follows it, or with
     step -1 of the medium that always precedes it."""
     media, count = routes.media.astype(np.int64), len(bandwidth)
-    route = np.repeat(np.arange(len(routes.gap)), np.diff(routes.indptr).astype(np.int64))
+    route = owners(routes.indptr)
     follows = np.full(len(media), count)
     here, beside = (slice(-1), slice(1, None))[::step]
     follows[here] = np.where(route[here] == route[beside], media[beside], count)

@@ -14,6 +14,7 @@ from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
 from simulator.schedules.shifts import Fold, Folded, SlotMove, accesses, rotations
 from simulator.schedules.slots import Calls, Cut, Sizes, Slots, pairs_of
 from simulator.schedules.whole_numbers import Index, whole_number, whole_numbers
+from topologies.columns import owners
 from topologies.errors import InputError
 from topologies.topology import Ints, Numbers
 
@@ -243,7 +244,7 @@ class ScheduleBuilder:
             "phase": names[child.phase] if len(child) else child.phase,
         }
         added = self._append(after, columns, calls=self._calls_of(child, slot, behind))
-        waits = np.repeat(np.arange(len(child), dtype=np.int32), np.diff(child.indptr))
+        waits = owners(child.indptr)
         self._calls.waits.append((waits + np.int32(first), child.indices + np.int32(first)))
         self._lanes = max(self._lanes, child.lanes)
         return added

@@ -20,7 +20,7 @@ from simulator.kernels.records import Csr
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
 from simulator.steps.kinds import CALL, KINDS
-from topologies.columns import starts
+from topologies.columns import owners, starts
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Numbers
 
@@ -119,7 +119,7 @@ class StepGraph:
     @cached_property
     def waiting(self) -> Ints:
         """The task that waits, for each of `indices`."""
-        return np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.indptr))
+        return owners(self.indptr)
 
     def predecessors(self, task: int) -> Ints:
         """What a task waits for."""

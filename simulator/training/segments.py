@@ -15,6 +15,7 @@ from simulator.schedules.routed import Routed, alike, route
 from simulator.schedules.schedule import Schedule
 from simulator.training.plan import Plan
 from simulator.training.step_lowering import TaskRows, add_parts, builder_of, layout
+from topologies.columns import owners
 from topologies.topology import Floats, Ints, Longs
 
 
@@ -69,8 +70,7 @@ class Segment:
         from its first operation on."""
         schedule, rows = self.plan.schedule, self.rows
         indptr = schedule.indptr[rows.start : rows.stop + 1]
-        row = np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))
-        return row, schedule.indices[indptr[0] : indptr[-1]] - rows.start
+        return owners(indptr), schedule.indices[indptr[0] : indptr[-1]] - rows.start
 
     @cached_property
     def structure(self) -> tuple[object, ...]:
