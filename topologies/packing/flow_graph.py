@@ -36,7 +36,7 @@ def least_cut(
     Sinks are asked in order, until the flow is no more than `enough`. The one with the least flow
     moves to the front. No sink may be the only one that is a source.
 
-    >>> least_cut(np.array([[0, 3, 0], [0, 0, 2], [0, 0, 0]]), [0], np.array([2]), 9)[0]
+    >>> int(least_cut(np.array([[0, 3, 0], [0, 0, 2], [0, 0, 0]]), [0], np.array([2]), 9)[0])
     2
     """
     inside = np.zeros(len(capacity), dtype=np.int8)
