@@ -116,10 +116,11 @@ def explore(model: Model) -> Fit:
     return Fit(*_relabelled(model, all_points, inner), all_points, short)
 
 
-def fit(model: Model, keep: Flags, start: Floats | None = None) -> Fit:
-    """Fit the points that `keep` chooses with the known paths."""
+def fit(model: Model, keep: Flags, start: Floats | None = None, near: Floats | None = None) -> Fit:
+    """Fit the points that `keep` chooses with the known paths. `near` is where a fit of nearly the
+    same points ended: then no random starts are tried."""
     model = model.taking({}).seeing(keep)
-    return Fit(*_relabelled(model, keep, _solve(model, keep, start)), keep, 0.0)
+    return Fit(*_relabelled(model, keep, _solve(model, keep, start, near)), keep, 0.0)
 
 
 def outliers(fit: Fit) -> Iterator[tuple[FitCurve, float]]:
@@ -244,7 +245,9 @@ def _costs(model: Model, keep: Flags, inner: Floats, together: Flags) -> Floats:
     )
 
 
-def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
+def _solve(
+    model: Model, keep: Flags, start: Floats | None = None, near: Floats | None = None
+) -> Floats:
     from scipy.optimize import least_squares
 
     chosen, measured = np.flatnonzero(keep), np.log(model.points.seconds[keep])
@@ -262,11 +265,13 @@ def _solve(model: Model, keep: Flags, start: Floats | None = None) -> Floats:
         along_paths = slopes(model, inner, chosen, choice(inner.tobytes()))
         return np.concatenate((along_paths, np.diag(model.weight)))
 
-    random = np.random.default_rng(0)
     starts = [model.start] if start is None else [start, model.start]
-    starts += [
-        model.start + random.normal(0, 0.3, len(model.start)) for _ in range(STARTS - len(starts))
-    ]
+    if near is None:
+        random = np.random.default_rng(0)
+        further = STARTS - len(starts)
+        starts += [model.start + random.normal(0, 0.3, len(model.start)) for _ in range(further)]
+    else:
+        starts.append(near)
     ends = [
         least_squares(
             residuals,

@@ -61,7 +61,8 @@ class LeftOut(NamedTuple):
 
 
 def held_out(whole: Fit, protocol: str, rules: IntervalRules) -> HeldOut:
-    """Leave points out by `protocol`, fit the others from scratch, and predict those left out.
+    """Leave points out by `protocol`, fit the others, and predict those left out. Each fit starts
+    as one of the others alone does, and where the fit before it ended: neighbours are much alike.
 
     - "sizes": every size in turn, in all curves at once. Of more than FOLDS sizes, neighbours are
       left out together.
@@ -79,10 +80,12 @@ def held_out(whole: Fit, protocol: str, rules: IntervalRules) -> HeldOut:
 def left_out(whole: Fit, protocol: str) -> Iterator[LeftOut]:
     """Every set of points that `protocol` leaves out, with the fit of the others."""
     model, points = whole.model, whole.model.points
+    near = None
     for fold in _folds(points, protocol):
         if fold.all():
             continue
-        partial = fit(model, ~fold)
+        partial = fit(model, ~fold, near=near)
+        near = partial.inner
         kept, where = kept_points(partial), places(partial)
         yield LeftOut(
             fold,
