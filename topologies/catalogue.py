@@ -299,6 +299,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
     "oversubscription": parse_number,
     "dims": _sizes,
     "periodic": parse_yes,
+    "p2p": parse_yes,
     "sharp": parse_yes,
     "multicast": parse_yes,
     "network": str,
@@ -309,6 +310,7 @@ PARSERS: dict[str, Callable[[str], object]] = {
 HELP = {
     "nodes": "how many nodes, like 2 [as many as the ranks need]",
     "nics": "NICs of a node, like 4 [as the machine has]",
+    "p2p": "no: GPUs reach each other and NICs through the host's memory alone [yes]",
     "used": "GPUs of a node that ranks take, the first ones, like 64 [all]",
     "network": "rails, leaf_spine, fat_tree or dragonfly [as is usual for the machine]",
     "port": "the NICs' network link, like edr, hdr, ndr, roce400, slingshot or ethernet100",

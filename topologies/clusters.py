@@ -82,11 +82,12 @@ class NodeKind:
     summary: str
     """A sentence that describes the machine."""
 
-    def node(self, *, nics: int | None = None) -> Topology:
+    def node(self, *, nics: int | None = None, p2p: bool = True) -> Topology:
         """A node with so many NICs, by default as many as the machine has.
 
         PCIe switches are shared out evenly and in order over the CPUs, and GPUs and NICs over the
-        PCIe switches, or else over the CPUs.
+        PCIe switches, or else over the CPUs. Without `p2p` GPUs and NICs do not read each other's
+        memory: all goes up to a CPU and down again, and no NVLink is used.
 
         >>> machine = MACHINES["dgx1"].node()
         >>> [float(machine.bandwidth[machine.route(0, peer)[0]]) / 1e9 for peer in (1, 3)]
@@ -96,6 +97,7 @@ class NodeKind:
             raise InputError(f"nics is {nics}: a node has 0 to 1024 NICs")
         builder = TopologyBuilder(self.name, paths="rail")
         above = [builder.device(f"cpu{k}", "cpu", node=0) for k in range(self.sockets)]
+        down = above
         for pair in combinations(above, 2) if self.socket else ():
             _connect(builder, *pair, self.socket)
         for stem, kind, link, count in (
@@ -104,10 +106,23 @@ class NodeKind:
             ("nic", "nic", self.pcie, self.nics if nics is None else nics),
         ):
             below = [builder.device(f"{stem}{k}", kind, node=0) for k in range(count)]
+            onto = below
+            if stem == "pcie" and not p2p:
+                # what comes up leaves a switch upwards alone
+                onto = [builder.device(f"{name} down", kind, node=0) for name in below]
             for number, name in enumerate(below):
-                _connect(builder, name, above[number * len(above) // count], link)
-            above = below if stem == "pcie" and below else above
+                place = number * len(above) // count
+                _connect(builder, name, above[place], link, back=(down[place], onto[number]))
+            if stem == "pcie" and below:
+                above, down = below, onto
         gpus = [f"gpu{k}" for k in range(self.gpus)]
+        if p2p:
+            self._join(builder, gpus)
+        builder.notes += [self.source] * bool(self.source)
+        return builder.build(gpus)
+
+    def _join(self, builder: TopologyBuilder, gpus: list[str]) -> None:
+        """Add the NVLinks between the GPUs of a node, and its NVSwitches."""
         mesh = {self.links: combinations(range(self.gpus), 2)} if self.joint == "mesh" else {}
         for links, pairs in (CUBE if self.joint == "cube" else mesh).items():
             for first, second in pairs:
@@ -118,17 +133,23 @@ class NodeKind:
             switch = builder.device("nvswitch", "nvswitch", node=0, in_network=reduces)
             for gpu in gpus:
                 _connect(builder, gpu, switch, self.nvlink, self.links, hops=2)
-        builder.notes += [self.source] * bool(self.source)
-        return builder.build(gpus)
 
 
 def _connect(
-    builder: TopologyBuilder, first: str, second: str, name: str, links: int = 1, hops: int = 1
+    builder: TopologyBuilder,
+    first: str,
+    second: str,
+    name: str,
+    links: int = 1,
+    hops: int = 1,
+    back: tuple[str, str] | None = None,
 ) -> None:
-    """`links` links as one; through a switch each of the `hops` takes its part of the latency."""
+    """`links` links as one; through a switch each of the `hops` takes its part of the latency.
+    `back` are the ends of the way back, if they are not the same."""
     kind = link_kind(name)
     link = Link(links * kind.link.bandwidth, kind.link.latency / hops)
-    builder.connect(first, second, link, kind=kind.kind)
+    for ends in ((first, second), back or (second, first)):
+        builder.link(*ends, link, kind=kind.kind)
     note = f"{name}: {kind.source}"
     if note not in builder.notes:
         builder.notes.append(note)
@@ -143,7 +164,14 @@ MACHINES = {
 """The machines by name, as `--topology` takes them."""
 
 
-def cluster(machine: str, nodes: int = 1, *, nics: int | None = None, **network: Any) -> Topology:
+def cluster(
+    machine: str,
+    nodes: int = 1,
+    *,
+    nics: int | None = None,
+    p2p: bool = True,
+    **network: Any,
+) -> Topology:
     """`nodes` nodes of a machine. The options of `network` are those of :func:`joined`: what is
     None, or not there, is as is usual for the machine.
 
@@ -159,7 +187,7 @@ def cluster(machine: str, nodes: int = 1, *, nics: int | None = None, **network:
         )
     given = {name: value for name, value in network.items() if value is not None}
     usual = {"network": known.network, "port": known.port}
-    return joined(known.node(nics=nics), nodes, **usual | given)
+    return joined(known.node(nics=nics, p2p=p2p), nodes, **usual | given)
 
 
 def joined(

@@ -106,17 +106,15 @@ def _causes(nodes: int, machine: Blueprint) -> Iterator[Cause]:
 
 def _in_a_node(machine: Blueprint) -> Iterator[Cause]:
     usual = MACHINES[machine.name]
-    if not usual.links:
-        return
-    kind, link = LINKS[usual.nvlink].kind, LINKS[usual.nvlink].link
-    tool = "nvidia-smi nvlink -s" if kind == "nvlink" else "rocm-smi --showtopo"
-    half = f"a GPU with half of its links of kind {kind}"
-    yield Cause(half, (machine,), _slowed(0.5, kind), f"{tool} lists the links of each GPU")
-    through_host = LINKS[usual.pcie].link.bandwidth / (usual.gpus / max(usual.switches, 1))
+    if usual.links:
+        kind = LINKS[usual.nvlink].kind
+        tool = "nvidia-smi nvlink -s" if kind == "nvlink" else "rocm-smi --showtopo"
+        half = f"a GPU with half of its links of kind {kind}"
+        yield Cause(half, (machine,), _slowed(0.5, kind), f"{tool} lists the links of each GPU")
     yield Cause(
         "GPUs that do not reach each other, through the host's memory,",
-        (machine,),
-        _slowed(through_host / (link.bandwidth * usual.links), kind),
+        (machine.with_options(p2p=False),),
+        same,
         "nvidia-smi topo -p2p r must say OK; unset NCCL_P2P_DISABLE",
     )
 

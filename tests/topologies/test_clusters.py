@@ -370,3 +370,21 @@ def test_a_leaf_has_as_many_nodes_as_the_user_says(network: str, leaves: int) ->
 def test_a_leaf_has_a_node_at_least() -> None:
     with pytest.raises(InputError, match="nodes_per_leaf must be at least 1, got 0"):
         cluster("leonardo", 5, nodes_per_leaf=0)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_without_peer_access_all_goes_through_a_cpu(name: str) -> None:
+    """No NVLink is left, and no PCIe switch turns what comes up down again."""
+    machine = cluster(name, p2p=False)
+    assert not {"nvlink", "xgmi"} & {*machine.link_kinds.vocabulary}
+    kinds = machine.device_kinds
+    for peer in range(1, MACHINES[name].gpus // max(MACHINES[name].sockets, 1)):
+        way = machine.target[list(machine.route(0, peer))]
+        assert "cpu" in {str(kinds[device]) for device in way}
+
+
+def test_gpus_of_a_switch_share_its_way_to_the_host() -> None:
+    """Four GPUs pass on a quarter each in a ring; with peer access the whole link."""
+    box = {p2p: cluster("pcie_box", p2p=p2p) for p2p in (True, False)}
+    rates = {p2p: find_rings(machine, 4).bandwidth for p2p, machine in box.items()}
+    assert rates[True] == pytest.approx(4 * rates[False])

@@ -20,7 +20,8 @@ def library_on(machine: Blueprint, name: str, memory: float | None) -> Described
         per_node = machine.options.get("per_node")
         node = max(several.ranks, per_node if isinstance(per_node, int) else 1)
         several = machine.build(2 * node)
-    described = profile_for(name, several, memory)
+    p2p = machine.options.get("p2p")
+    described = profile_for(name, several, memory, p2p=None if p2p is None else bool(p2p))
     profile = choosing(described.profile, LIBRARIES[name], machine, specified=True, version=name)
     return described._replace(profile=profile)
 

@@ -66,6 +66,10 @@ PER_NODE, NODES, USUAL_NODES = 2, (1, 4, 16), 8.0
 """The jobs that show all parameters of a library, and the usual number of nodes of larger ones."""
 HOPPER = 500e9
 """The NVLinks of a GPU of Hopper are below this β in bytes/s, and those of Blackwell above."""
+HOSTED = {None: log(4), False: log(2), True: 0.0}
+"""How unsure times over PCIe are besides, in log: GPUs read each other's memory or not, or nobody
+says it. If not, they may share the way of a PCIe switch to the host, often four GPUs. What the
+host's memory takes is known to a factor of 2."""
 MEMORY = {"volta": 0.9e12, "ampere": 2.0e12, "hopper": 3.35e12, "blackwell": 8e12}
 """β in bytes/s of the memory of a usual GPU with NVLinks, by its generation."""
 
@@ -90,11 +94,14 @@ class Kind(NamedTuple):
     """The usual α in seconds: what links of the machine have in proportion."""
 
 
-def profile_for(name: str, topology: Topology, memory: float | None = None) -> Described:
+def profile_for(
+    name: str, topology: Topology, memory: float | None = None, *, p2p: bool | None = None
+) -> Described:
     """The library `name` of LIBRARIES on a machine with the specified β of `topology`.
 
     A step takes as long as on the measured machines. Its α is divided among its links in proportion
     to their α. `memory` is β of a GPU's memory in bytes/s, by default as usual for its links.
+    `p2p` says whether GPUs read each other's memory over PCIe; None: nobody knows.
     Raises InputError for an unknown name.
     """
     if name not in LIBRARIES:
@@ -103,8 +110,14 @@ def profile_for(name: str, topology: Topology, memory: float | None = None) -> D
     whole, model = population_of(library.name), _named(name)
     population = _over(library, steps)
     rest, called = _rest(model, population), f"{name} on {topology.name}"
-    notes, far = _notes(name, whole, steps), list(_unreached(name, steps, whole))
-    sure = _sure(population, len(far))
+    notes, far = list(_notes(name, whole, steps)), list(_unreached(name, steps, whole))
+    hosted = HOSTED[p2p] if name in FOREIGN and steps.over_pcie else 0.0
+    if hosted and p2p is None:
+        notes.append(
+            "GPUs over PCIe may not read each other's memory (nvidia-smi topo -p2p r): say p2p=yes "
+            "or p2p=no behind the machine's name, and intervals are narrower"
+        )
+    sure = _sure(population, len(far), hosted)
     profile = _written(model, rest, steps, called)
     variants = [_written(model, rest + move, steps, called) for move in _moves(model, population)]
     if name == "nccl" and multicasts(topology):
@@ -245,16 +258,17 @@ def _moves(model: Model, population: Population | None) -> Floats:
     return population.moves(names) if population is not None else np.zeros((0, len(names)))
 
 
-def _sure(population: Population | None, unreached: int) -> Uncertainty:
+def _sure(population: Population | None, unreached: int, hosted: float) -> Uncertainty:
     """The rules of intervals, if the population does not reach the machine for so many reasons.
-    Each adds the variance of another machine. A library without a population is as unsure as MPI,
-    and one reason more."""
+    Each adds the variance of another machine; `hosted` is a standard deviation besides. A library
+    without a population is as unsure as MPI, and one reason more."""
     if population is None:
         population, unreached = population_of(MPI.name), unreached + 1
     learnt = (population and population.intervals) or GUESSED
     of_machines = hypot(learnt.machine, learnt.between)
     rules = shipped_rules()._replace(
-        machine=hypot(learnt.machine, sqrt(unreached) * of_machines), parameters=learnt.parameters
+        machine=hypot(learnt.machine, sqrt(unreached) * of_machines, hosted),
+        parameters=learnt.parameters,
     )
     residuals = Residuals(rules, NOWHERE, np.zeros(0))
     return Uncertainty(residuals, software=learnt.software, between=learnt.between)
@@ -268,6 +282,10 @@ class _Steps:
         inside = _crossed(topology, (nodes == nodes[0]) & (np.arange(len(nodes)) > 0))
         between = _crossed(topology, nodes != nodes[0])
         self.kinds = tuple(_kinds(topology, inside, between))
+        self.node = int((nodes == nodes[0]).sum())
+        """The ranks of a node."""
+        self.over_pcie = "pcie" in inside
+        """Whether GPUs of a node meet over PCIe."""
         self.fastest = max(self.kinds, key=lambda kind: kind.bandwidth)
         usual = MEMORY[nccl.generation_of(self.fastest.bandwidth)]
         self.memory = memory or (usual if self.fastest.name == "nvlink" else USUAL_MEMORY)
@@ -375,12 +393,22 @@ def _unreached(name: str, steps: _Steps, population: Population | None) -> Itera
             f"{'inside nodes' if steps.where[unseen[0]] == 'node' else 'between nodes'}, with "
             f"their specified bandwidth, so intervals are wider"
         )
+    if name in FOREIGN and steps.over_pcie:
+        yield "one measured machine alone has GPUs that meet over PCIe, so intervals are wider"
+    if name in FOREIGN and (count := _machines_of(steps.node, population)) < ENOUGH:
+        verb = "has" if count == 1 else "have"
+        yield f"{count} of these machines {verb} {steps.node} GPUs a node: intervals are wider"
     if name in FOREIGN and (count := _machines_with(name, population)) < ENOUGH:
         verb = "has" if count == 1 else "have"
         yield (
             f"only {count} of these machines {verb} {name}: it shares their figures with "
             f"{FOREIGN[name][1]}, so intervals are wider"
         )
+
+
+def _machines_of(ranks: int, population: Population) -> int:
+    large = {row.machine for row in specifications() if row.per_node >= ranks}
+    return len(large.intersection(population.machines))
 
 
 def _machines_with(name: str, population: Population) -> int:
