@@ -128,6 +128,7 @@ NCCL = Library(
             _rates(240, 80),
             _tree(4.0 / 3.4, 1.0),
             reached=_reached(1.0, 0.89),
+            gap={"network": 3.0 * US},
         ),
     ),
     (

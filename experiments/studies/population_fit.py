@@ -3,19 +3,25 @@ rules of intervals on machines that nobody has measured, learnt from machines le
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from math import e
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
 
+from experiments.calibration.effects.algorithm_effects import multicasting
 from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.fit import evidence
-from experiments.calibration.known_paths import ALL
-from experiments.calibration.library import PLUGIN
+from experiments.calibration.known_paths import ALL, as_nodes
+from experiments.calibration.libraries import NCCL
+from experiments.calibration.library import ELEMENT, MOST_ACROSS, PLUGIN
 from experiments.calibration.library_model import Model, active, along, slopes
+from experiments.calibration.measured_machines import MESHED_GPUS, NVLS_TREE_SINCE
+from experiments.calibration.observations import FitCurve
 from experiments.calibration.population.population import (
     ALONE,
     ENOUGH,
@@ -27,6 +33,10 @@ from experiments.calibration.population.population import (
     shared_names,
 )
 from experiments.calibration.population.specification import Specification, kernels, transport
+from experiments.calibration.prediction import times
+from simulator.collectives import find
+from simulator.cost_models import nccl
+from simulator.profile import Profile
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
 from simulator.uncertainty.residuals import shared
@@ -36,7 +46,7 @@ NEAR = 0.02
 """The spread of a mean about the start of the library's own model."""
 LEARNT = (
     *("1/β of own copies", "a piece", "LL node α", "message to a peer"),
-    *("launch of sends", "α of sends", "1/β of sends", "1/β of all-to-all"),
+    *("launch of sends", "α of sends", "1/β of sends", "1/β of all-to-all", "Simple network 1/β"),
 )
 LOOSER = 0.25
 """How the names of parameters end that many machines show inside a node, and the spread of their
@@ -44,6 +54,10 @@ means."""
 SHARED, APART = "network α", 0.5
 """How the names of all α between nodes end. Their means share an offset from the library's own
 model, and this is its spread."""
+GAP, FREE = "network g", 1.5
+"""How the name of g between nodes ends. No source states it, so its mean has this spread."""
+OF_PLUGINS = (SHARED, GAP)
+"""How the names of the parameters end that plugins have in common."""
 USUAL, STRENGTH = 0.4, 6.0
 """A machine's usual distance from the mean, and its weight in machines."""
 WIDEST = 2.0
@@ -119,7 +133,7 @@ def offsets(model: Model, specification: Specification) -> Floats:
 def fit_transports(runs: Sequence[MachineRuns]) -> Population:
     """The population of all machines, with that of each transport that ENOUGH machines have.
     Machines without a network are in each of them. Runs that are no example of their machine are in
-    none. Plugins have only α between nodes in common, so their population has all else of all
+    none. Plugins have only α and g between nodes in common, so their population has all else of all
     machines."""
     runs = [each for each in runs if not each.specification.why_not] or runs
     machines = {(each.transport, each.machine) for each in runs}
@@ -132,7 +146,7 @@ def fit_transports(runs: Sequence[MachineRuns]) -> Population:
 
 
 def _with_latencies(whole: Population, level: Population) -> Population:
-    latencies = {key: one for key, one in level.members.items() if key.endswith(SHARED)}
+    latencies = {key: one for key, one in level.members.items() if key.endswith(OF_PLUGINS)}
     members = {
         key: one._replace(mean=latencies[key].mean, spread=latencies[key].spread)
         if key in latencies
@@ -169,7 +183,10 @@ class _Fit:
         starts = _starts(runs)
         self.runs, self.names = runs, tuple(starts)
         together = np.array([float(name.endswith(SHARED)) for name in self.names])
-        spreads = [max(near, looser) if name.endswith(LEARNT) else near for name in self.names]
+        spreads = [
+            FREE if name.endswith(GAP) else looser if name.endswith(LEARNT) else near
+            for name in self.names
+        ]
         prior = np.diag(np.square(spreads)) + apart**2 * np.outer(together, together)
         network = np.array(["network" in name for name in self.names])
         self.apart = network[:, None] != network
@@ -298,12 +315,57 @@ class Unseen(NamedTuple):
         return np.asarray(quantile(LEVEL) * np.sqrt(self.variance(spread, base)))
 
 
+def predicted(runs: MachineRuns, population: Population) -> Floats:
+    """Seconds of all points by the specification of the machine, shape (points,), as `--library`
+    predicts them: by NVLSTree where that is faster. Runs teach nothing of it."""
+    inner = runs.inner(population)
+    seconds = runs.model.predict(inner)
+    for c, curve in enumerate(runs.model.points.curves):
+        if not _may_cross(runs.specification, curve):
+            continue
+        profile = _with_tree(runs, inner, population)
+        machine, place = as_nodes(curve.ranks, curve.per_node), runs.model.points.curve == c
+        sizes: dict[str, list[float]] = {}
+        for nbytes in curve.sizes.tolist():
+            (name,) = NCCL.running(NCCL.across["all_reduce"], nbytes / ELEMENT, curve.ranks)
+            sizes.setdefault(name, []).append(nbytes)
+        by_size = {
+            nbytes: time.seconds
+            for name, chosen in sizes.items()
+            for nbytes, time in times(profile, find(name), machine, curve.ranks, chosen).items()
+        }
+        trees = [by_size[nbytes] for nbytes in runs.model.points.size[place].tolist()]
+        seconds[place] = np.minimum(seconds[place], trees)
+    return seconds
+
+
+def _may_cross(specification: Specification, curve: FitCurve) -> bool:
+    """Whether NCCL may have taken NVLSTree: on nodes with NVSwitches that multicast."""
+    version = tuple(map(int, re.findall(r"\d+", curve.library)[:2])) or NVLS_TREE_SINCE
+    return (
+        curve.collective == "all_reduce"
+        and not curve.forced
+        and 1 < curve.nodes <= MOST_ACROSS
+        and curve.per_node > MESHED_GPUS
+        and specification.generation in nccl.NVLS_EFFICIENCY
+        and version >= NVLS_TREE_SINCE
+    )
+
+
+def _with_tree(runs: MachineRuns, inner: Floats, population: Population) -> Profile:
+    latency, rate = (
+        population.members[name].mean for name in ("latency of NVLS", "node 1/β of NVLS")
+    )
+    slowness = e**rate / nccl.NVLS_EFFICIENCY[runs.specification.generation]
+    return multicasting(runs.model.profile(inner), "nvls_tree", e**latency, {"node": slowness})
+
+
 def unseen(runs: MachineRuns, population: Population) -> Unseen:
     """The runs by a population of other machines, with the known paths."""
     population = population.over(runs.transport)
     model, inner = runs.model, runs.inner(population)
     shifts = along(model, inner, population.moves(runs.names), ALL)
-    off = np.log(model.points.seconds / model.predict(inner))
+    off = np.log(model.points.seconds / predicted(runs, population))
     ran, profile = active(model, inner, ALL), model.profiles(inner[None])
     _, crossing = ran.on_links(model, profile)
     software = 1 - (crossing / ran.seconds(model, profile))[:, 0]

@@ -30,7 +30,13 @@ from experiments.studies import generated_pages
 from experiments.studies.calibration import CurveGroup, groups
 from experiments.studies.collective_rows import collectives
 from experiments.studies.measured_rows import grouped
-from experiments.studies.population_fit import MachineRuns, fit_transports, learn_from, unseen
+from experiments.studies.population_fit import (
+    MachineRuns,
+    fit_transports,
+    learn_from,
+    predicted,
+    unseen,
+)
 from simulator.cost_models.nccl import GENERATIONS
 from simulator.profile import Profile, Protocol
 from topologies.errors import InputError
@@ -160,9 +166,8 @@ def _errors(runs: MachineRuns, population: Population) -> dict[str, float]:
 
 def specified(runs: MachineRuns, population: Population) -> Floats:
     """Seconds of all points by the machine's specification, shape (points,)."""
-    inner = runs.inner(population)
-    explored(runs.model, inner)
-    return runs.model.predict(inner)
+    explored(runs.model, runs.inner(population))
+    return predicted(runs, population)
 
 
 def sharpened(runs: MachineRuns, population: Population, keep: Flags) -> Floats:

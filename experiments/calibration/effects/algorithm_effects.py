@@ -110,6 +110,8 @@ def sends(data: Data, *, algorithms: Mapping[str, str]) -> Effect:
 
 
 CHANNEL = "1/β of a channel"
+NEVER = 1e6
+"""A protocol whose α takes so many times as long is never the fastest."""
 
 
 def few_channels(data: Data, *, algorithm: str, slowness: float) -> Effect:
@@ -158,15 +160,12 @@ def multicasting(
     profile: Profile, algorithm: str, latency: float, slower: Mapping[str, float]
 ) -> Profile:
     """The profile with an algorithm whose `latency` in seconds counts once instead of the α of the
-    links in `slower`. Their 1/β is longer by the factors of `slower`, by kind of link. Other links,
-    as those between nodes, have α of the last protocol, as no other protocol does this."""
-    last = profile.protocols[-1].links
+    links in `slower`. Their 1/β is longer by the factors of `slower`, by kind of link. The last
+    protocol alone runs it between nodes."""
 
     def factors(protocol: Protocol) -> Mapping[str, float]:
-        return {
-            kind: 0.0 if kind in slower else last[kind].latency / link.latency
-            for kind, link in protocol.links.items()
-        }
+        between = 1.0 if protocol is profile.protocols[-1] else NEVER
+        return {kind: 0.0 if kind in slower else between for kind in protocol.links}
 
     return replace(
         profile,

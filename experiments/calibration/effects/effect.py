@@ -82,6 +82,8 @@ class Prior:
     """The usual share of a specified β. Empty: the links of a machine do not limit the protocol."""
     weight: float = LOOSE
     """The weight of the start of 1/β."""
+    gap: Mapping[str, float] = field(default_factory=dict)
+    """g of one link, in seconds. The others have none, unless data identify it."""
 
     def rate(self, kind: str) -> str:
         """The name of the parameter that is 1/β of links of `kind`."""

@@ -61,7 +61,9 @@ def _parameters(data: Data, prior: Prior, weight: float) -> Iterator[Parameter]:
     starts = {kind: _start(data, prior, kind) for kind in data.kinds}
     for kind, (latency, _) in starts.items():
         yield Parameter(f"{prior.name} {kind} α", latency, "s", weight, kind)
-        if (prior.name, kind) in data.gaps:
+        if reach(kind) in prior.gap:
+            yield Parameter(f"{prior.name} {kind} g", prior.gap[reach(kind)], "s", LIKELY, kind)
+        elif (prior.name, kind) in data.gaps:
             # where a g starts, in units of α
             yield Parameter(f"{prior.name} {kind} g", latency * 0.1, "s", LIKELY, kind)
     rates = {prior.rate(kind): (kind, slowness) for kind, (_, slowness) in starts.items()}
@@ -92,7 +94,7 @@ def _links(data: Data, number: int, values: Values) -> dict[str, Link]:
         slowness = np.maximum(values[prior.rate(kind)], values[last.rate(kind)] / prior.share)
         latencies = (values[f"{name} {kind} α"] for name in (*shorter, prior.name))
         latency = reduce(np.maximum, latencies)
-        gap = values[f"{prior.name} {kind} g"] if (prior.name, kind) in data.gaps else 0.0
+        gap = values.get(f"{prior.name} {kind} g", 0.0)
         links[kind] = Link(1 / slowness, latency, gap)
     return links
 

@@ -47,7 +47,7 @@ def test_the_example_gives_what_ten_nodes_of_one_gpu_should(
     assert run(LOG, topology="hgx_h100:nodes=10", placement="round-robin", how="json") == 0
     (curve,) = json.loads(capsys.readouterr().out)["curves"]
     assert not curve["abnormal"]
-    assert curve["points"][-1]["fraction"] == pytest.approx(1.147, abs=0.03)
+    assert curve["points"][-1]["fraction"] == pytest.approx(1.091, abs=0.03)
 
 
 def test_a_file_that_knows_no_nodes_is_not_blamed_for_a_guess(
