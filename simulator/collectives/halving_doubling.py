@@ -1,8 +1,6 @@
 """Rabenseifner's algorithm: a reduce-scatter by recursive halving, then an all-gather by recursive
 doubling."""
 
-from collections.abc import Callable, Sequence
-
 import numpy as np
 
 from simulator.collectives.collective import ALL_REDUCE, declare
@@ -10,12 +8,6 @@ from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Shifts, bits, fold, halves
-from topologies.topology import Numbers
-
-HalvedPart = tuple[int, Callable[[Numbers, int], Numbers], Callable[[Numbers], Numbers]]
-"""A part of V that ranks halve step by step, until each owns a slot: its first slot; the peers of
-ranks in a step; and the slots that ranks own, counted from the first one. What a rank gets from
-some step on are neighbouring slots."""
 
 
 @declare("halving_doubling", ALL_REDUCE, trees.HALVING_DOUBLING, shifts=bits)
@@ -28,63 +20,28 @@ def halving_doubling_all_reduce(
     Both sides wait for each other, as in MPI's blocking sendrecv. An exchange begins when both have
     finished the exchange before.
     """
-    members = 1 << log2_floor(ranks)
-    moves = halves(log2_floor(ranks))
-    vector = ScheduleBuilder(fold(ranks, shifts, *moves), nbytes, slots=members)
-    part = 0, lambda rank, step: rank ^ (members >> step + 1), lambda rank: rank
-    return halved_and_doubled(vector, members, [part])
-
-
-def halved_and_doubled(
-    vector: ScheduleBuilder, members: int, parts: Sequence[HalvedPart]
-) -> Schedule:
-    """The all-reduce of parts among the first `members` ranks; the others fold in and out."""
-    ready = fold_in(vector, members)
+    rounds = log2_floor(ranks)
+    vector = ScheduleBuilder(
+        fold(ranks, shifts, *halves(rounds)), nbytes, slots=1 << rounds, phase="fold"
+    )
+    rank, extra = vector.each(np.arange(1 << rounds)), np.arange(1 << rounds, ranks)
+    ready = np.full(len(rank), -1)
+    ready[: len(extra)] = vector.reduce(extra, extra - (1 << rounds), slot=0, count=1 << rounds)
     vector.phase("reduce-scatter")
-    reduce_halves(vector, members, parts, ready)
+    for level in reversed(range(rounds)):
+        peer = rank ^ (1 << level)
+        partner = vector.place(peer)
+        ready = vector.reduce(
+            rank, peer, slot=_half(peer, level), count=1 << level, after=ready[partner, None]
+        )[partner]
     vector.phase("all-gather")
-    gather_halves(vector, members, parts)
-    unfold(vector, members)
+    for level in range(rounds):
+        vector.copy(rank, rank ^ (1 << level), slot=_half(rank, level), count=1 << level)
+    vector.phase("unfold")
+    vector.copy(extra - (1 << rounds), extra, slot=0, count=1 << rounds)
     return vector.build()
 
 
-def fold_in(vector: ScheduleBuilder, members: int) -> Numbers:
-    """The ranks behind the first `members`, at most as many, add what they have to that of the
-    first ones. Returns for each member the operation with which it has all; -1 for none."""
-    vector.phase("fold")
-    extra = np.arange(members, vector.ranks)
-    ready = np.full(len(vector.each(np.arange(members))), -1)
-    ready[: len(extra)] = vector.reduce(extra, extra - members, slot=0, count=vector.slots.buffer)
-    return ready
-
-
-def unfold(vector: ScheduleBuilder, members: int) -> None:
-    """The ranks behind the first `members` get the result."""
-    vector.phase("unfold")
-    extra = np.arange(members, vector.ranks)
-    vector.copy(extra - members, extra, slot=0, count=vector.slots.buffer)
-
-
-def reduce_halves(
-    vector: ScheduleBuilder, members: int, parts: Sequence[HalvedPart], ready: Numbers
-) -> None:
-    """A reduce-scatter of parts among the first `members` ranks, when they are `ready`. An exchange
-    begins when both ranks have finished the exchange before."""
-    rank, waits = vector.each(np.arange(members)), [ready] * len(parts)
-    for step in range(log2_floor(members)):
-        half = members >> step + 1
-        for number, (first, peers, places) in enumerate(parts):
-            peer = peers(rank, step)
-            slot, partner = first + places(peer) // half * half, vector.place(peer)
-            after = waits[number][partner, None]
-            waits[number] = vector.reduce(rank, peer, slot=slot, count=half, after=after)[partner]
-
-
-def gather_halves(vector: ScheduleBuilder, members: int, parts: Sequence[HalvedPart]) -> None:
-    """The all-gather of parts, from the owners of slots."""
-    rank = vector.each(np.arange(members))
-    for step in reversed(range(log2_floor(members))):
-        half = members >> step + 1
-        for first, peers, places in parts:
-            slot = first + places(rank) // half * half
-            vector.copy(rank, peers(rank, step), slot=slot, count=half)
+def _half(rank: np.ndarray, level: int) -> np.ndarray:
+    """The first of the 2^level slots that are left to `rank`."""
+    return rank >> level << level

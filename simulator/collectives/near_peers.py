@@ -23,7 +23,7 @@ from simulator.collectives.collective import (
     Fitted,
     declare,
 )
-from simulator.collectives.halving_doubling import (
+from simulator.collectives.halved_parts import (
     HalvedPart,
     gather_halves,
     halved_and_doubled,

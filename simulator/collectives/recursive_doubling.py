@@ -3,7 +3,7 @@
 import numpy as np
 
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, declare
-from simulator.collectives.halving_doubling import fold_in, unfold
+from simulator.collectives.halved_parts import fold_in, unfold
 from simulator.cost_models import log2_floor, trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder

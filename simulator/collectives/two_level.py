@@ -10,8 +10,8 @@ from functools import partial
 
 import numpy as np
 
+from simulator.collectives.axis_rings import along_axes
 from simulator.collectives.collective import ALL_REDUCE, ALL_TO_ALL, Collective, Fitted, declare
-from simulator.collectives.ring import along_axes
 from simulator.cost_models import CostModel, machine_formulas
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.schedule import Schedule
