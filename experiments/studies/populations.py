@@ -30,13 +30,8 @@ from experiments.studies import generated_pages
 from experiments.studies.calibration import CurveGroup, groups
 from experiments.studies.collective_rows import collectives
 from experiments.studies.measured_rows import grouped
-from experiments.studies.population_fit import (
-    MachineRuns,
-    fit_transports,
-    learn_from,
-    predicted,
-    unseen,
-)
+from experiments.studies.population_fit import MachineRuns, fit_transports
+from experiments.studies.unseen_machines import learn_from, predicted, unseen
 from simulator.cost_models.nccl import GENERATIONS
 from simulator.profile import Profile, Protocol
 from topologies.errors import InputError

@@ -20,6 +20,7 @@ NETWORK_KEYS = [
     "nodes",
     "network",
     "nics",
+    "p2p",
     "port",
     "oversubscription",
     "spines",

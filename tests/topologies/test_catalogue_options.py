@@ -23,6 +23,7 @@ EXAMPLES: dict[str, tuple[str, object]] = {
     "multicast": ("yes", True),
     "network": ("leaf_spine", "leaf_spine"),
     "nics": ("4", 4),
+    "p2p": ("no", False),
     "port": ("hdr", "hdr"),
     "oversubscription": ("1.5", 1.5),
     "spines": ("2", 2),
@@ -296,7 +297,7 @@ def test_a_file_has_the_options_of_a_network(tmp_path: Path) -> None:
     listed = [
         line.split()[0] for line in message_of(lambda: find(f"{path}:nics=2")).splitlines()[1:]
     ]
-    assert listed == [key for key in NETWORK_KEYS if key != "nics"]
+    assert listed == [key for key in NETWORK_KEYS if key not in ("nics", "p2p")]
 
 
 @pytest.mark.parametrize(

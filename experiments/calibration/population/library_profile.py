@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from math import e, hypot, log, sqrt
@@ -12,8 +12,8 @@ import numpy as np
 
 from experiments.calibration.effects.algorithm_effects import multicasting
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.kernel_effects import OWN, USUAL_MEMORY
-from experiments.calibration.effects.link_effects import BETWEEN, FED, reach
+from experiments.calibration.effects.kernel_effects import OWN
+from experiments.calibration.effects.link_effects import FED, reach
 from experiments.calibration.libraries import CHANNEL, GLOO, MPI, MULTICAST, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
@@ -31,18 +31,18 @@ from experiments.calibration.population.specification import (
     specifications,
     transport,
 )
+from experiments.calibration.population.steps import Kind, Steps
 from experiments.calibration.uncertainty import shipped_rules
 from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
 from simulator.effects.channels import PeerChannels
-from simulator.effects.jobs import nodes_of
-from simulator.profile import Profile, Protocol, Uncertainty
+from simulator.profile import Profile, Uncertainty
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.measured_places import place
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
 from topologies.link import NETWORKS, Link
-from topologies.topology import Flags, Floats, Topology
+from topologies.topology import Floats, Topology
 
 LIBRARIES: Mapping[str, Library] = {
     "nccl": NCCL,
@@ -70,8 +70,6 @@ HOSTED = {None: log(4), False: log(2), True: 0.0}
 """How unsure times over PCIe are besides, in log: GPUs read each other's memory or not, or nobody
 says it. If not, they may share the way of a PCIe switch to the host, often four GPUs. What the
 host's memory takes is known to a factor of 2."""
-MEMORY = {"volta": 0.9e12, "ampere": 2.0e12, "hopper": 3.35e12, "blackwell": 8e12}
-"""β in bytes/s of the memory of a usual GPU with NVLinks, by its generation."""
 
 
 class Described(NamedTuple):
@@ -80,18 +78,6 @@ class Described(NamedTuple):
     profile: Profile
     """What simulations take. It says how sure it is."""
     notes: tuple[str, ...]
-
-
-class Kind(NamedTuple):
-    """Links of one kind in a topology."""
-
-    name: str
-    where: str
-    """Whether they are inside a "node" or in the "network" between nodes."""
-    bandwidth: float
-    """The usual β in bytes/s."""
-    latency: float
-    """The usual α in seconds: what links of the machine have in proportion."""
 
 
 def profile_for(
@@ -106,7 +92,7 @@ def profile_for(
     """
     if name not in LIBRARIES:
         raise InputError(f"--library {name[:40]!r}: expected {', '.join(LIBRARIES)}")
-    library, steps = LIBRARIES[name], _Steps(topology, memory)
+    library, steps = LIBRARIES[name], Steps(topology, memory)
     whole, model = population_of(library.name), _named(name)
     population = _over(library, steps)
     rest, called = _rest(model, population), f"{name} on {topology.name}"
@@ -133,28 +119,28 @@ def profile_for(
 
 def links_on(library: Library, topology: Topology) -> list[Mapping[str, Link]]:
     """The links of each protocol of a library by kind, on the specified links of `topology`."""
-    model, steps = _model(library), _Steps(topology)
+    model, steps = _model(library), Steps(topology)
     rest = _rest(model, _over(library, steps))
     return [protocol.links for protocol in _written(model, rest, steps, "").protocols]
 
 
 def kinds_between(topology: Topology) -> set[str]:
     """The kinds of link that a step to another node crosses, and no step inside a node."""
-    return {kind for kind, where in _Steps(topology).where.items() if where == "network"}
+    return {kind for kind, where in Steps(topology).where.items() if where == "network"}
 
 
 def population_over(library: Library, topology: Topology) -> Population | None:
     """The population of a library over the network of a topology. None: no machine was
     measured."""
-    return _over(library, _Steps(topology))
+    return _over(library, Steps(topology))
 
 
-def _over(library: Library, steps: _Steps) -> Population | None:
+def _over(library: Library, steps: Steps) -> Population | None:
     population = population_of(library.name)
     return None if population is None else population.over(transport(library, steps.interconnect))
 
 
-def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:
+def _written(model: Model, rest: Floats, steps: Steps, name: str) -> Profile:
     profile = model.profile(rest + _given(model, steps.fastest, steps), name)
     by_kind = {kind.name: model.profile(rest + _given(model, kind, steps)) for kind in steps.kinds}
     return replace(
@@ -177,7 +163,7 @@ def _written(model: Model, rest: Floats, steps: _Steps, name: str) -> Profile:
     )
 
 
-def _in_switches(profile: Profile, steps: _Steps, values: Mapping[str, float]) -> Profile:
+def _in_switches(profile: Profile, steps: Steps, values: Mapping[str, float]) -> Profile:
     """The profile with NVLS by the `values` of parameters, and with the channels of a message to
     one peer. Only those of Hopper were measured. By NCCL's own model, NVLS reaches another share of
     the NVLinks' rate in each generation."""
@@ -224,7 +210,7 @@ def _rest(model: Model, population: Population | None) -> Floats:
     )
 
 
-def _given(model: Model, kind: Kind, steps: _Steps) -> Floats:
+def _given(model: Model, kind: Kind, steps: Steps) -> Floats:
     """What a machine's specification gives, as if all links had the β of a kind."""
     return np.array(
         [
@@ -274,85 +260,7 @@ def _sure(population: Population | None, unreached: int, hosted: float) -> Uncer
     return Uncertainty(residuals, software=learnt.software, between=learnt.between)
 
 
-class _Steps:
-    """The links of a step from a rank to the next one: inside a "node", and in the "network"."""
-
-    def __init__(self, topology: Topology, memory: float | None = None) -> None:
-        nodes = nodes_of(topology)
-        inside = _crossed(topology, (nodes == nodes[0]) & (np.arange(len(nodes)) > 0))
-        between = _crossed(topology, nodes != nodes[0])
-        self.kinds = tuple(_kinds(topology, inside, between))
-        self.node = int((nodes == nodes[0]).sum())
-        """The ranks of a node."""
-        self.over_pcie = "pcie" in inside
-        """Whether GPUs of a node meet over PCIe."""
-        self.fastest = max(self.kinds, key=lambda kind: kind.bandwidth)
-        usual = MEMORY[nccl.generation_of(self.fastest.bandwidth)]
-        self.memory = memory or (usual if self.fastest.name == "nvlink" else USUAL_MEMORY)
-        """β of a GPU's memory in bytes/s."""
-        where = {kind.name: kind.where for kind in self.kinds}
-        self.where = where
-        """Whether links of a kind are inside a "node" or in the "network"."""
-        self.interconnect = next((kind for kind in NETWORKS if kind in where), "")
-        """The kind of link that connects the nodes. Empty if it is no known one."""
-        self.continues = any(where.get(name) == "node" for name in between) or not inside
-        """Whether a step to another node takes the links inside nodes too."""
-        self.whole = {
-            "node": sum(kind.latency * inside.count(kind.name) for kind in self.kinds),
-            "network": sum(
-                kind.latency * between.count(kind.name)
-                for kind in self.kinds
-                if kind.where == "network"
-            ),
-        }
-
-    def protocol(self, number: int, by_kind: Mapping[str, Profile]) -> Protocol:
-        """A protocol of a library, by its number; `by_kind` has the library on machines all of
-        whose links have the β of a kind."""
-        sources = {kind: by_kind[kind.name].protocols[number] for kind in self.kinds}
-        links = {
-            kind.name: replace(source.links[kind.where], latency=self._latency(kind, source.links))
-            for kind, source in sources.items()
-        }
-        source = next(iter(sources.values()))
-        rows = source.factors.items()
-        factors = {name: self.of_kinds(row) for name, row in rows if name not in MULTICAST}
-        return Protocol(source.name, links, factors)
-
-    def _latency(self, kind: Kind, links: Mapping[str, Link]) -> float:
-        """α of a link of a kind, if a step crosses two of `links` inside a node, and two more on
-        its way to another node."""
-        step = 2 * links[kind.where].latency
-        if kind.where == "network" and not self.continues:
-            step += 2 * links["node"].latency
-        whole = self.whole[kind.where]
-        return step * (kind.latency / whole if whole else 0.5)
-
-    def of_kinds(self, row: Mapping[str, float]) -> dict[str, float]:
-        """A value of each kind of link, by values in a "node" and in the "network"."""
-        return {kind.name: row[kind.where] for kind in self.kinds if kind.where in row}
-
-
-def _crossed(topology: Topology, peers: Flags) -> list[str]:
-    if not peers.any():
-        return []
-    return [str(topology.link_kinds[link]) for link in topology.route(0, int(peers.argmax()))]
-
-
-def _kinds(topology: Topology, inside: Sequence[str], between: Sequence[str]) -> Iterator[Kind]:
-    for name in topology.link_kinds.vocabulary:
-        links = np.flatnonzero(topology.link_kinds.are(name))
-        links = links[np.isfinite(topology.bandwidth[links])]
-        if len(links):
-            elsewhere = name in between or name in BETWEEN
-            where = "network" if elsewhere and name not in inside else "node"
-            bandwidth = float(np.median(topology.bandwidth[links]))
-            latency = float(np.median(topology.latency[links]))
-            # no link has less α in proportion, in seconds
-            yield Kind(name, where, bandwidth, max(latency, 1e-9))
-
-
-def _notes(name: str, population: Population | None, steps: _Steps) -> Iterator[str]:
+def _notes(name: str, population: Population | None, steps: Steps) -> Iterator[str]:
     if population is None:
         yield (
             f"{name}: no machine was measured, so all figures are usual ones: expect errors of a "
@@ -375,7 +283,7 @@ def _notes(name: str, population: Population | None, steps: _Steps) -> Iterator[
         )
 
 
-def _unreached(name: str, steps: _Steps, population: Population | None) -> Iterator[str]:
+def _unreached(name: str, steps: Steps, population: Population | None) -> Iterator[str]:
     """What the population does not reach. For each of these the intervals are wider."""
     if population is None:
         return
