@@ -71,7 +71,7 @@ def test_what_the_population_does_not_reach_has_wider_intervals() -> None:
 
 
 def test_a_rack_is_larger_than_the_nodes_that_were_measured() -> None:
-    """One measured machine has 72 GPUs a node, and 19 have 8 or fewer."""
+    """One measured machine has 72 GPUs a node; the others have 8 or fewer."""
     rack, node = (profile_for("nccl", built(name)) for name in ("nvl72", "hgx_h100"))
     assert any("1 of these machines has 72 GPUs a node" in note for note in rack.notes)
     assert not any("GPUs a node" in note for note in node.notes)
