@@ -33,6 +33,11 @@ def pays(operations: int) -> bool:
     return _compilation().is_complete() or _work[0] > PATIENCE
 
 
+def announce(operations: int) -> None:
+    """Say that a process will do so many operations: it need not do the first of them slowly."""
+    _work[0] += operations
+
+
 def is_loaded() -> bool:
     """Whether this process has loaded compiled code."""
     return compiled.cache_info().currsize > 0

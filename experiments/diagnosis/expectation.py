@@ -21,7 +21,7 @@ from simulator.collectives import find
 from simulator.profile import Profile
 from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
-from topologies.jit import CROSSOVER, pays
+from topologies.jit import CROSSOVER, announce
 from topologies.topology import Floats, Topology
 
 ALARM = 0.95
@@ -115,7 +115,8 @@ def profiled(
         pattern, ranks = curve.pattern, curve.ranks or 0
         if ranks < 2:
             return None
-        pays(CROSSOVER if ranks >= MANY else 0)
+        if ranks >= MANY:
+            announce(CROSSOVER)
         machine = machines(curve)(ranks, 0)
         label = curve.algorithm or OWN
         ignored = simulation.ignored(label, pattern, ranks, curve.nodes, curve.library)

@@ -236,9 +236,9 @@ def run_of(
     task: LearningTask, versions: Iterable[Version], steps: int, *, ranks: int, **figures: Any
 ) -> LearningRun:
     """The run that reaches `versions` in so many steps; `figures` are further fields of its row."""
-    apart = ranks * max(1, steps // CURVE_POINTS)
+    spacing = ranks * max(1, steps // CURVE_POINTS)
     with np.errstate(over="ignore", invalid="ignore"):
-        reached = list(_some(versions, apart))
+        reached = list(_some(versions, spacing))
         first = LearningPoint(0.0, *task.losses(task.initial))
         curve = [first, *(LearningPoint(v.seconds, *task.losses(v.weights)) for v in reached)]
     on_target = [point.seconds for point in curve if point.accuracy >= task.target]

@@ -55,8 +55,8 @@ class ProfileOptions:
         from experiments.profiles import find as find_profile
         from experiments.profiles.interval_levels import at_level
 
-        own = f": --profile {name} has links of its own, leave one of the two out"
-        refuse(machine, ("bandwidth", "latency", "gap", "reduction"), own)
+        why = f": --profile {name} has links of its own, leave one of the two out"
+        refuse(machine, ("bandwidth", "latency", "gap", "reduction"), why)
         profile = at_level(find_profile(name).simulated(), level)
         chosen = replace(machine, topology=profile.machine) if machine.topology is None else machine
         known, blueprint = library_of(name, None), chosen.blueprint
@@ -88,8 +88,8 @@ def _described(library: LibraryName, machine: MachineOptions) -> Profile:
     from experiments.calibration.population.library_choices import library_on
     from experiments.models.accelerators import memory_of
 
-    own = f": --library {library} has its own, leave one of the two out"
-    refuse(machine, ("latency", "gap", "reduction"), own)
+    why = f": --library {library} has its own, leave one of the two out"
+    refuse(machine, ("latency", "gap", "reduction"), why)
     described = library_on(machine.blueprint, library.value, memory_of(machine.blueprint.name))
     for note in described.notes:
         output.note(note)

@@ -149,8 +149,8 @@ def find_plans(
     training = space.training
     plans, left_out = space.plans()
     bounds, limit = PlanBounds(training, times), accelerator(training.times.device).capacity
-    found = [FoundPlan(plan, bounds.memory(plan)) for plan in plans]
-    fitting = [each for each in found if each.memory <= limit]
+    candidates = [FoundPlan(plan, bounds.memory(plan)) for plan in plans]
+    fitting = [each for each in candidates if each.memory <= limit]
     bounded, simulated = progress("plans bounded"), progress("plans simulated")
     for done, each in enumerate(fitting, 1):
         each.bound = bounds.seconds(each.plan)
@@ -166,7 +166,7 @@ def find_plans(
     fastest = vary(space, fitting, fastest, simulate)
     simulated(len(fastest), len(fastest))
     if not fastest:
-        best = min(found, key=lambda each: each.memory)
+        best = min(candidates, key=lambda each: each.memory)
         fixed = [key for key in space.wanted if key != "batch"]
         hint = f"leave out {', '.join(fixed)} or " if fixed else ""
         raise InputError(
@@ -188,7 +188,9 @@ def find_plans(
         each.interval = _interval(training, each.plan, sure, level) if sure else None
     others = [each for each in fitting if each.seconds is None]
     order = [*chain.from_iterable(groups), *sorted(others, key=lambda each: each.bound)]
-    left_out["does not fit in memory"] = len({each.plan for each in found + fitting}) - len(order)
+    left_out["does not fit in memory"] = len({each.plan for each in candidates + fitting}) - len(
+        order
+    )
     defaults = _without_defaults(training, [each.plan for each in first], times)
     return SearchResult(space, left_out, limit, order, defaults)
 

@@ -227,10 +227,10 @@ class Plan(BlockCut):
 def _keys() -> list[str]:
     """The keys in the order in which a plan is written: the degrees come first, and those of the
     cut before `overlap`."""
-    own = [*Plan.__annotations__]
-    place = own.index("overlap")
+    names = [*Plan.__annotations__]
+    place = names.index("overlap")
     degrees = "dp", "tp", "pp", "cp", "ep", "etp", "micro"
-    keys = dict.fromkeys((*degrees, *own[:place], *CUT, *own[place:]))
+    keys = dict.fromkeys((*degrees, *names[:place], *CUT, *names[place:]))
     return [key for key in keys if key not in ("stated", "implied")]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
 from math import e, hypot, log, sqrt
@@ -27,6 +27,7 @@ from experiments.calibration.population.population import (
 )
 from experiments.calibration.population.specification import (
     STORED,
+    Specification,
     kernels,
     specifications,
     transport,
@@ -41,7 +42,7 @@ from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.measured_places import place
 from simulator.uncertainty.residuals import Residuals
 from topologies.errors import InputError
-from topologies.link import NETWORKS, Link
+from topologies.link import LINKS, NETWORKS, Link
 from topologies.topology import Floats, Topology
 
 LIBRARIES: Mapping[str, Library] = {
@@ -301,28 +302,23 @@ def _unreached(name: str, steps: Steps, population: Population | None) -> Iterat
             f"{'inside nodes' if steps.where[unseen[0]] == 'node' else 'between nodes'}, with "
             f"their specified bandwidth, so intervals are wider"
         )
-    if name in FOREIGN and steps.over_pcie:
-        yield "one measured machine alone has GPUs that meet over PCIe, so intervals are wider"
-    if name in FOREIGN and (count := _machines_of(steps.node, population)) < ENOUGH:
-        verb = "has" if count == 1 else "have"
-        yield f"{count} of these machines {verb} {steps.node} GPUs a node: intervals are wider"
-    if name in FOREIGN and (count := _machines_with(name, population)) < ENOUGH:
-        verb = "has" if count == 1 else "have"
-        yield (
-            f"only {count} of these machines {verb} {name}: it shares their figures with "
-            f"{FOREIGN[name][1]}, so intervals are wider"
-        )
-
-
-def _machines_of(ranks: int, population: Population) -> int:
-    large = {row.machine for row in specifications() if row.per_node >= ranks}
-    return len(large.intersection(population.machines))
-
-
-def _machines_with(name: str, population: Population) -> int:
-    ours = {
-        row.machine
-        for row in specifications()
-        if row.generation.startswith(AMD) == (name == "rccl")
+    if name not in FOREIGN:
+        return
+    reasons: dict[str, Callable[[Specification], bool]] = {
+        f"{steps.node} GPUs a node": lambda row: row.per_node >= steps.node,
+        name: lambda row: row.generation.startswith(AMD) == (name == "rccl"),
     }
-    return len(ours.intersection(population.machines))
+    if steps.over_pcie:
+        reasons["GPUs that meet over PCIe"] = _is_over_pcie
+    for what, suits in reasons.items():
+        alike = {row.machine for row in specifications() if row.generation and suits(row)}
+        count = len(alike.intersection(population.machines))
+        if count < ENOUGH:
+            verb = "has" if count == 1 else "have"
+            shared = f": it shares their figures with {other}" if what == name else ""
+            yield f"only {count} of these machines {verb} {what}{shared}, so intervals are wider"
+
+
+def _is_over_pcie(row: Specification) -> bool:
+    fastest = max(each.link.bandwidth for each in LINKS.values() if each.kind == "pcie")
+    return row.node is not None and row.node <= fastest

@@ -5,11 +5,15 @@ from copy import copy
 import numpy as np
 import pytest
 
-from experiments.calibration.population.population import Spread
+from experiments.calibration.libraries import NCCL
+from experiments.calibration.library_model import Model
+from experiments.calibration.observations import FitCurve, FitPoints
+from experiments.calibration.population.population import Spread, population_of
+from experiments.calibration.population.specification import Specification
 from experiments.calibration.uncertainty import shipped_rules
 from experiments.studies.population_fit import MachineRuns, fit_population, fit_transports
 from experiments.studies.populations import dumps
-from experiments.studies.unseen_machines import START, Unseen, learn, learn_from, unseen
+from experiments.studies.unseen_machines import START, Unseen, learn, learn_from, predicted, unseen
 from simulator.uncertainty.interval import LEVEL, quantile
 
 MACHINES, POINTS = 4000, 5
@@ -89,3 +93,30 @@ def test_machines_that_are_unlike_have_wider_intervals(machines: list[MachineRun
 
 def test_one_machine_alone_has_no_rules_to_learn(machines: list[MachineRuns]) -> None:
     assert learn_from(machines[:1], shipped_rules()) == START
+
+
+@pytest.mark.parametrize(
+    ("version", "per_node", "generation", "trees"),
+    [
+        ("NCCL 2.20.5", 8, "hopper", True),
+        ("NCCL", 8, "hopper", True),
+        ("NCCL 2.17.1", 8, "hopper", False),
+        ("NCCL 2.20.5", 4, "hopper", False),
+        ("NCCL 2.20.5", 8, "ampere", False),
+    ],
+)
+def test_large_sizes_are_predicted_by_nvls_tree_where_nccl_has_it(
+    version: str, per_node: int, generation: str, trees: bool
+) -> None:
+    sizes = np.array([2.0**12, 2.0**32])
+    ring = FitCurve("p16", "all_reduce", ("ring",), 2 * per_node, 2, sizes, sizes, library=version)
+    about = Specification("m", "m_*", "GPU", generation, per_node, 370e9, 8, 50e9, "ib", "")
+    runs = MachineRuns(Model(FitPoints([ring]), NCCL), about)
+    population = population_of("NCCL")
+    assert population is not None
+    inner = runs.inner(population)
+    runs.model.explore(inner)
+    small, large = predicted(runs, population) / runs.model.predict(inner)
+    assert small == 1.0
+    assert (large < 0.9) == trees
+    assert trees or large == 1.0

@@ -31,6 +31,19 @@ def test_every_protocol_has_a_latency_and_a_rate_for_each_kind_of_link() -> None
     assert "short network g" not in model.index
 
 
+def test_long_messages_of_nccl_between_nodes_hold_their_links() -> None:
+    """A ring over several nodes sends one for each step. On one node there is no g."""
+    assert "Simple network g" not in model_of(NCCL, curve("all_reduce", ("ring",), 8, 1)).index
+    model = model_of(NCCL, curve("all_reduce", ("ring",), 8, 4))
+    assert [name for name in model.index if name.endswith(" g")] == ["Simple network g"]
+    longer = model.start.copy()
+    longer[model.index["Simple network g"]] += np.log(11)
+    check_simulated(model, longer)
+    largest, held = model.points.largest, 10 * model.values(model.start)["Simple network g"]
+    added = (model.predict(longer) - model.predict(model.start))[largest]
+    assert added == pytest.approx(14 * held, rel=0.2)
+
+
 def test_a_single_warp_has_one_rate_for_all_links() -> None:
     model = model_of(NCCL, curve("all_reduce", ("ring",)))
     assert "short 1/β" in model.index
@@ -228,11 +241,9 @@ def test_on_two_nodes_a_tree_moves_v_over_the_network_and_a_ring_almost_twice_th
     mixed = [curve("all_reduce", ("double_tree", "ring"), 4 * count, count) for count in (2, 4)]
     model = model_of(NCCL, *mixed)
     check_simulated(model, model.start)
-    bytes_alone = model.start.copy()
-    bytes_alone[model.index["Simple network g"]] = np.log(1e-12)
     largest = model.points.size == SIZES[-1]
-    rate = model.profile(bytes_alone).protocols[-1].links["network"].bandwidth
-    volume = model.predict(bytes_alone)[largest] * rate / SIZES[-1]
+    rate = model.profile(model.start).protocols[-1].links["network"].bandwidth
+    volume = model.predict(model.start)[largest] * rate / SIZES[-1]
     assert volume == pytest.approx([1.03, 1.88], rel=0.1)
 
 
