@@ -74,3 +74,13 @@ def visible(text: str) -> str:
 def bytes_cell(nbytes: float | None) -> str:
     """Bytes of memory as text, or a dash if they are not known."""
     return "-" if nbytes is None else format_bytes(float(nbytes), binary=False)
+
+
+def first_of(words: Sequence[object], most: int) -> str:
+    """The first words of many, and how many more there are.
+
+    >>> first_of([1, 2, 3], 2), first_of("ab", 2)
+    ('1, 2 and 1 more', 'a, b')
+    """
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(map(str, words[:most])) + more

@@ -13,8 +13,8 @@ from pkgutil import resolve_name
 
 import pytest
 
+from experiments.shipped_tables import rows_of
 from experiments.studies import generated_pages
-from experiments.studies.measured_rows import rows_of
 from grouped_cases import each_case
 from page_blocks import blocks
 from topologies.errors import InputError

@@ -230,12 +230,12 @@ def stretch(topology: Topology, devices: Ints, demand: Floats, prices: Floats) -
     """
     limiting = np.isfinite(topology.medium_bandwidth)
     prices = np.where(limiting, prices, 0.0)
-    paid = np.bincount(topology.crossing_links, prices[topology.link_media], topology.links)
-    length = np.asarray(paid, dtype=np.float64)
+    price = np.bincount(topology.crossing_links, prices[topology.link_media], topology.links)
+    length = np.asarray(price, dtype=np.float64)
     away = distances(replace(topology, latency=length, placement=devices))
-    earned = float(demand[demand > 0] @ away[demand > 0])
+    paid = float(demand[demand > 0] @ away[demand > 0])
     capacity = float(prices[limiting] @ topology.medium_bandwidth[limiting])
-    return earned / capacity if capacity > 0 else earned
+    return paid / capacity if capacity > 0 else paid
 
 
 def _prices(topology: Topology, devices: Ints, demand: Floats) -> Floats:

@@ -118,6 +118,8 @@ class NodeKind:
         gpus = [f"gpu{k}" for k in range(self.gpus)]
         if p2p:
             self._join(builder, gpus)
+        elif self.switches:
+            builder.notes.append("no peer access: a PCIe switch is two devices, one for each way")
         builder.notes += [self.source] * bool(self.source)
         return builder.build(gpus)
 

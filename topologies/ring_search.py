@@ -277,22 +277,23 @@ def _stages(groups: list[Ints], second: Ints | None, patterns: Longs) -> list[St
     """The steps of every pattern: through a node and back to its start, or through two nodes in
     turn. Of a node that has fewer ranks the pattern takes those that are there."""
     node = max(groups, key=len)
-    next_node, there = node, patterns
+    next_node, next_patterns = node, patterns
     if second is not None:
-        next_node, there = second, patterns[patterns < len(second)].reshape(len(patterns), -1)
+        next_node = second
+        next_patterns = patterns[patterns < len(second)].reshape(len(patterns), -1)
 
     def stage(starts: Ints, ends: Ints, start: Longs, end: Longs) -> Stage:
         return Stage(starts, ends, np.ascontiguousarray((start * len(ends) + end).T))
 
     through = stage(node, node, patterns[:, :-1], patterns[:, 1:])
-    onward = stage(node, next_node, patterns[:, -1:], there[:, :1])
+    onward = stage(node, next_node, patterns[:, -1:], next_patterns[:, :1])
     if second is None:
         return [through, onward]
     return [
         through,
         onward,
-        stage(next_node, next_node, there[:, :-1], there[:, 1:]),
-        stage(next_node, node, there[:, -1:], patterns[:, :1]),
+        stage(next_node, next_node, next_patterns[:, :-1], next_patterns[:, 1:]),
+        stage(next_node, node, next_patterns[:, -1:], patterns[:, :1]),
     ]
 
 
@@ -327,4 +328,4 @@ def _fullest(
 
 def _uses(topology: Topology, order: Ints, channel: int) -> Floats:
     _, links = topology.routes(order, np.roll(order, -1), np.full(len(order), channel))
-    return topology.uses(links).astype(np.float64)
+    return topology.uses(links)

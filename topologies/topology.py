@@ -273,14 +273,16 @@ class Topology:
         """The link of each crossing in `link_media`."""
         return owners(self.link_indptr)
 
-    def uses(self, links: Ints) -> Longs:
+    def uses(self, links: Ints) -> Floats:
         """How often transfers over these links cross each medium.
 
         >>> from topologies.shapes import star
         >>> star(2, bandwidth=1.0).uses(np.array([0, 3, 0])).tolist()
-        [2, 0, 0, 1]
+        [2.0, 0.0, 0.0, 1.0]
         """
-        return np.bincount(self.crossings(links)[1], minlength=len(self.medium_bandwidth))
+        count = np.bincount(links, minlength=self.links)[self.crossing_links]
+        uses = np.bincount(self.link_media, count, len(self.medium_bandwidth))
+        return np.asarray(uses, dtype=np.float64)
 
     def crossings(self, links: Ints) -> tuple[Longs, Ints]:
         """The place in `links` and the medium of every crossing of a medium, in order.

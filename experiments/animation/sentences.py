@@ -8,6 +8,7 @@ from itertools import groupby
 from experiments.animation.slot_contents import Run, Write
 from experiments.names import rank_name
 from experiments.output import counted
+from experiments.text_lines import first_of
 from simulator.schedules.schedule import TRANSFER
 
 
@@ -92,9 +93,7 @@ class Speaker:
 
 def title(phases: Sequence[str]) -> str:
     """The phases of a step in a few words."""
-    names = list(dict.fromkeys(phases))
-    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-    return ", ".join(names[:2]) + more
+    return first_of(list(dict.fromkeys(phases)), 2)
 
 
 def numbered(titles: Sequence[str]) -> list[str]:

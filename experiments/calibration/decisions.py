@@ -19,8 +19,9 @@ import re
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from math import ceil
+from pathlib import Path
 
-from experiments.calibration.standing import rows
+from experiments.shipped_tables import rows_of
 from simulator.cost_models import is_power_of_two
 
 Rule = Callable[[float], str]
@@ -63,7 +64,7 @@ def table() -> dict[str, dict[int, list[tuple[float, str]]]]:
     """The table of Open MPI: by collective and least number of ranks the least bytes and the
     algorithm of each row, the most bytes first."""
     rules_by_ranks: dict[str, dict[int, list[tuple[float, str]]]] = {}
-    for row in rows("experiments.calibration", "open_mpi.csv"):
+    for row in rows_of(Path(__file__).with_name("open_mpi.csv")):
         by_ranks = rules_by_ranks.setdefault(row["collective"], {})
         entry = float(row["bytes"]), row["algorithm"]
         by_ranks.setdefault(int(row["ranks"]), []).insert(0, entry)

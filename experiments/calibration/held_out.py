@@ -61,8 +61,8 @@ class LeftOut(NamedTuple):
 
 
 def held_out(whole: Fit, protocol: str, rules: IntervalRules) -> HeldOut:
-    """Leave points out by `protocol`, fit the others, and predict those left out. Each fit starts
-    as one of the others alone does, and where the fit before it ended: neighbours are much alike.
+    """Leave points out by `protocol`, fit the others, and predict those left out. Each fit but
+    the first starts from the population, and where the fit before it ended: they are much alike.
 
     - "sizes": every size in turn, in all curves at once. Of more than FOLDS sizes, neighbours are
       left out together.

@@ -83,9 +83,19 @@ def may_cross(curve: Curve) -> bool:
 def _knows(curve: Curve, since: tuple[int, int]) -> bool:
     """Whether the version and the GPUs that the file names, if it does, have algorithms in
     switches."""
-    model, version = gpu(curve), re.search(r"(\d+)\.(\d+)", curve.library)
+    model = gpu(curve)
     sharp = not model or _SHARP.fullmatch(model) is not None
-    return sharp and (version is None or (int(version[1]), int(version[2])) >= since)
+    return sharp and is_since(curve.library, since)
+
+
+def is_since(library: str, since: tuple[int, int]) -> bool:
+    """Whether the version in a library's name is so new, or the name has none.
+
+    >>> [is_since(name, (2, 18)) for name in ("NCCL 2.9.8", "NCCL 2.18.1", "NCCL")]
+    [False, True, True]
+    """
+    version = re.search(r"(\d+)\.(\d+)", library)
+    return version is None or (int(version[1]), int(version[2])) >= since
 
 
 def multicasts(curve: Curve) -> bool:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from experiments.shipped_tables import rows_of
 from topologies.errors import InputError
 from topologies.topology import Floats
 
-RESULTS = "experiments.calibration.results"
-"""The package of the results of `python -m experiments.studies calibration`."""
-POPULATION = "experiments.profiles.population"
-"""The package of the results of `python -m experiments.studies populations`."""
+RESULTS = Path(__file__).with_name("results")
+"""The folder of the results of `python -m experiments.studies calibration`."""
+POPULATION = Path(__file__).parents[1] / "profiles" / "population"
+"""The folder of the results of `python -m experiments.studies populations`."""
 
 
 class KnownErrors(NamedTuple):
@@ -33,8 +33,8 @@ class KnownErrors(NamedTuple):
 
 def calibrated() -> KnownErrors:
     """Of calibrated profiles, on sizes that their fits had not seen."""
-    called = {row["group"]: row["runs"] for row in rows(RESULTS, "groups.csv")}
-    known = [row for row in rows(RESULTS, "held-out.csv") if row["sizes_discrepancy"]]
+    called = {row["group"]: row["runs"] for row in rows_of(RESULTS / "groups.csv")}
+    known = [row for row in rows_of(RESULTS / "held-out.csv") if row["sizes_discrepancy"]]
     return KnownErrors(
         "sizes that their fits had not seen",
         "mean",
@@ -47,9 +47,9 @@ def calibrated() -> KnownErrors:
 def unmeasured(library: str) -> KnownErrors:
     """Of predictions of a library from the specification of a machine alone."""
     name = f"{library.lower()}-left-out.csv"
-    if not (files(POPULATION) / name).is_file():
+    if not (POPULATION / name).is_file():
         raise InputError(f"no measured machine has {library}")
-    known = rows(POPULATION, name)
+    known = rows_of(POPULATION / name)
     return KnownErrors(
         "machines that were left out",
         "median",
@@ -57,12 +57,6 @@ def unmeasured(library: str) -> KnownErrors:
         np.array([float(row["specification"]) for row in known]),
         np.array([float(row["inside"]) for row in known]),
     )
-
-
-def rows(package: str, name: str) -> list[dict[str, str]]:
-    """The rows of a csv file that ships."""
-    text = (files(package) / name).read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
 
 
 def standing(known: KnownErrors, errors: Floats, inside: float | None) -> Iterator[str]:

@@ -232,8 +232,9 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         _, *names = MODEL
         stated = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         job_options = {"model": self.model or "resnet50", "p": p, **stated}
-        known = values_of(self, MachineOptions) | values_of(self, RuleOptions)
-        simulation = SimulationOptions(**known)
+        simulation = SimulationOptions(
+            **values_of(self, MachineOptions), **values_of(self, RuleOptions)
+        )
         if self._plan is not None:
             return self._planned(PlanOptions(plan=self._plan, **job_options), simulation)
         request = TrainingOptions(**job_options).request(simulation)

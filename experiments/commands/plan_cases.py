@@ -135,7 +135,7 @@ def _with_jobs(options: PlanOptions, simulation: SimulationOptions) -> PlanOptio
     if len(options.counts) == 1:
         gpus = options.counts[0]
     elif options.p is None:
-        gpus = _whole_machine(simulation.calibrated(simulation, simulation)[0].blueprint)
+        gpus = _whole_machine(simulation.chosen[0].blueprint)
     texts, models, counted = with_jobs(plans, gpus)
     changes: dict[str, Any] = {"plan": "; ".join(texts)}
     if options.model == PlanOptions().model and models:
@@ -242,7 +242,7 @@ def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setti
             raise InputError(f"--{name} {value}: it does not go {used}, leave one of them out")
     if options.model == plain.model:
         raise InputError("give --model with a transformer, like llama3_70b")
-    chosen, profile = simulation.calibrated(simulation, simulation)
+    chosen, profile = simulation.chosen
     blueprint = replace(chosen.blueprint, force=simulation.force)
     entry = chosen_transformer(options.model)
     if "batch" in entry.choices:

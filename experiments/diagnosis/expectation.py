@@ -26,7 +26,7 @@ from topologies.topology import Floats, Topology
 
 ALARM = 0.95
 """Times above the interval of this level are below expectation."""
-MANY = 8
+COMPILED_RANKS = 8
 """Ranks whose schedules take longer to simulate than compiled code takes to load."""
 
 
@@ -115,7 +115,7 @@ def profiled(
         pattern, ranks = curve.pattern, curve.ranks or 0
         if ranks < 2:
             return None
-        if ranks >= MANY:
+        if ranks >= COMPILED_RANKS:
             announce(CROSSOVER)
         machine = machines(curve)(ranks, 0)
         label = curve.algorithm or OWN

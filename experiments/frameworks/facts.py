@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.frameworks.arguments import CONDITION
 from experiments.frameworks.settings import FileSetting, words_of
-from experiments.models.shipped_tables import rows_of
+from experiments.shipped_tables import rows_of
 from topologies.errors import InputError, naming
 from topologies.units import parse_number
 

@@ -11,10 +11,10 @@ from typing import Any
 import yaml
 
 from experiments.frameworks.facts import JobFacts, rows_by_name
-from experiments.models.head_shapes import shape_of
 from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
 from experiments.models.model_shapes import RMS_DECODER, TransformerShape
-from experiments.models.shipped_tables import rows_of
+from experiments.models.shape_values import shape_of
+from experiments.shipped_tables import rows_of
 from topologies.errors import InputError, naming
 
 _LONGEST = 10_000

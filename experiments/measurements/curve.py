@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.measurements.networks import Ports
 from experiments.output import counted
+from experiments.text_lines import first_of
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,23 +60,13 @@ _COLUMN_TYPES = {
 """Types of fields, and those of the columns of a table."""
 
 
-def listed(words: Sequence[object], most: int) -> str:
-    """The first words of many, and how many more there are.
-
-    >>> listed([1, 2, 3], 2), listed("ab", 2)
-    ('1, 2 and 1 more', 'a, b')
-    """
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(map(str, words[:most])) + more
-
-
 def tally(noun: str, rest: str, lines: Sequence[int], place: str = "line") -> str:
     """A count of lines (or of other places) in words.
 
     >>> tally("row", "torn beyond repair", [41, 77])
     '2 rows torn beyond repair: line 41, line 77'
     """
-    places = listed([f"{place} {line}" for line in lines], _SHOWN_LINES)
+    places = first_of([f"{place} {line}" for line in lines], _SHOWN_LINES)
     return f"{counted(len(lines), noun)} {rest}: {places}"
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.measurements.curve import Curve, listed
+from experiments.measurements.curve import Curve
 from experiments.output import counted
+from experiments.text_lines import first_of
 from topologies.errors import InputError
 
 SETUP_FACTOR = 1.2
@@ -131,6 +132,6 @@ def _advice(parts: Mapping[str, Sequence[Curve]]) -> str:
     names = sorted(part for part in parts if part)
     if len(names) < 2:
         return ""
-    options = listed([f"--only {name.replace(' ', ',')}" for name in names], SHOWN_SETUPS)
+    options = first_of([f"--only {name.replace(' ', ',')}" for name in names], SHOWN_SETUPS)
     rest = f"; {counted(len(parts['']), 'run')} with none of these words" if "" in parts else ""
     return f": {options}{rest}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from experiments.models.shipped_tables import rows_of
+from experiments.shipped_tables import rows_of
 from topologies.errors import InputError, did_you_mean
 
 

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from experiments.models.head_shapes import shape_of
 from experiments.models.model_catalogue import Entry
 from experiments.models.model_shapes import RMS_DECODER
-from experiments.models.shipped_tables import rows_of
+from experiments.models.shape_values import shape_of
+from experiments.shipped_tables import rows_of
 from topologies.errors import InputError, naming, nearest_name, shown
 from topologies.readers.contents import check_text
 from topologies.readers.mistakes import Mistakes

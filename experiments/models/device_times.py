@@ -23,7 +23,7 @@ from experiments.models.kernel_times.casts import cast_seconds
 from experiments.models.kernel_times.kernel_model import KernelModel
 from experiments.models.kernel_times.lookup import model_of
 from experiments.models.kernel_times.products import ENGINE, NARROW_ENGINE, PRODUCTS
-from experiments.models.shipped_tables import rows_of
+from experiments.shipped_tables import rows_of
 from topologies.errors import InputError
 
 KERNEL = 3e-6

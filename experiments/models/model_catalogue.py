@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerator
 from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
-from experiments.models.head_shapes import shape_of, share
 from experiments.models.image_networks import ImageNetworks
 from experiments.models.model_families import FAMILIES
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.shipped_tables import rows_of
+from experiments.models.shape_values import shape_of, share
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from experiments.option_text import Parser, parse_pairs, parse_watts, parse_within
+from experiments.shipped_tables import rows_of
 from simulator.parallel.degrees import divisor
 from simulator.training.model import Layer, Model
 from topologies.errors import InputError, naming, nearest_name, unknown_option

@@ -16,8 +16,8 @@ from experiments.models.kernels import Tensors
 from experiments.models.mamba_mixer import part
 from experiments.models.mixer_shapes import Experts, Mamba, WeightMatrix
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.shipped_tables import rows_of
 from experiments.models.transformer_blocks import Writer
+from experiments.shipped_tables import rows_of
 from simulator.parallel.blocks import Block
 from simulator.training.model import WIDTHS, Layer, Model
 

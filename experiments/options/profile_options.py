@@ -101,29 +101,30 @@ class SimulationOptions(MachineOptions, RuleOptions, ProfileOptions):
     """What is simulated under which rules, without what runs there."""
 
     @cached_property
-    def _chosen(self) -> tuple[MachineOptions, Profile | None]:
+    def chosen(self) -> tuple[SimulationOptions, Profile | None]:
+        """The options on the machine of the profile, if they name none, and the profile."""
         return self.calibrated(self, self)
 
     @cached_property
     def machine(self) -> Blueprint:
         """The machine, by default that of the profile."""
-        return replace(self._chosen[0].blueprint, force=self.force)
+        return replace(self.chosen[0].blueprint, force=self.force)
 
     @property
     def calibration(self) -> Profile | None:
         """The profile or the library; None without one."""
-        return self._chosen[1]
+        return self.chosen[1]
 
     @property
     def library_choices(self) -> tuple[str, ...]:
         """The all-reduces from which the library may choose here; none without one."""
-        return self.usual_algorithms(self._chosen[0])
+        return self.usual_algorithms(self.chosen[0])
 
     @property
     def simulation_parameters(self) -> dict[str, str | bool | None]:
         """The options with their defaults, to be stored with a result."""
         return {
-            **self._chosen[0].machine_parameters,
+            **self.chosen[0].machine_parameters,
             **self.rule_parameters,
             "engine": self.engine.value,
             **self.library_parameters,

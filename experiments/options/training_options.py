@@ -140,7 +140,7 @@ class TrainingOptions:
         from experiments.training.strategy_options import SweptValue, names_in
         from experiments.training.training_grid import TrainingGrid
 
-        chosen, profile = simulation.calibrated(simulation, simulation)
+        chosen, profile = simulation.chosen
         options = self
         if profile is not None:
             options = replace(self, model=_on_devices_of(simulation.profile or "", self.model))

@@ -16,7 +16,7 @@ TICKS = 2**32 - 1
 """The whole run in ticks."""
 
 
-def timeline_scene(spans: Spans, title: str = "Timeline") -> Scene:
+def timeline_scene(spans: Spans, title: str) -> Scene:
     """An interactive timeline of at most 100,000 spans; its remarks say if there were more."""
     some = thinned(spans)
     columns = some.columns

@@ -19,8 +19,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from experiments.models.shipped_tables import rows_of
 from experiments.parallel.plan_text import BY_FRAMEWORK, Plan, parse_values
+from experiments.shipped_tables import rows_of
 from topologies.errors import InputError, did_you_mean
 
 

@@ -10,9 +10,9 @@ from math import inf, log2
 from pathlib import Path
 
 from experiments.models.model_catalogue import find_transformer
-from experiments.models.shipped_tables import rows_of
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import Plan, parse_plan
+from experiments.shipped_tables import rows_of
 from topologies.units import format_seconds
 
 DEGREES = "tp", "pp", "cp", "ep", "micro"

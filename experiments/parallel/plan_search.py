@@ -159,7 +159,9 @@ def find_plans(
     def simulate(number: int) -> float:
         each = fitting[number]
         seconds, each.parts, each.memory = simulate_plan(training, each.plan, times)
-        each.seconds, each.bound = seconds, min(each.bound, seconds)
+        each.seconds = seconds
+        if each.bound == inf:  # a change of a plan, which nothing bounded
+            each.bound = seconds
         return seconds if each.memory <= limit else inf
 
     fastest = search([each.bound for each in fitting], simulate, FASTEST, least, simulated)
@@ -188,9 +190,8 @@ def find_plans(
         each.interval = _interval(training, each.plan, sure, level) if sure else None
     others = [each for each in fitting if each.seconds is None]
     order = [*chain.from_iterable(groups), *sorted(others, key=lambda each: each.bound)]
-    left_out["does not fit in memory"] = len({each.plan for each in candidates + fitting}) - len(
-        order
-    )
+    every = {each.plan for each in candidates + fitting}
+    left_out["does not fit in memory"] = len(every) - len(order)
     defaults = _without_defaults(training, [each.plan for each in first], times)
     return SearchResult(space, left_out, limit, order, defaults)
 
@@ -200,7 +201,7 @@ def _without_defaults(training: Training, plans: Sequence[Plan], times: GroupTim
     without = [plain(plan) for plan in plans]
     if without == list(plans):
         return ""
-    seconds = [simulate_plan(training, plan, times)[0] for plan in without]
+    seconds = [step for step, _, _ in (simulate_plan(training, plan, times) for plan in without)]
     if seconds[0] <= min(seconds) * (1 + 1e-9):
         return ""
     best = without[seconds.index(min(seconds))]

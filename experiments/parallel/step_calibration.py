@@ -16,13 +16,13 @@ from experiments import output
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.shipped_tables import rows_of
 from experiments.output import counted
 from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, fit
 from experiments.parallel.framework_defaults import like_framework
 from experiments.parallel.idle_keys import check_recomputation
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
+from experiments.shipped_tables import rows_of
 from simulator.analysis.critical_path import critical_path
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS

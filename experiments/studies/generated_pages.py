@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 
 from experiments import output
+from experiments.shipped_tables import rows_of
 from experiments.studies import speed
-from experiments.studies.measured_rows import rows_of
 from experiments.templates import cell
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds

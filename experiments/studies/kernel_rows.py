@@ -13,8 +13,9 @@ import numpy as np
 from experiments.models.accelerators import NARROW
 from experiments.models.kernel_times.kernel_model import Key, Sizes
 from experiments.models.kernel_times.lookup import EAGER, chip_of
+from experiments.shipped_tables import rows_of
 from experiments.studies.kernel_fit import Groups, Measured
-from experiments.studies.measured_rows import Row, grouped, rows_of
+from experiments.studies.measured_rows import Row, grouped
 from topologies.errors import InputError
 from topologies.topology import Floats
 

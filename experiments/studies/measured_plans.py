@@ -18,7 +18,8 @@ from typing import NamedTuple
 from experiments.models.accelerators import ACCELERATORS, NARROW, multiplies
 from experiments.models.model_catalogue import MODELS, find_transformer
 from experiments.parallel.plan_text import parse_plan
-from experiments.studies.measured_rows import Row, rows_of
+from experiments.shipped_tables import rows_of
+from experiments.studies.measured_rows import Row
 from topologies.errors import InputError
 from topologies.readers.contents import text_of
 

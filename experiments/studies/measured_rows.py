@@ -1,10 +1,8 @@
-"""Rows of CSV files, groups of rows, and tables of columns."""
+"""Groups of rows, and tables of columns."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TypeVar
 
 from experiments import output
@@ -12,12 +10,6 @@ from experiments import output
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 Row = dict[str, str]
-
-
-def rows_of(path: Path) -> list[Row]:
-    """The rows of a CSV file, by the names of their columns."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
 
 
 def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:

@@ -17,8 +17,9 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import RESERVED, Training, memory_of, work_of
 from experiments.parallel.plan_text import parse_plan
+from experiments.shipped_tables import rows_of
 from experiments.studies.measured_plans import MeasuredStep, whole_plans
-from experiments.studies.measured_rows import Row, aligned, grouped, rows_of
+from experiments.studies.measured_rows import Row, aligned, grouped
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import StepMemory
 from topologies.shapes import star

@@ -63,7 +63,8 @@ def outcome(space: Space, times: GroupTimes) -> dict[str, float]:
     limit = accelerator(training.times.device).capacity
     seconds, ratios = {}, []
     for plan in space.plans()[0]:
-        if simulate_plan(training, plan, times)[2] <= limit:
+        _, _, memory = simulate_plan(training, plan, times)
+        if memory <= limit:
             work = work_of(training, plan, times.under(plan.degrees))
             seconds[plan] = measure(write(work)).step
             ratios.append(bounds.seconds(plan) / seconds[plan])

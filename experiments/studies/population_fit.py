@@ -32,8 +32,7 @@ LEARNT = (
     *("launch of sends", "α of sends", "1/β of sends", "1/β of all-to-all", "Simple network 1/β"),
 )
 LOOSER = 0.25
-"""How the names of parameters end that many machines show inside a node, and the spread of their
-means."""
+"""How the names of parameters end that many machines show, and the spread of their means."""
 SHARED, APART = "network α", 0.5
 """How the names of all α between nodes end. Their means share an offset from the library's own
 model, and this is its spread."""
@@ -124,15 +123,15 @@ def fit_transports(runs: Sequence[MachineRuns]) -> Population:
     whole, levels = fit_population(runs), dict[str, Population]()
     for name in sorted(name for name in counts if counts[name] >= ENOUGH):
         level = fit_population([each for each in runs if each.transport in ("", name)])
-        levels[name] = _with_latencies(whole, level) if name == PLUGIN else level
+        levels[name] = _with_network(whole, level) if name == PLUGIN else level
     return replace(whole, transports=levels)
 
 
-def _with_latencies(whole: Population, level: Population) -> Population:
-    latencies = {key: one for key, one in level.members.items() if key.endswith(OF_PLUGINS)}
+def _with_network(whole: Population, level: Population) -> Population:
+    shared = {key: one for key, one in level.members.items() if key.endswith(OF_PLUGINS)}
     members = {
-        key: one._replace(mean=latencies[key].mean, spread=latencies[key].spread)
-        if key in latencies
+        key: one._replace(mean=shared[key].mean, spread=shared[key].spread)
+        if key in shared
         else one
         for key, one in whole.members.items()
     }
@@ -151,8 +150,8 @@ def fit_population(
     first-order method of nonlinear mixed effects: Sheiner and Beal, J. Pharmacokinet. Biopharm.
     8(6), 1980). Expectation and maximisation alternate (Dempster, Laird and Rubin, JRSS B 39(1),
     1977), with the library's own model as a prior of the mean, of spread `near`, or `looser` for
-    LEARNT parameters. The prior of an offset that all α between nodes share has the spread
-    `apart`. Parameters between nodes do not go together with others.
+    LEARNT parameters, and FREE for g between nodes. The prior of an offset that all α between nodes
+    share has the spread `apart`. Parameters between nodes do not go together with others.
     """
     return _Fit(runs, near, apart, looser).population()
 

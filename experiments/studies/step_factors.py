@@ -28,9 +28,10 @@ from experiments import output
 from experiments.models.device_times import STEP_FACTORS, level_in, level_name
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.factor_fit import fit, spreads
+from experiments.shipped_tables import rows_of
 from experiments.studies.kernel_times import SOURCES, family_errors
 from experiments.studies.measured_plans import MeasuredStep, published
-from experiments.studies.measured_rows import Row, aligned, grouped, rows_of
+from experiments.studies.measured_rows import Row, aligned, grouped
 from experiments.studies.plan_accuracy import FOLDERS, PAPERS, files_in
 from experiments.studies.step_predictions import factor_of, fit_rows
 from topologies.topology import Floats

@@ -16,8 +16,9 @@ import numpy as np
 from experiments.calibration import LinkFit, fit_links
 from experiments.measurements import read as read_curves
 from experiments.models.model_catalogue import find as find_model
+from experiments.shipped_tables import rows_of
 from experiments.studies.gloo_lab import LabRow, fit_software, lab, read
-from experiments.studies.measured_rows import aligned, grouped, rows_of
+from experiments.studies.measured_rows import aligned, grouped
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.training.buckets import rebuilt

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from math import e
 from typing import NamedTuple
@@ -10,20 +9,18 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from experiments.calibration.effects.algorithm_effects import multicasting
 from experiments.calibration.known_paths import ALL, as_nodes
 from experiments.calibration.libraries import NCCL
 from experiments.calibration.library import ELEMENT, MOST_ACROSS
 from experiments.calibration.library_model import active, along
-from experiments.calibration.measured_machines import MESHED_GPUS, NVLS_TREE_SINCE
+from experiments.calibration.measured_machines import MESHED_GPUS, NVLS_TREE_SINCE, is_since
 from experiments.calibration.observations import FitCurve
+from experiments.calibration.population.library_profile import with_switches
 from experiments.calibration.population.population import Population, Spread
-from experiments.calibration.population.specification import Specification
 from experiments.calibration.prediction import times
 from experiments.studies.population_fit import MachineRuns, fit_transports
 from simulator.collectives import find
 from simulator.cost_models import nccl
-from simulator.profile import Profile
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
 from simulator.uncertainty.residuals import shared
@@ -67,15 +64,22 @@ class Unseen(NamedTuple):
 def predicted(runs: MachineRuns, population: Population) -> Floats:
     """Seconds of all points by the specification of the machine, shape (points,), as `--library`
     predicts them: by NVLSTree where that is faster. Runs teach nothing of it."""
-    inner = runs.inner(population)
+    points, inner = runs.model.points, runs.inner(population)
     seconds = runs.model.predict(inner)
-    for c, curve in enumerate(runs.model.points.curves):
-        if not _may_cross(runs.specification, curve):
-            continue
-        profile = _with_tree(runs, inner, population)
-        machine, place = as_nodes(curve.ranks, curve.per_node), runs.model.points.curve == c
+    crossing = [c for c, curve in enumerate(points.curves) if _may_cross(runs, curve)]
+    if not crossing:
+        return seconds
+    members, generation = population.members, runs.specification.generation
+    values = {
+        "latency of NVLS": e ** members["latency of NVLS"].mean,
+        "node 1/β of NVLS": members["node 1/β of NVLS"].mean,
+    }
+    profile = with_switches(runs.model.profile(inner), "node", generation, values)
+    for c in crossing:
+        curve, place = points.curves[c], np.flatnonzero(points.curve == c)
+        machine = as_nodes(curve.ranks, curve.per_node)
         sizes: dict[str, list[float]] = {}
-        for nbytes in curve.sizes.tolist():
+        for nbytes in points.size[place].tolist():
             (name,) = NCCL.running(NCCL.across["all_reduce"], nbytes / ELEMENT, curve.ranks)
             sizes.setdefault(name, []).append(nbytes)
         by_size = {
@@ -83,30 +87,21 @@ def predicted(runs: MachineRuns, population: Population) -> Floats:
             for name, chosen in sizes.items()
             for nbytes, time in times(profile, find(name), machine, curve.ranks, chosen).items()
         }
-        trees = [by_size[nbytes] for nbytes in runs.model.points.size[place].tolist()]
+        trees = [by_size[nbytes] for nbytes in points.size[place].tolist()]
         seconds[place] = np.minimum(seconds[place], trees)
     return seconds
 
 
-def _may_cross(specification: Specification, curve: FitCurve) -> bool:
+def _may_cross(runs: MachineRuns, curve: FitCurve) -> bool:
     """Whether NCCL may have taken NVLSTree: on nodes with NVSwitches that multicast."""
-    version = tuple(map(int, re.findall(r"\d+", curve.library)[:2])) or NVLS_TREE_SINCE
     return (
         curve.collective == "all_reduce"
         and not curve.forced
         and 1 < curve.nodes <= MOST_ACROSS
         and curve.per_node > MESHED_GPUS
-        and specification.generation in nccl.NVLS_EFFICIENCY
-        and version >= NVLS_TREE_SINCE
+        and runs.specification.generation in nccl.NVLS_EFFICIENCY
+        and is_since(curve.library, NVLS_TREE_SINCE)
     )
-
-
-def _with_tree(runs: MachineRuns, inner: Floats, population: Population) -> Profile:
-    latency, rate = (
-        population.members[name].mean for name in ("latency of NVLS", "node 1/β of NVLS")
-    )
-    slowness = e**rate / nccl.NVLS_EFFICIENCY[runs.specification.generation]
-    return multicasting(runs.model.profile(inner), "nvls_tree", e**latency, {"node": slowness})
 
 
 def unseen(runs: MachineRuns, population: Population) -> Unseen:

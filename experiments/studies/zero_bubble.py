@@ -24,7 +24,8 @@ from scipy.optimize import brentq, minimize_scalar
 
 from experiments import output
 from experiments.models.device_times import DeviceTimes
-from experiments.studies.measured_rows import grouped, rows_of
+from experiments.shipped_tables import rows_of
+from experiments.studies.measured_rows import grouped
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times
 from simulator.parallel.pipelines import Pipeline, find
 from simulator.parallel.pipelines.paper_orders import zb_auto

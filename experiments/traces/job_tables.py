@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from experiments import output
 from experiments.measurements.collectives import bus_factor
-from experiments.measurements.curve import listed
+from experiments.text_lines import first_of
 from experiments.traces.job_calls import (
     FEWEST_ROUNDS,
     JobCall,
@@ -167,7 +167,7 @@ def _described(call: MeasuredCall) -> str:
 
 def listed_ranks(ranks: Sequence[int]) -> str:
     """Some ranks in words, at most five by number."""
-    return f"rank{'s' * (len(ranks) > 1)} {listed(ranks, 5)}"
+    return f"rank{'s' * (len(ranks) > 1)} {first_of(ranks, 5)}"
 
 
 RANKS = {

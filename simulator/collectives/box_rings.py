@@ -64,8 +64,8 @@ def _all_reduce(
         [f"{name} {turn + 1}" for turn in range(len(dims))]
         for name in ("reduce-scatter", "all-gather")
     )
-    box_of = np.arange(prod(dims)).reshape(dims)
-    return along_axes(box_of, nbytes, shifts, scatters, gathers, orders=orders, ways=ways)
+    places = np.arange(prod(dims)).reshape(dims)
+    return along_axes(places, nbytes, shifts, scatters, gathers, orders=orders, ways=ways)
 
 
 def box(ranks: int, levels: int) -> Dims:

@@ -31,13 +31,10 @@ from simulator.schedules.semantics import Chosen, Data, Promise
 from topologies.ring_search import Rings
 from topologies.topology import Numbers, Topology
 
-Orders = Numbers
-"""The ranks round each ring, shape (rings, ranks)."""
-
 
 @declare("chain_broadcast", BROADCAST, neighbors.chain_broadcast)
 def chain_broadcast(
-    ranks: int, nbytes: float, orders: Orders | None = None, *, segments: int = 64
+    ranks: int, nbytes: float, orders: Numbers | None = None, *, segments: int = 64
 ) -> Schedule:
     """From rank to rank in a line, in pieces. NCCL broadcasts so and calls it Ring.
 
@@ -59,7 +56,7 @@ def chain_broadcast(
 
 @declare("chain_reduce", REDUCE, neighbors.chain_reduce)
 def chain_reduce(
-    ranks: int, nbytes: float, orders: Orders | None = None, *, segments: int = 64
+    ranks: int, nbytes: float, orders: Numbers | None = None, *, segments: int = 64
 ) -> Schedule:
     """From rank to rank in a line to rank 0, in pieces."""
     chains, pieces = _chains(ranks, orders, segments)
@@ -69,7 +66,7 @@ def chain_reduce(
     return builder.build()
 
 
-def _chains(ranks: int, orders: Orders | None, segments: int) -> tuple[Orders, Orders]:
+def _chains(ranks: int, orders: Numbers | None, segments: int) -> tuple[Numbers, Numbers]:
     """The ranks along each chain, shape (chains, ranks), and the slots of the pieces of each, shape
     (pieces of a chain, chains)."""
     rings = np.arange(ranks)[None, :] if orders is None else orders
@@ -79,7 +76,7 @@ def _chains(ranks: int, orders: Orders | None, segments: int) -> tuple[Orders, O
 
 
 def _pass(
-    send: Callable[..., Numbers], chains: Orders, pieces: Orders, sender: int, receiver: int
+    send: Callable[..., Numbers], chains: Numbers, pieces: Numbers, sender: int, receiver: int
 ) -> None:
     """All pieces go from the rank at one place of each chain to the rank at another."""
     channel = np.arange(len(chains))

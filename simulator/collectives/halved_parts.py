@@ -1,7 +1,10 @@
 """Parts of V that ranks halve step by step, and double again, with peers that an algorithm chooses;
-and ranks beyond a power of two, which fold in and out."""
+and ranks beyond a power of two, which fold in and out.
+
+`halving_doubling` writes its steps itself: newcomers read it first."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,10 +13,17 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.topology import Numbers
 
-HalvedPart = tuple[int, Callable[[Numbers, int], Numbers], Callable[[Numbers], Numbers]]
-"""A part of V that ranks halve step by step, until each owns a slot: its first slot; the peers of
-ranks in a step; and the slots that ranks own, counted from the first one. What a rank gets from
-some step on are neighbouring slots."""
+
+class HalvedPart(NamedTuple):
+    """A part of V that ranks halve step by step, until each owns a slot. What a rank gets from some
+    step on are neighbouring slots."""
+
+    first: int
+    """Its first slot."""
+    peers: Callable[[Numbers, int], Numbers]
+    """The peers of ranks in a step."""
+    places: Callable[[Numbers], Numbers]
+    """The slots that ranks own, counted from the first one."""
 
 
 def halved_and_doubled(

@@ -93,7 +93,7 @@ def _part(dims: Dims, number: int, first: int = 0) -> HalvedPart:
             moved[axis] = there % dims[axis]
             partners.append(np.ravel_multi_index(tuple(moved), dims))
     place = _places(partners, ranks)
-    return first, lambda rank, step: partners[step][rank], lambda rank: place[rank]
+    return HalvedPart(first, lambda rank, step: partners[step][rank], lambda rank: place[rank])
 
 
 def _places(peer: list[Longs], ranks: int) -> Longs:
@@ -163,7 +163,7 @@ def bine_all_gather(ranks: int, nbytes: float) -> Schedule:
         return recursive_doubling_all_gather(ranks, nbytes)
     gather = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="all-gather")
     rank, part = np.arange(ranks), _part((ranks,), 0, ranks)
-    places = part[-1]
+    places = part.places
     gather.copy(rank, rank, slot=rank, target=ranks + places(rank))
     gather_halves(gather, ranks, [part])
     chunk = (rank + np.arange(1, ranks)[:, None]) % ranks
@@ -184,7 +184,7 @@ def bine_reduce_scatter(ranks: int, nbytes: float) -> Schedule:
         return recursive_halving_reduce_scatter(ranks, nbytes)
     scatter = ScheduleBuilder(ranks, nbytes, slots=ranks, scratch=ranks, phase="reduce-scatter")
     rank, part = np.arange(ranks), _part((ranks,), 0, ranks)
-    places = part[-1]
+    places = part.places
     chunk = (rank + np.arange(ranks)[:, None]) % ranks
     scatter.copy(rank, rank, slot=chunk, target=ranks + places(chunk), steps=True)
     reduce_halves(scatter, ranks, [part], np.full(ranks, -1))

@@ -22,14 +22,11 @@ from simulator.schedules.shifts import Shifts, SlotMove, fold, rotations
 from topologies.ring_search import Box, Rings, find_rings, shifted
 from topologies.topology import Ints, Numbers, Topology
 
-Orders = Numbers
-"""The ranks round each ring, shape (rings, ranks)."""
-
 
 def rings(
     ranks: int,
     nbytes: float,
-    orders: Orders | None = None,
+    orders: Numbers | None = None,
     shifts: Shifts | None = None,
     *,
     scatters: bool = True,
@@ -78,9 +75,9 @@ def rings(
 def _once_round(
     builder: ScheduleBuilder,
     send: Callable[..., Ints],
-    behind: Orders,
-    order: Orders,
-    turn: Orders,
+    behind: Numbers,
+    order: Numbers,
+    turn: Numbers,
     segments: int,
 ) -> None:
     """In every step each rank sends to the next rank of each ring its part of a chunk: the chunk of
@@ -106,7 +103,7 @@ def _once_round(
     send(sender, receiver, slot=slot, channel=lane, steps=2)
 
 
-def _check(order: Orders, shifts: Shifts, channels: tuple[SlotMove, ...]) -> None:
+def _check(order: Numbers, shifts: Shifts, channels: tuple[SlotMove, ...]) -> None:
     """Raises NotSymmetric if shifts do not take rings to rings, or those that stand for others to
     another order round a ring: they are served in that order."""
     rank, behind = np.arange(shifts.ranks), np.empty_like(order)
@@ -157,7 +154,7 @@ def fit(
     return Fitted(schedule, topology, cost, ring_words(layout.orders))
 
 
-def ring_words(orders: Orders) -> tuple[str, ...]:
+def ring_words(orders: Numbers) -> tuple[str, ...]:
     """A line for each ring: its first 16 ranks."""
     ranks = orders.shape[1]
     more = f" ... ({ranks} ranks)" if ranks > 16 else ""

@@ -13,11 +13,21 @@ from simpy.events import Event
 
 from simulator.engines.reference import Process, ReferenceMachine
 from simulator.engines.time_limits import grid_error
-from simulator.kernels.flows import instant
-from simulator.kernels.records import SAME
 from simulator.schedules.routed import Routed, flow_routes
 from simulator.schedules.timeline import Sharing, Timeline
 from topologies.topology import Floats
+
+SAME = 1 + 1e-12
+"""Shares of bandwidth within this factor are equal: rounding makes no differences between flows.
+This and `instant` stand in the compiled engine again, which is compared with this one."""
+COARSE = 2.0**9 + 1
+
+
+def instant(time: float) -> float:
+    """A time to 44 bits (Veltkamp's split), so that rounding does not separate flows that end
+    together."""
+    wide = time * COARSE
+    return wide - (wide - time)
 
 
 def max_min_rates(routes: Sequence[Sequence[int]], bandwidth: Floats) -> list[float]:

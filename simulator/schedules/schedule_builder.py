@@ -131,7 +131,8 @@ class ScheduleBuilder:
         (n,), or a row each, shape (operations, n), in which -1 is none. The first `steps` axes of
         the operands are steps: each sees the state after the step before.
         """
-        return self._transfer((rank, peer, slot, target, count, channel), True, after, steps)
+        places = {"rank": rank, "peer": peer, "slot": slot, "count": count, "channel": channel}
+        return self._transfer(places, slot if target is None else target, True, after, steps)
 
     def copy(
         self,
@@ -146,7 +147,8 @@ class ScheduleBuilder:
         steps: int = 0,
     ) -> Ints:
         """As :meth:`reduce`, but `peer` overwrites what it holds."""
-        return self._transfer((rank, peer, slot, target, count, channel), False, after, steps)
+        places = {"rank": rank, "peer": peer, "slot": slot, "count": count, "channel": channel}
+        return self._transfer(places, slot if target is None else target, False, after, steps)
 
     def signal(self, rank: Index, peer: Index, *, nbytes: float = 0.0, after: Index = ()) -> Ints:
         """A control message: it carries no slot, and waits for `after` alone."""
@@ -299,14 +301,12 @@ class ScheduleBuilder:
         return sizes, np.ones(len(sizes), dtype=np.int32)
 
     def _transfer(
-        self, places: tuple[Index | None, ...], reduces: bool, after: Index, steps: int
+        self, places: dict[str, Index], target: Index, reduces: bool, after: Index, steps: int
     ) -> Ints:
-        names = "rank", "peer", "slot", "target", "count", "channel"
-        if places[3] is None:
-            places = *places[:3], places[2], *places[4:]
-        rank, peer, slot, target, count, channel = map(whole_numbers, names, places)
+        rank, peer, slot, count, channel = map(whole_numbers, *zip(*places.items(), strict=True))
+        target = whole_numbers("target", target)
         if np.min(channel, initial=0) < 0 or np.max(channel, initial=0) > LANES:
-            raise InputError(f"channel {places[5]}: channels run from 0 to {LANES}")
+            raise InputError(f"channel {places['channel']}: channels run from 0 to {LANES}")
         if np.any(slot < 0) or np.any(target < 0) or np.any(count < 1):
             raise InputError(
                 f"slot {slot} to {target}, {count} of them: one or more, and a rank has "

@@ -243,7 +243,7 @@ def _forest(
     *,
     towards: bool,
 ) -> Forest:
-    """The trees of a number of them, `counts` of each rank, within a limit of bytes/s."""
+    """The forest of `counts` trees of each rank; `limit` is what no trees exceed, in bytes/s."""
     layout = TreeWays(topology, placed, split.ways, towards=towards)
     rows = tuple(branches(chosen, split, layout, counts))
     return Forest(rows, tuple(counts.tolist()), chosen.bandwidth, limit)

@@ -61,11 +61,10 @@ def _parameters(data: Data, prior: Prior, weight: float) -> Iterator[Parameter]:
     starts = {kind: _start(data, prior, kind) for kind in data.kinds}
     for kind, (latency, _) in starts.items():
         yield Parameter(f"{prior.name} {kind} α", latency, "s", weight, kind)
-        if reach(kind) in prior.gap:
-            yield Parameter(f"{prior.name} {kind} g", prior.gap[reach(kind)], "s", LIKELY, kind)
-        elif (prior.name, kind) in data.gaps:
-            # where a g starts, in units of α
-            yield Parameter(f"{prior.name} {kind} g", latency * 0.1, "s", LIKELY, kind)
+        gap = prior.gap.get(reach(kind), 0.0)
+        if gap or (prior.name, kind) in data.gaps:
+            # a g without a start of its own starts at a tenth of α
+            yield Parameter(f"{prior.name} {kind} g", gap or latency * 0.1, "s", LIKELY, kind)
     rates = {prior.rate(kind): (kind, slowness) for kind, (_, slowness) in starts.items()}
     for name, (kind, slowness) in rates.items():
         of_kind = "" if prior.one_rate else kind

@@ -98,13 +98,13 @@ def profile_for(
     population = _over(library, steps)
     rest, called = _rest(model, population), f"{name} on {topology.name}"
     notes, far = list(_notes(name, whole, steps)), list(_unreached(name, steps, whole))
-    hosted = HOSTED[p2p] if name in FOREIGN and steps.over_pcie else 0.0
-    if hosted and p2p is None:
+    over_pcie = name in FOREIGN and steps.over_pcie
+    if over_pcie and p2p is None:
         notes.append(
             "GPUs over PCIe may not read each other's memory (nvidia-smi topo -p2p r): say p2p=yes "
             "or p2p=no behind the machine's name, and intervals are narrower"
         )
-    sure = _sure(population, len(far), hosted)
+    sure = _sure(population, len(far), HOSTED[p2p] if over_pcie else 0.0)
     profile = _written(model, rest, steps, called)
     variants = [_written(model, rest + move, steps, called) for move in _moves(model, population)]
     if name == "nccl" and multicasts(topology):
@@ -170,13 +170,21 @@ def _in_switches(profile: Profile, steps: Steps, values: Mapping[str, float]) ->
     the NVLinks' rate in each generation."""
     kind = steps.fastest
     generation = "hopper" if kind.bandwidth < HOPPER else "blackwell"
-    slowness = e ** values["node 1/β of NVLS"] / nccl.NVLS_EFFICIENCY[generation]
-    for algorithm in MULTICAST:
-        latency = values["latency of NVLS"]
-        profile = multicasting(profile, algorithm, latency, {kind.name: slowness})
+    profile = with_switches(profile, kind.name, generation, values)
     if kind.bandwidth > HOPPER:
         return profile
     return replace(profile, channels={"shift": PeerChannels(kind.name, CHANNEL)})
+
+
+def with_switches(
+    profile: Profile, kind: str, generation: str, values: Mapping[str, float]
+) -> Profile:
+    """The profile with NVLS and NVLSTree by the `values` of a population, over NVLinks of a `kind`
+    between GPUs of a generation."""
+    slower = {kind: e ** values["node 1/β of NVLS"] / nccl.NVLS_EFFICIENCY[generation]}
+    for algorithm in MULTICAST:
+        profile = multicasting(profile, algorithm, values["latency of NVLS"], slower)
+    return profile
 
 
 @cache

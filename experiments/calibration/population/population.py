@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.resources import files
 from math import log, nan
 from typing import Any, NamedTuple
 
@@ -134,7 +133,7 @@ def shared_names(model: Model) -> tuple[str, ...]:
 @cache
 def population_of(library: str) -> Population | None:
     """The population of a library that ships with simctl; None if no machine was measured."""
-    file = files(POPULATION) / f"{library.lower()}.yaml"
+    file = POPULATION / f"{library.lower()}.yaml"
     return parse(file.read_text(encoding="utf-8"), file.name) if file.is_file() else None
 
 

@@ -16,8 +16,9 @@ from experiments.calibration.effects.effect import Parameter
 from experiments.calibration.effects.kernel_effects import OWN
 from experiments.calibration.effects.link_effects import FED, reach
 from experiments.calibration.library import PLUGIN, TCP, VERBS, Library
-from experiments.calibration.standing import POPULATION, rows
+from experiments.calibration.standing import POPULATION
 from experiments.measurements import Curve
+from experiments.shipped_tables import rows_of
 from simulator.cost_models import nccl
 from topologies.catalogue import RACK
 from topologies.errors import InputError
@@ -149,7 +150,7 @@ def kernels(library: Library, interconnect: str, parameter: Parameter) -> float:
 @cache
 def specifications() -> tuple[Specification, ...]:
     """Those of all measured machines."""
-    return tuple(map(_row, rows(POPULATION, FILE)))
+    return tuple(map(_row, rows_of(POPULATION / FILE)))
 
 
 def _row(row: dict[str, str]) -> Specification:

@@ -28,7 +28,6 @@ from experiments.measurements.curve import (
     Curve,
     Measurements,
     Point,
-    listed,
     tally,
 )
 from experiments.measurements.formats.inspector_log import (
@@ -39,6 +38,7 @@ from experiments.measurements.formats.inspector_log import (
 )
 from experiments.measurements.formats.text import whole_number
 from experiments.output import counted
+from experiments.text_lines import first_of
 from topologies.errors import InputError
 from topologies.units import format_bytes
 
@@ -215,11 +215,11 @@ def _notes(first: _Gauge, gauges: list[_Gauge], guessed: list[int]) -> Iterator[
     gpus, choices = {gauge.gpu for gauge in gauges}, sorted({gauge.choice for gauge in gauges})
     yield (
         f"communicator {first.name!r}: a time is the mean of the last dump on the GPU that waits "
-        f"least of {len(gpus)}; a size is bandwidth x time; NCCL chose {listed(choices, 4)}"
+        f"least of {len(gpus)}; a size is bandwidth x time; NCCL chose {first_of(choices, 4)}"
     )
     if len(gpus) < first.ranks:
         yield f"metrics of {len(gpus)} of {counted(first.ranks, 'rank')}: {WAITING}"
     if len(gpus) > first.ranks:
         yield f"several communicators have this name: {len(gpus)} GPUs, {first.ranks} ranks each"
     if guessed:
-        yield f"{GUESSED}: {listed([*map(format_bytes, guessed)], 4)}"
+        yield f"{GUESSED}: {first_of([*map(format_bytes, guessed)], 4)}"

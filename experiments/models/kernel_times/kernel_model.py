@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.models.shipped_tables import rows_of
+from experiments.shipped_tables import rows_of
 from topologies.topology import Floats
 
 STEP = 0.01

@@ -52,7 +52,9 @@ def collective(ranks: int = 16) -> Spans:
 
 def opened(open_page: Open, folder: Path, spans: Spans, **window: object) -> Tab:
     file = folder / "page.html"
-    file.write_text(to_html(Page("A run", [], [timeline_scene(spans)])), encoding="utf-8")
+    file.write_text(
+        to_html(Page("A run", [], [timeline_scene(spans, "Timeline")])), encoding="utf-8"
+    )
     tab = open_page(file, **window)
     shows(tab, "")
     return tab
@@ -185,7 +187,7 @@ def test_strange_names_and_times_are_drawn(open_page: Open, tmp_path: Path) -> N
     starts = np.array([1e-3, 1.001e-3, 1.002e-3])
     ends = np.append(starts[1:], 9e-3)
     crowd = replace(spans, columns=Columns.of(np.zeros(3, np.int32), starts, ends))
-    page = Page(strange, [], [timeline_scene(each) for each in (named, crowd, nothing)])
+    page = Page(strange, [], [timeline_scene(each, "Timeline") for each in (named, crowd, nothing)])
     file = tmp_path / "page.html"
     file.write_text(to_html(page), encoding="utf-8")
     tab = open_page(file)

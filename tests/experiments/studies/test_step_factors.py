@@ -8,9 +8,9 @@ import pytest
 
 from experiments.models.device_times import STEP_FACTORS
 from experiments.parallel.factor_fit import Factors
+from experiments.shipped_tables import rows_of
 from experiments.studies import step_factors
 from experiments.studies.measured_plans import MeasuredStep
-from experiments.studies.measured_rows import rows_of
 from experiments.studies.step_predictions import path_of
 from kernel_tables import COLLECTIVES
 from simulator.parallel.degrees import Degrees

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topologies.columns import places_in_groups
 from topologies.errors import InputError
 from topologies.readers.placements import MOST_HOSTS, host_names, read_hosts
 
@@ -52,6 +53,7 @@ def test_chosen_hosts_keep_their_order(tmp_path: Path) -> None:
     assert hosts.group.tolist() == [1, 0, 0]
     assert hosts.grouped().names == ("n02", "n03", "m1")
     assert hosts.packed(4).group.tolist() == [0, 0, 0]
+    assert places_in_groups(hosts.group).tolist() == [0, 0, 1]
 
 
 def test_blocks_are_groups(tmp_path: Path) -> None:

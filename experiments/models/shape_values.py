@@ -23,9 +23,9 @@ def share(width: int, heads: int) -> int:
 
 
 def shape_of(
-    known: Mapping[str, Any], pattern: str = "hybrid_override_pattern"
+    values: Mapping[str, Any], pattern: str = "hybrid_override_pattern"
 ) -> TransformerShape:
-    """The shape with known values of the fields of :class:`TransformerShape`, or of what it
+    """The shape with these values of the fields of :class:`TransformerShape`, or of what it
     consists of. Unless they say otherwise, it has as many heads of keys as of queries, which share
     the width, and an MLP of 4 times the width.
 
@@ -35,7 +35,7 @@ def shape_of(
     >>> shape_of({"blocks": 12, "width": 768, "heads": 12, "vocabulary": 50257}).head_size
     64
     """
-    values = dict(known)
+    values = dict(values)
     values["hidden"] = values.get("hidden") or values.get("expansion_ratio", 4) * values["width"]
     if values.get("number"):
         inside = values.get("inside") or values["hidden"]

@@ -1,4 +1,4 @@
-"""Tables that are shipped beside modules."""
+"""Tables in CSV files: those that are shipped beside modules, and others of the same form."""
 
 from __future__ import annotations
 
