@@ -1,62 +1,69 @@
-"""Maximum flows between nodes, in whole units: plain Python that Numba compiles when there is much
-to do."""
+"""Maximum flows along the arcs of a graph, in whole units: plain Python that Numba compiles when
+there is much to do."""
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from topologies._kernels import Bytes, Index, Ints, Longs
 
 
-class Net(NamedTuple):
-    """What the search for a flow knows of nodes."""
+class Arcs(NamedTuple):
+    """The arcs of a graph, ordered by the node that they leave. Each has an opposite one."""
 
-    room: Annotated[Longs, 2]
-    """The units that can still flow from node to node."""
-    neighbors: Annotated[Ints, 2]
-    """The nodes to or from which units can flow."""
-    degree: Ints
-    """The number of neighbors of each node."""
+    first: Ints
+    """The arcs that leave node v are those from `first[v]` to `first[v + 1]`."""
+    head: Ints
+    """The node at which each arc ends."""
+    back: Ints
+    """The opposite of each arc."""
+
+
+class Net(NamedTuple):
+    """What the search for a flow knows of arcs and nodes."""
+
+    arcs: Arcs
+    room: Longs
+    """The units that can still flow along each arc."""
     goals: Bytes
     """Whether units end at the node."""
     level: Ints
-    """The edges between the sources and each node, or -1 if no unit can reach it."""
+    """The arcs between the sources and each node, or -1 if no unit can reach it."""
     turn: Ints
-    """The neighbors of each node that need not be looked at again."""
+    """The next of the arcs of each node that is to be looked at."""
     path: Ints
-    """The nodes that wait to be looked at, or those of a way from a source."""
+    """The nodes that wait to be looked at, or the arcs of a way from a source."""
 
 
 def least_flow(
-    capacity: Annotated[Longs, 2],
+    arcs: Arcs,
+    capacity: Longs,
     ends: tuple[Longs, Longs],
     sinks: Longs,
     limits: tuple[int, int],
     inside: Bytes,
 ) -> int:
     """The least that can flow from some nodes to others together with one of `sinks`, at most the
-    second of `limits`.
+    second of `limits`. Each arc has its `capacity`.
 
     Sinks are asked one after the other, until the flow is no more than the first of `limits`. A
     sink from which units begin is left out. The sink with the least flow moves to the front. The
     nodes on the side of the sources are marked in `inside`, if the flow is below the limit.
 
-    The algorithm of Dinic: units take ways with the fewest edges, until none is left.
+    The algorithm of Dinic: units take ways with the fewest arcs, until none is left.
     """
     sources, drains = ends
-    nodes, (enough, least) = len(capacity), limits
+    nodes, (enough, least) = len(inside), limits
     net = Net(
-        np.empty((nodes, nodes), np.int64),
-        np.empty((nodes, nodes), np.int32),
-        np.zeros(nodes, np.int32),
+        arcs,
+        np.empty(len(capacity), np.int64),
         np.zeros(nodes, np.int8),
         np.empty(nodes, np.int32),
         np.empty(nodes, np.int32),
         np.empty(nodes, np.int32),
     )
-    connect(net, capacity)
     for node in drains:
         net.goals[node] = 1
     for place in range(len(sinks)):
@@ -66,7 +73,9 @@ def least_flow(
         if is_source:
             continue
         was_goal, net.goals[sink] = net.goals[sink], 1
-        refill(net, capacity)
+        # Loops, here and in `reach`: to compile the copy of an array takes three seconds.
+        for arc in range(len(capacity)):
+            net.room[arc] = capacity[arc]
         flow = least - least
         while flow < least and reach(net, sources):
             for source in sources:
@@ -82,78 +91,56 @@ def least_flow(
     return least
 
 
-def connect(net: Net, capacity: Longs) -> None:
-    """List the neighbors of every node."""
-    nodes = len(capacity)
-    for node in range(nodes):
-        for neighbor in range(node):
-            if capacity[node, neighbor] > 0 or capacity[neighbor, node] > 0:
-                net.neighbors[node, net.degree[node]] = neighbor
-                net.neighbors[neighbor, net.degree[neighbor]] = node
-                net.degree[node] += 1
-                net.degree[neighbor] += 1
-
-
-def refill(net: Net, capacity: Longs) -> None:
-    """Let all units flow again. A loop: to compile the copy of an array takes three seconds."""
-    for node in range(len(capacity)):
-        for k in range(net.degree[node]):
-            neighbor = net.neighbors[node, k]
-            net.room[node, neighbor] = capacity[node, neighbor]
-
-
 def reach(net: Net, sources: Longs) -> bool:
     """Find the level of the nodes that units can reach, up to the nearest goal: whether one is
     reached."""
-    net.level[:] = -1
-    net.turn[:] = 0
-    count, first, farthest = 0, 0, len(net.level)
+    arcs, level, nodes = net.arcs, net.level, len(net.level)
+    for node in range(nodes):
+        level[node], net.turn[node] = -1, arcs.first[node]
+    count, place, farthest = 0, 0, nodes
     for source in sources:
-        net.level[source], net.path[count] = 0, source
+        level[source], net.path[count] = 0, source
         count += 1
-    while first < count and net.level[net.path[first]] < farthest:
-        node, first = net.path[first], first + 1
-        for k in range(net.degree[node]):
-            neighbor = net.neighbors[node, k]
-            if net.level[neighbor] < 0 and net.room[node, neighbor] > 0:
-                net.level[neighbor], net.path[count] = net.level[node] + 1, neighbor
+    while place < count and level[net.path[place]] < farthest:
+        node, place = net.path[place], place + 1
+        for arc in range(arcs.first[node], arcs.first[node + 1]):
+            head = arcs.head[arc]
+            if level[head] < 0 and net.room[arc] > 0:
+                level[head], net.path[count] = level[node] + 1, head
                 count += 1
-                if net.goals[neighbor]:
-                    farthest = net.level[neighbor]
-    return farthest < len(net.level)
+                if net.goals[head]:
+                    farthest = level[head]
+    return farthest < nodes
 
 
 def push(net: Net, source: Index, most: Index) -> Index:
-    """Send at most so many units from a source to goals, each a level further with each edge: the
+    """Send at most so many units from a source to goals, each a level further with each arc: the
     units that arrive."""
-    room, level, path, arrived, depth = net.room, net.level, net.path, most - most, 0
-    path[0] = source
+    arcs, room, level, path = net.arcs, net.room, net.level, net.path
+    arrived, depth, node = most - most, 0, source
     while arrived < most:
-        node = path[depth]
         if net.goals[node]:
             units = most - arrived
             for k in range(depth):
-                units = min(units, room[path[k], path[k + 1]])
+                units = min(units, room[path[k]])
             arrived += units
             for k in range(depth - 1, -1, -1):
-                room[path[k], path[k + 1]] -= units
-                room[path[k + 1], path[k]] += units
-                if room[path[k], path[k + 1]] == 0:
-                    depth = k
+                back = arcs.back[path[k]]
+                room[path[k]] -= units
+                room[back] += units
+                if room[path[k]] == 0:
+                    depth, node = k, arcs.head[back]
             continue
-        k = net.turn[node]
-        while k < net.degree[node]:
-            neighbor = net.neighbors[node, k]
-            if level[neighbor] == level[node] + 1 and room[node, neighbor] > 0:
-                break
-            k += 1
-        net.turn[node] = k
-        if k < net.degree[node]:
-            depth += 1
-            path[depth] = neighbor
+        arc, end = net.turn[node], arcs.first[node + 1]
+        while arc < end and (level[arcs.head[arc]] != level[node] + 1 or room[arc] == 0):
+            arc += 1
+        net.turn[node] = arc
+        if arc < end:
+            path[depth], node, depth = arc, arcs.head[arc], depth + 1
         elif depth == 0:
             break
         else:
             depth -= 1
-            net.turn[path[depth]] += 1
+            node = arcs.head[arcs.back[path[depth]]]
+            net.turn[node] += 1
     return arrived

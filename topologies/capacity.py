@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from topologies._flow_kernels import Arcs, least_flow
 from topologies.columns import distinct
 from topologies.errors import InputError
+from topologies.jit import kernel
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
@@ -117,42 +119,48 @@ class FlowNetwork:
     def __init__(self, topology: Topology, *, reverse: bool = False) -> None:
         ends = (topology.target, topology.source) if reverse else (topology.source, topology.target)
         self.devices = len(topology.device_names)
-        nodes = self.devices + 2 * len(topology.shared_names)
-        self.source, self.sink = nodes, nodes + 1
+        source = self.devices + 2 * len(topology.shared_names)
         tail, head, capacity = flow_edges(topology, *ends)
         every = np.arange(self.devices)
-        tails = np.concatenate((tail, np.full_like(every, self.source), every))
-        heads = np.concatenate((head, every, np.full_like(every, self.sink)))
-        key = tails * (nodes + 2) + heads
-        edges, place = np.unique(key, return_inverse=True)
-        self.capacity = np.bincount(place[: len(capacity)], capacity, len(edges))
-        self.tail, self.head = (ends.astype(np.int32) for ends in np.divmod(edges, nodes + 2))
-        self.supplies, self.demands = place[len(tail) : -self.devices], place[-self.devices :]
-        self.indptr = np.searchsorted(self.tail, np.arange(nodes + 3)).astype(np.int32)
+        tails = np.concatenate((tail, np.full_like(every, source)))
+        heads, nodes = np.concatenate((head, every)), source + 1
+        edges = tails * nodes + heads
+        key = distinct(np.concatenate((edges, heads * nodes + tails)))
+        self.arcs, place = arcs(key, nodes), np.searchsorted(key, edges)
+        self.capacity = np.bincount(place[: len(tail)], capacity, len(key))
+        self.supplies = place[len(tail) :]
         self.most = 1.0 + 2 * float(capacity[np.isfinite(capacity)].sum())
 
     def cut(self, supply: Floats, sinks: Ints, limit: float) -> Cut | None:
         """The least cut between the source, which feeds device d with `supply[d]`, and the sinks,
         as a set of devices; None if there is none under `limit`, to which the supply that it cuts
         off counts."""
-        from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import breadth_first_order, maximum_flow
-
         if limit <= 0:
             return None
         capacity = self.capacity.copy()
-        capacity[self.supplies], capacity[self.demands[sinks]] = supply, limit
-        steps = np.rint(np.minimum(capacity, limit) * (UNITS / limit)).astype(np.int32)
-        graph = csr_array((steps, self.head, self.indptr), shape=(self.sink + 1, self.sink + 1))
-        flow = maximum_flow(graph, self.source, self.sink)
-        if flow.flow_value >= UNITS:
+        capacity[self.supplies] = supply
+        steps = np.rint(np.minimum(capacity, limit) * (UNITS / limit)).astype(np.int64)
+        inside = np.zeros(len(self.arcs.first) - 1, dtype=np.int8)
+        sink, *drains = np.array_split(sinks.astype(np.int64), [1])
+        ends = np.array([len(inside) - 1]), drains[0]
+        find = kernel(least_flow, len(steps))
+        if find(self.arcs, steps, ends, sink, (-1, UNITS), inside) >= UNITS:
             return None
-        residual = csr_array(graph - flow.flow)
-        residual.eliminate_zeros()
-        inside = np.zeros(self.sink + 1, dtype=np.bool_)
-        inside[breadth_first_order(residual, self.source, return_predecessors=False)] = True
-        crossing = inside[self.tail] & ~inside[self.head]
-        return Cut(inside[: self.devices], float(self.capacity[crossing].sum()))
+        crossing = np.repeat(inside, np.diff(self.arcs.first)) > inside[self.arcs.head]
+        within = inside[: self.devices].astype(np.bool_)
+        return Cut(within, float(self.capacity[crossing].sum()))
+
+
+def arcs(key: Longs, nodes: int) -> Arcs:
+    """The arcs whose tail · nodes + head is in `key`: ascending, with that of each opposite arc.
+
+    >>> arcs(np.array([1, 3, 5, 7]), 3).head.tolist(), arcs(np.array([1, 3, 5, 7]), 3).back.tolist()
+    ([1, 0, 2, 1], [1, 0, 3, 2])
+    """
+    tail, head = np.divmod(key, nodes)
+    first = np.searchsorted(tail, np.arange(nodes + 1))
+    back = np.searchsorted(key, head * nodes + tail)
+    return Arcs(*(column.astype(np.int32) for column in (first, head, back)))
 
 
 def flow_edges(topology: Topology, source: Ints, target: Ints) -> tuple[Longs, Longs, Floats]:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from topologies._flow_kernels import least_flow
-from topologies.capacity import flow_edges
+from topologies.capacity import arcs, flow_edges
 from topologies.jit import kernel
 from topologies.topology import Flags, Floats, Longs, Topology
 
@@ -39,10 +39,13 @@ def least_cut(
     >>> int(least_cut(np.array([[0, 3, 0], [0, 0, 2], [0, 0, 0]]), [0], np.array([2]), 9)[0])
     2
     """
+    leads = capacity > 0
+    key = np.flatnonzero(leads | leads.T)
+    graph, room = arcs(key, len(capacity)), capacity.ravel()[key]
     inside = np.zeros(len(capacity), dtype=np.int8)
     ends = np.array(sources, dtype=np.int64), np.array(drains, dtype=np.int64)
-    find = kernel(least_flow, len(capacity) * len(sinks))
-    return find(capacity, ends, sinks, (enough, most), inside), inside.astype(np.bool_)
+    find = kernel(least_flow, len(room) * len(sinks))
+    return find(graph, room, ends, sinks, (enough, most), inside), inside.astype(np.bool_)
 
 
 def with_source(capacity: Longs, supply: Longs) -> Longs:
