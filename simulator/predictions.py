@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,6 +34,8 @@ class ProfiledPath(NamedTuple):
     """The schedule at its size, with its routes."""
     counts: Sensitivities
     """What the time depends on."""
+    overheads: Mapping[str, float]
+    """Seconds that no link takes, by name."""
 
 
 class Prediction(NamedTuple):
@@ -52,7 +55,7 @@ class Prediction(NamedTuple):
 def path_of(run: ProfileRun) -> ProfiledPath:
     """The critical path of a run that was simulated."""
     counts = sensitivities(run.timeline)
-    return ProfiledPath(run.seconds, run.protocol, run.timeline.routed, counts)
+    return ProfiledPath(run.seconds, run.protocol, run.timeline.routed, counts, run.overheads)
 
 
 class LaidRoutes:
@@ -98,9 +101,8 @@ def prediction(
     if profile.uncertainty is None:
         return None
     path, laid = path_of(run) if isinstance(run, ProfileRun) else run, laid or LaidRoutes(algorithm)
-    overheads = profile.overheads(path.routed.schedule, path.routed.machine, algorithm)
     on_links = laid(profile, path.protocol, path.routed)
-    seconds = path.counts.seconds(on_links) + sum(overheads.values())
+    seconds = path.counts.seconds(on_links) + sum(path.overheads.values())
     where = place(
         algorithm.collective.name,
         measured_as(algorithm.listed_name),

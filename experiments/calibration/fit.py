@@ -36,6 +36,8 @@ e."""
 CLOSE_PATHS = 1e-3
 """A fit ends when the known paths are within this share of a simulation."""
 STARTS = 3
+FEW_LEFT_OUT = 0.1
+"""The share of points without which a fit is nearly that of all points."""
 CONVERGED = 1e-5
 """A step is the last if it improves or changes the fit by less than this share."""
 SCATTER = 0.02
@@ -117,8 +119,9 @@ def explore(model: Model) -> Fit:
 
 
 def fit(model: Model, keep: Flags, start: Floats | None = None, near: Floats | None = None) -> Fit:
-    """Fit the points that `keep` chooses with the known paths. `near` is where a fit of nearly the
-    same points ended: then no random starts are tried."""
+    """Fit the points that `keep` chooses with the known paths. `near` is where a fit of other
+    points ended: then no random starts are tried, and no other start at all if the points left out
+    are FEW_LEFT_OUT at most."""
     model = model.taking({}).seeing(keep)
     return Fit(*_relabelled(model, keep, _solve(model, keep, start, near)), keep, 0.0)
 
@@ -270,8 +273,10 @@ def _solve(
         random = np.random.default_rng(0)
         further = STARTS - len(starts)
         starts += [model.start + random.normal(0, 0.3, len(model.start)) for _ in range(further)]
-    else:
+    elif np.mean(~keep) > FEW_LEFT_OUT:
         starts.append(near)
+    else:
+        starts = [near]
     ends = [
         least_squares(
             residuals,
@@ -312,12 +317,12 @@ def _curvature(end: Fit) -> tuple[Floats, Flags, int]:
 
 def estimates(end: Fit) -> list[Estimate]:
     """An estimate of every parameter."""
-    from scipy.stats import t
+    from scipy.special import stdtrit
 
     model, mixing = end.model, end.model.mixing
     inner_covariance, unseen, free = _curvature(end)
     covariance, mixed = mixing @ inner_covariance @ mixing.T, mixing @ end.inner
-    half = t.ppf(0.975, free) * np.sqrt(np.maximum(np.diag(covariance), 0))
+    half = stdtrit(free, 0.975) * np.sqrt(np.maximum(np.diag(covariance), 0))
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     alike = np.abs(covariance / np.outer(deviation, deviation) - np.eye(len(half)))
     alike[:, unseen] = 0

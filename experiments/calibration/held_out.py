@@ -62,7 +62,8 @@ class LeftOut(NamedTuple):
 
 def held_out(whole: Fit, protocol: str, rules: IntervalRules) -> HeldOut:
     """Leave points out by `protocol`, fit the others, and predict those left out. Each fit but
-    the first starts from the population, and where the fit before it ended: they are much alike.
+    the first starts where the fit before it ended, and from the population if it leaves out more
+    than few points.
 
     - "sizes": every size in turn, in all curves at once. Of more than FOLDS sizes, neighbours are
       left out together.

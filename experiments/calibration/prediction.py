@@ -60,10 +60,8 @@ def _timed(
     laid: LaidRoutes | None = None,
 ) -> ProfileTime:
     predicted = prediction(profile, run, algorithm, laid)
-    routed = run.timeline.routed if isinstance(run, ProfileRun) else run.routed
-    overheads = profile.overheads(routed.schedule, routed.machine, algorithm)
     sure = predicted and interval_of(predicted)
-    return ProfileTime(run.seconds, run.protocol, sure, common(overheads))
+    return ProfileTime(run.seconds, run.protocol, sure, common(run.overheads))
 
 
 class _Large:
@@ -81,10 +79,7 @@ class _Large:
         protocols = self.profile.protocols
         self.simulate(protocols[0], sizes[0])
         self.simulate(protocols[-1], sizes[-1])
-        seem = {
-            size: {protocol.name: self.seems(protocol, size) for protocol in self.carrying(size)}
-            for size in sizes
-        }
+        seem = {size: self.seem(self.routed.scaled(size)) for size in sizes}
         result: dict[float, dict[str, float]] = {size: {} for size in sizes}
         for protocol in protocols:
             near = [
@@ -94,20 +89,16 @@ class _Large:
             ]
             for size, seconds in self.between(protocol, near).items():
                 result[size][protocol.name] = seconds
-        overheads = {size: sum(self.overheads(size).values()) for size in sizes}
         best = {size: min(by, key=lambda name: by[name]) for size, by in result.items()}
-        return {
-            size: self.timed(name, size, overheads[size] + result[size][name])
-            for size, name in best.items()
-        }
-
-    def carrying(self, size: float) -> Sequence[Protocol]:
-        return self.profile.carrying(self.routed.schedule.scaled(size))
+        return {size: self.timed(name, size, result[size][name]) for size, name in best.items()}
 
     def timed(self, name: str, size: float, seconds: float) -> ProfileTime:
-        """A run whose critical path is known, by the name of its protocol."""
+        """A run whose critical path takes so many seconds, by the name of its protocol."""
         protocol = next(each for each in self.profile.protocols if each.name == name)
-        path = ProfiledPath(seconds, name, self.machine(protocol, size), self.path_of[name, size])
+        routed = self.machine(protocol, size)
+        overheads = self.profile.overheads(routed.schedule, self.routed.machine, self.algorithm)
+        whole, counts = seconds + sum(overheads.values()), self.path_of[name, size]
+        path = ProfiledPath(whole, name, routed, counts, overheads)
         return _timed(self.profile, path, self.algorithm, self.laid)
 
     def between(self, protocol: Protocol, sizes: Sequence[float]) -> dict[float, float]:
@@ -143,10 +134,14 @@ class _Large:
         )
         return {size: seconds for half in halves for size, seconds in half.items()}
 
-    def seems(self, protocol: Protocol, size: float) -> float:
-        """Seconds of the longest path known."""
-        machine = self.machine(protocol, size)
-        return max(path.seconds(machine) for path in self.paths)
+    def seem(self, routed: Routed) -> dict[str, float]:
+        """Seconds of the longest path known, by each protocol that carries the messages."""
+        names = [protocol.name for protocol in self.profile.carrying(routed.schedule)]
+        machines = {name: self.laid(self.profile, name, routed) for name in names}
+        return {
+            name: max(path.seconds(machine) for path in self.paths)
+            for name, machine in machines.items()
+        }
 
     def simulate(self, protocol: Protocol, size: float) -> float:
         """Seconds of a simulation, whose critical path is kept; no size is simulated twice."""
@@ -162,11 +157,6 @@ class _Large:
 
     def machine(self, protocol: Protocol, size: float) -> Routed:
         return self.laid(self.profile, protocol.name, self.routed.scaled(size))
-
-    def overheads(self, size: float) -> dict[str, float]:
-        return self.profile.overheads(
-            self.routed.schedule.scaled(size), self.routed.machine, self.algorithm
-        )
 
 
 class PredictedPoint(NamedTuple):

@@ -64,17 +64,17 @@ class Expected:
         """Seconds that nothing can beat, shape (points,)."""
         return self.bounds()
 
-    @property
+    @cached_property
     def low(self) -> Floats:
         """The lower ends of the intervals, shape (points,); the expected seconds without any."""
         return np.array([interval.low for interval in self.intervals] or self.seconds)
 
-    @property
+    @cached_property
     def high(self) -> Floats:
         """The upper ends of the intervals, shape (points,); the expected seconds without any."""
         return np.array([interval.high for interval in self.intervals] or self.seconds)
 
-    @property
+    @cached_property
     def alarm(self) -> Floats:
         """Seconds above which a time is below expectation, shape (points,)."""
         ends = [interval.upper(ALARM) for interval in self.intervals]

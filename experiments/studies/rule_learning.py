@@ -203,7 +203,7 @@ def _judged(rules: IntervalRules, example: Example) -> tuple[Floats, Floats]:
     inverse = np.asarray(np.linalg.inv(known))
     mean, variance = conditional(rules, inverse, like, example.residuals, whole)
     variance = (variance + distance(rules, example.outside)) * scale(
-        rules, known, example.residuals
+        rules, inverse, example.residuals
     )
     return example.off - mean, variance + rules.parameters**2 * example.parameters
 

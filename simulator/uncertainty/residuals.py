@@ -62,27 +62,22 @@ class Residuals:
         signs, mean = np.array([-1.0, 1.0]), np.zeros(2)
         if len(self.seen):
             like = likeness(self.rules, apart(both, self.seen))
-            solved = np.linalg.solve(self._covariance, np.column_stack((self.values, like.T)))
-            mean = like @ solved[:, 0]
+            solved = like @ self._inverse
+            mean = solved @ self.values
             outside = beyond(both, self.seen)
-            among += together(self.rules, outside, between) - like @ solved[:, 1:]
+            among += together(self.rules, outside, between) - solved @ like.T
         variance = float(max(signs @ among @ signs, 0)) + 2 * self.rules.noise**2
         return float(signs @ mean), variance * self._scale
 
     @cached_property
-    def _covariance(self) -> Floats:
-        return covariance(
-            self.rules, likeness(self.rules, apart(self.seen, self.seen)), self.values
-        )
-
-    @cached_property
     def _inverse(self) -> Floats:
         """That of the covariance: a profile is asked for many points, one after the other."""
-        return np.asarray(np.linalg.inv(self._covariance))
+        among = likeness(self.rules, apart(self.seen, self.seen))
+        return np.asarray(np.linalg.inv(covariance(self.rules, among, self.values)))
 
     @cached_property
     def _scale(self) -> float:
-        return scale(self.rules, self._covariance, self.values) if len(self.seen) else 1.0
+        return scale(self.rules, self._inverse, self.values) if len(self.seen) else 1.0
 
 
 def shared(rules: IntervalRules) -> float:
@@ -145,13 +140,13 @@ def covariance(rules: IntervalRules, among: Floats, values: Floats) -> Floats:
     return np.asarray(among + np.diag(noise**2 / weight))
 
 
-def scale(rules: IntervalRules, known: Floats, values: Floats) -> float:
-    """The factor on all variances, from the `values` that are known and their covariance, shape
-    (points, points).
+def scale(rules: IntervalRules, inverse: Floats, values: Floats) -> float:
+    """The factor on all variances, from the `values` that are known and the inverse of their
+    covariance, shape (points, points).
 
     In units of that covariance, squares are as many as points where the scale is as usual.
     """
-    return _ratio(rules, values, np.asarray(np.linalg.solve(known, values), dtype=np.float64))
+    return _ratio(rules, values, inverse @ values)
 
 
 def _ratio(rules: IntervalRules, values: Floats, solved: Floats) -> float:

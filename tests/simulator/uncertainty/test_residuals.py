@@ -191,10 +191,11 @@ def test_residuals_as_usual_leave_intervals_as_they_are() -> None:
     values = np.asarray(
         np.linalg.cholesky(known) @ np.where(np.arange(len(seen)) % 2, 1.0, -1.0), np.float64
     )
-    assert scale(rules, known, values) == pytest.approx(1)
-    assert scale(rules, known, 3 * values) == pytest.approx((5 + 9 * len(seen)) / (5 + len(seen)))
-    assert scale(rules._replace(own_scale=0.5), known, 3 * values) == pytest.approx(
-        scale(rules, known, 3 * values) ** 0.5
+    inverse = np.linalg.inv(known)
+    assert scale(rules, inverse, values) == pytest.approx(1)
+    assert scale(rules, inverse, 3 * values) == pytest.approx((5 + 9 * len(seen)) / (5 + len(seen)))
+    assert scale(rules._replace(own_scale=0.5), inverse, 3 * values) == pytest.approx(
+        scale(rules, inverse, 3 * values) ** 0.5
     )
 
 
