@@ -45,8 +45,9 @@ def at_population(model: Model, topology: Topology | None = None) -> Model:
     """The model whose fit starts at the mean of the library's population, on the specified links of
     `topology` if there is one. A library without a population starts at its own model.
 
-    Starts keep the weights of the library. Weights by the spreads of the population made errors on
-    most of the tuned machines larger: machines of other transports make these spreads wide.
+    Starts keep the weights of the library, but in fits of few points: see `Model.pull`. Weights by
+    the spreads of the population made errors on most of the tuned machines larger: machines of
+    other transports make these spreads wide.
     Links between nodes that only sends cross are surer: see :func:`sends_alone`.
     """
     library = model.library

@@ -254,7 +254,7 @@ def _solve(
     from scipy.optimize import least_squares
 
     chosen, measured = np.flatnonzero(keep), np.log(model.points.seconds[keep])
-    table = model.table(chosen)
+    table, pull = model.table(chosen), model.pull(len(chosen))
 
     @lru_cache(maxsize=1)
     def choice(inner: bytes) -> PathChoice:
@@ -262,11 +262,11 @@ def _solve(
 
     def residuals(inner: Floats) -> Floats:
         misfit = np.log(choice(inner.tobytes()).seconds) - measured
-        return np.concatenate((misfit, model.weight * (inner - model.start)))
+        return np.concatenate((misfit, pull @ (inner - model.start)))
 
     def jacobian(inner: Floats) -> Floats:
         along_paths = slopes(model, inner, chosen, choice(inner.tobytes()))
-        return np.concatenate((along_paths, np.diag(model.weight)))
+        return np.concatenate((along_paths, pull))
 
     starts = [model.start] if start is None else [start, model.start]
     if near is None:
@@ -310,7 +310,8 @@ def _curvature(end: Fit) -> tuple[Floats, Flags, int]:
     free = max(1, len(chosen) - crossed)
     variance = max(float((weight * error**2).sum()) / free, SCATTER**2)
     normal = design.T @ (weight[:, None] * design)
-    inverse = np.linalg.pinv(normal + np.diag(model.weight**2), hermitian=True)
+    pull = model.pull(len(chosen))
+    inverse = np.linalg.pinv(normal + pull.T @ pull, hermitian=True)
     # no point depends on a parameter if its derivatives are smaller in all
     return np.asarray(variance * inverse), np.sqrt(np.diag(normal)) < 1e-6, free
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.calibration.effects.effect import Data, Effect
+from experiments.calibration.effects.effect import SURE, Data, Effect
 from experiments.calibration.effects.link_effects import BETWEEN
 from experiments.calibration.known_paths import (
     ALL,
@@ -25,6 +25,9 @@ from experiments.calibration.observations import FitPoints, SimulatedSizes
 from simulator.effects.jobs import Index, Jobs
 from simulator.profile import Profile
 from topologies.topology import Flags, Floats, Longs
+
+USUAL_ERROR = 0.1
+"""The usual error of a point, in log time, beside which the differences between machines count."""
 
 
 class PathChoice(NamedTuple):
@@ -210,6 +213,21 @@ class Model:
         changed.start, changed.weight = inner, weight
         changed.machine_covariance = machine_covariance
         return changed
+
+    def pull(self, points: int) -> Floats:
+        """The start as data of a fit of so many points: rows that, times the distance from the
+        start, join the errors of the points, shape (rows, parameters).
+
+        Fewer points than parameters leave most of these open. Then how machines differ says which
+        of them move, and which move together.
+        """
+        own = np.diag(self.weight)
+        if self.machine_covariance is None or points >= len(self.parameters):
+            return own
+        # directions in which machines do not differ stay nearly where they start
+        covariance = self.machine_covariance + 1e-6 * np.eye(len(own))
+        of_machines = USUAL_ERROR * np.linalg.inv(np.linalg.cholesky(covariance))
+        return np.concatenate((of_machines, own[self.weight >= SURE]))
 
     def taking(self, algorithms: Mapping[int, tuple[str, ...]]) -> Model:
         """The same model with other algorithms for some curves, whatever their labels say.

@@ -167,8 +167,9 @@ def specified(runs: MachineRuns, population: Population) -> Floats:
 
 def sharpened(runs: MachineRuns, population: Population, keep: Flags) -> Floats:
     """Seconds of all points after a fit of those that `keep` chooses, shape (points,). The fit
-    starts from the population, with the library's own weights."""
-    model = runs.model.starting(runs.inner(population), runs.model.weight)
+    starts from the population."""
+    machines = population.covariance_of(runs.names)
+    model = runs.model.starting(runs.inner(population), runs.model.weight, machines)
     explored(model, model.start)
     inner = fit(model, keep).inner
     explored(model, inner)

@@ -80,6 +80,25 @@ def test_what_machines_share_moves_together(made: Made) -> None:
     assert opened[hidden] < 0.35
 
 
+def test_few_points_move_what_goes_together_over_machines(made: Made) -> None:
+    """Four points show one parameter, and the other follows as far as it does over machines. As
+    many points as parameters show enough: then each start has the library's own weight."""
+    model, _ = made(noise=0.02)
+    names = [parameter.name for parameter in model.parameters]
+    shown, hidden = names.index("Simple network 1/β"), names.index("LL network α")
+    prior = np.diag(np.full(len(model.start), 0.5**2))
+    prior[shown, hidden] = prior[hidden, shown] = 0.9 * 0.5**2
+    elsewhere = model.start + 0.3 * (np.arange(len(names)) == shown)
+    of_machines = model.starting(elsewhere, model.weight, prior)
+    four = np.isin(np.arange(len(model.points)), np.flatnonzero(model.points.size > 2**24)[:4])
+    moved = fit(explore(of_machines).model, four).inner - elsewhere
+    assert abs(moved[shown]) > 0.1
+    assert moved[hidden] == pytest.approx(0.9 * moved[shown], rel=0.1)
+    every = np.ones(len(model.points), dtype=np.bool_)
+    alone = model.starting(elsewhere, model.weight)
+    assert fit(of_machines, every).inner == pytest.approx(fit(alone, every).inner)
+
+
 def explored(model: Model, keep: np.ndarray) -> Fit:
     return fit(explore(model).model, keep)
 
