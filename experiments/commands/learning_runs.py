@@ -17,7 +17,6 @@ from experiments.learning.learning_run import (
     without_disturbance,
 )
 from experiments.learning.task import LearningTask
-from experiments.option_text import parse_options
 from experiments.options.execution_options import ExecutionOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
@@ -26,6 +25,7 @@ from experiments.parallel.plan_job import PlanJob
 from experiments.training.strategy_options import names_in
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
+from topologies.option_text import parse_options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

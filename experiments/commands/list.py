@@ -89,9 +89,9 @@ def _algorithms(collective: str | None) -> tuple[Result, str]:
 
 
 def _strategies() -> tuple[Result, str]:
-    from experiments.option_text import options_of
     from experiments.training.strategy_options import default_text
     from simulator.training import strategies
+    from topologies.option_text import options_of
 
     records: list[Record] = []
     for name, strategy in strategies().items():

@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from experiments.models.accelerators import PRECISIONS
 from experiments.models.block_cut import BlockCut, Degree
 from experiments.models.recomputation import parse_recomputation
-from experiments.option_text import PARSERS, Parser, parse_at_least, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
+from simulator.collectives.routers import parse_zipf
 from simulator.parallel.degrees import ORDER, Degrees
 from simulator.parallel.pipelines import PipelineOrder
 from simulator.training.buckets import DEFAULT
 from topologies.errors import InputError, nearest_name
+from topologies.option_text import PARSERS, Parser, parse_at_least, parse_pairs
 from topologies.units import format_bytes, parse_bytes, parse_yes
 
 LAYER_WORDS = "embedding", "loss", "embedding+loss"
@@ -261,7 +262,7 @@ def parse_values(text: str) -> dict[str, Any]:
         hint = nearest_name(key, KEYS, f"it has {', '.join(KEYS)}")
         return f"a plan has no {key[:40]!r}: {hint}"
 
-    return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown, "tp=8")
+    return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown=unknown, example="tp=8")
 
 
 def check_together(values: Mapping[str, Any]) -> None:
