@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from experiments import output
 from experiments.commands.plan_cases import parse_course, plans_in
@@ -26,10 +25,6 @@ from experiments.training.strategy_options import names_in
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.option_text import parse_options
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 Planned = tuple[list[Callable[[], LearningRun]], Blueprint, dict[str, output.Value]]
 """The runs, each simulated and learnt when it is called; their machine; and the options as the user
@@ -56,17 +51,11 @@ def run(
     records = [asdict(run.row) for run in runs]
     curves = [[point._asdict() for point in run.curve] for run in runs]
     documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
-    pictures = [Picture("Accuracy over time", partial(_curves, runs))]
+    pictures = [Picture("Accuracy over time", (runs,))]
     answer = Result("learn", documents, records, parameters, machine, pictures=pictures)
     answer.write(out, plot, page)
     answer.show(how)
     return 0
-
-
-def _curves(runs: Sequence[LearningRun]) -> Figure:
-    from experiments.pictures.result_curves import learning_drawing
-
-    return learning_drawing(runs)
 
 
 def parse_task(text: str, seed: int) -> LearningTask:

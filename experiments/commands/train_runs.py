@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from experiments import output
 from experiments.execution.journal import Journal, is_complete
@@ -33,9 +32,6 @@ from experiments.training.training_report import report, words_of
 from simulator.training.plan import Plan
 from topologies.errors import InputError, naming
 from topologies.resources import duration
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def run(
@@ -182,13 +178,8 @@ def _several(
 def _compared(grid: TrainingGrid, records: Sequence[output.Record]) -> Result:
     _, job, _ = grid.runs[0]
     machine = job.machine
-
-    def draw() -> Figure:
-        from experiments.pictures.training_curves import training_drawing
-
-        return training_drawing(records, grid.swept, grid.names, machine.text)
-
-    pictures = [Picture(f"{records[0]['model']} on {machine.text}", draw)]
+    drawn = records, grid.swept, grid.names, machine.text
+    pictures = [Picture(f"{records[0]['model']} on {machine.text}", drawn)]
     about = grid.parameters, machine, job.profile
     remarks = []
     if grid.plans and grid.variants:

@@ -22,8 +22,6 @@ from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from experiments.measurements import Curve
     from experiments.simulations.validation import ComparedPoint, Validation
     from simulator.collectives import Algorithm
@@ -76,14 +74,17 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         results = [self._validated(*pair) for pair in self._pairs(curves)]
         if not results:
             raise InputError(f"{str(self.logs[0])!r}: {_no_curve(self._algorithm)}")
-        drawings = [partial(_figure, result) for result in results]
         if self.plot:
             from experiments.pictures.figure_file import write_figures
+            from experiments.pictures.result_curves import validation_drawing
 
             names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]
+            drawings = [partial(validation_drawing, result) for result in results]
             write_figures(self.plot, dict(zip(names, drawings, strict=True)))
-        titles = [f"Measured and predicted: {each.title}" for each in results]
-        pictures = [*map(Picture, titles, drawings)][: output.MOST_PICTURES]
+        pictures = [
+            Picture(f"Measured and predicted: {each.title}", (each,))
+            for each in results[: output.MOST_PICTURES]
+        ]
         answer = self._answer(results, pictures)
         answer.write(report=self.report)
         for line in measurements.skipped:
@@ -275,12 +276,6 @@ def _declared(collective: str) -> list[Algorithm]:
     from simulator.collectives import algorithms
 
     return [each for each in algorithms().values() if each.collective.name == collective]
-
-
-def _figure(result: Validation) -> Figure:
-    from experiments.pictures.result_curves import validation_drawing
-
-    return validation_drawing(result)
 
 
 def _record(result: Validation) -> dict[str, object]:

@@ -80,8 +80,6 @@ class Figure:
     title: str
     svg: str
     """An element, as `inline_svg` makes it."""
-    note: str = ""
-    """What stands below the picture."""
     kind: str = "figure"
 
 
