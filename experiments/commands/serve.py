@@ -97,9 +97,9 @@ class Serve(MachineOptions, ReportOptions):
         ),
     ] = None
     precision: Annotated[ServedPrecision, typer.Option(help="That of weights and products.")] = (
-        ServedPrecision.fp8
+        "fp8"
     )
-    engine: Annotated[Engine, typer.Option(help="What serves the model.")] = Engine.trtllm
+    engine: Annotated[Engine, typer.Option(help="What serves the model.")] = "trtllm"
     ttft: Annotated[
         str | None,
         typer.Option(help="With auto: the first token after this time at most, like 1s."),
@@ -361,8 +361,8 @@ class Serve(MachineOptions, ReportOptions):
             "model": first.model,
             "device": first.device,
             "machine": self._where,
-            "engine": first.engine.value,
-            "precision": first.precision.value,
+            "engine": first.engine,
+            "precision": first.precision,
             "isl": int(self.isl),
             "osl": int(self.osl),
             "level": self.level,

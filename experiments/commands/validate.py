@@ -15,7 +15,7 @@ from experiments import output
 from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.log_options import JudgingOptions, LogRanks
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import AlgorithmFile, EngineName, Engines
+from experiments.options.options import AlgorithmFile, Engines
 from experiments.options.profile_options import ProfileOptions
 from experiments.pages.reports.result import Picture, Result, check_files
 from topologies.errors import InputError
@@ -57,7 +57,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")
     ] = False
     p: LogRanks = None
-    engine: Engines = EngineName.auto
+    engine: Engines = "auto"
 
     def run(self) -> int:
         """Print every curve beside its simulation, or the errors of the profile on all."""

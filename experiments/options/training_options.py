@@ -193,7 +193,7 @@ class TrainingOptions:
         stated = values_of(self, TrainingOptions).items()
         parameters = {
             **{key: value for key, value in stated if key not in unused},
-            "engine": simulation.engine.value,
+            "engine": simulation.engine,
             "steps": job.steps,
             "model": model,
             "model_source": job.model.source,
