@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import collective
+from topologies.columns import distinct_rows
 from topologies.topology import Ints, Longs, Topology
 
 SIZE = 2.0**30
@@ -137,12 +138,11 @@ def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
     [5]
     """
     figures = topology.bandwidth, topology.latency, topology.medium_gap[: topology.links]
-    alike = _number((*figures, topology.link_kinds.codes, topology.assumed))
+    alike = distinct_rows(*figures, topology.link_kinds.codes, topology.assumed)[1]
     twin = _ways_back(topology)
     duplex = (twin >= 0) & (alike[twin] == alike)
     counted = np.flatnonzero(~duplex | (topology.source < topology.target))
-    number = _number((alike[counted], duplex[counted]))
-    first, count = np.unique(number, return_index=True, return_counts=True)[1:]
+    first, number = distinct_rows(alike[counted], duplex[counted])
     groups = [
         LinkGroup(
             topology.link_kinds[link],
@@ -153,7 +153,7 @@ def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
             bool(duplex[link]),
             n,
         )
-        for link, n in zip(counted[first].tolist(), count.tolist(), strict=True)
+        for link, n in zip(counted[first].tolist(), np.bincount(number).tolist(), strict=True)
     ]
     order = sorted(range(len(groups)), key=lambda k: (-groups[k].bandwidth_Bps, groups[k]))
     group = np.full(topology.links, -1, dtype=np.int32)
@@ -195,15 +195,6 @@ def _bounds(topology: Topology) -> list[BestTime]:
         for collective in COLLECTIVES
     }
     return [BestTime(name, SIZE, bound.seconds, bound.name) for name, bound in bounds.items()]
-
-
-def _number(columns: tuple[npt.NDArray[np.generic], ...]) -> Longs:
-    """Equal numbers for equal rows."""
-    number = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values, code = np.unique(column, return_inverse=True)
-        number = np.unique(number * len(values) + code, return_inverse=True)[1]
-    return number
 
 
 def _ways_back(topology: Topology) -> Longs:

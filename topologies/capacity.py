@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.columns import distinct
+from topologies.columns import distinct, distinct_rows
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Longs, Topology
@@ -44,14 +44,13 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
     owner = topology.crossing_links
     members = group[owner] >= 0
     owner, medium = owner[members], topology.link_media[members]
-    key = group[owner].astype(np.int64) * len(topology.medium_bandwidth) + medium
-    shares, place, users = np.unique(key, return_inverse=True, return_counts=True)
+    shares, place = distinct_rows(group[owner], medium)
+    users = np.bincount(place)
     order = np.lexsort((topology.medium_bandwidth[medium], -users[place], owner))
     links, first = np.unique(owner[order], return_index=True)
     through = np.bincount(place[order[first]], topology.bandwidth[links], len(shares))
-    owners, limit = np.divmod(shares, len(topology.medium_bandwidth))
-    limited = np.minimum(through, topology.medium_bandwidth[limit])
-    return np.asarray(np.bincount(owners, limited, groups), dtype=np.float64)
+    limited = np.minimum(through, topology.medium_bandwidth[medium[shares]])
+    return np.asarray(np.bincount(group[owner[shares]], limited, groups), dtype=np.float64)
 
 
 def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -> Cut:
@@ -123,10 +122,9 @@ class FlowNetwork:
         every = np.arange(self.devices)
         tails = np.concatenate((tail, np.full_like(every, self.source), every))
         heads = np.concatenate((head, every, np.full_like(every, self.sink)))
-        key = tails * (nodes + 2) + heads
-        edges, place = np.unique(key, return_inverse=True)
+        edges, place = distinct_rows(tails, heads)
         self.capacity = np.bincount(place[: len(capacity)], capacity, len(edges))
-        self.tail, self.head = (ends.astype(np.int32) for ends in np.divmod(edges, nodes + 2))
+        self.tail, self.head = (ends[edges].astype(np.int32) for ends in (tails, heads))
         self.supplies, self.demands = place[len(tail) : -self.devices], place[-self.devices :]
         self.indptr = np.searchsorted(self.tail, np.arange(nodes + 3)).astype(np.int32)
         self.most = 1.0 + 2 * float(capacity[np.isfinite(capacity)].sum())

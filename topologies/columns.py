@@ -35,6 +35,26 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.unique(values, return_counts=True)[0]
 
 
+def distinct_rows(*columns: npt.NDArray[Any], met: bool = False) -> tuple[Longs, Longs]:
+    """The first row with each combination of values; and of each row, the number of its combination
+    among them. They are in ascending order, or in the order in which they are `met`.
+
+    >>> first, number = distinct_rows(np.array([7, 7, 2, 7]), np.array([0.5, 0.0, 1.0, 0.5]))
+    >>> first.tolist(), number.tolist()
+    ([2, 1, 0], [2, 1, 0, 2])
+    """
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        whole = column if column.dtype.kind in "bi" else np.unique(column, return_inverse=True)[1]
+        least, most = int(whole.min(initial=0)), int(whole.max(initial=0))
+        code = code * (most - least + 1) + whole - least
+    _, first, number = np.unique(code, return_index=True, return_inverse=True)
+    if met:
+        order = np.argsort(first)
+        first, number = first[order], np.argsort(order)[number]
+    return first, number
+
+
 def ranges(begins: Numbers, counts: Numbers) -> tuple[Longs, Longs]:
     """So many numbers from each begin on, behind each other; and in front of them, which begin.
 

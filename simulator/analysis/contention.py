@@ -11,6 +11,7 @@ import numpy.typing as npt
 from simulator.kernels import path, queues
 from simulator.kernels.records import History
 from simulator.schedules.timeline import Occupancy, Timeline
+from topologies.columns import distinct_rows
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints, Longs, Numbers
 
@@ -88,11 +89,9 @@ def _bytes_of_itself(timeline: Timeline) -> Floats:
     """The bytes of the transfer of each row of `occupancy` over the medium of the row, as often as
     it crosses that. In a folded schedule, a medium has another sender for each of its orbit."""
     occupancy = timeline.occupancy
-    sender = timeline.routed.sender[occupancy.node].astype(np.int64)
-    medium = occupancy.medium + len(timeline.routed.topology.medium_bandwidth) * sender
-    key = medium * len(timeline.schedule) + occupancy.operation
-    _, place, crossings = np.unique(key, return_inverse=True, return_counts=True)
-    return np.asarray(occupancy.nbytes * crossings[place], dtype=np.float64)
+    sender = timeline.routed.sender[occupancy.node]
+    number = distinct_rows(sender, occupancy.medium, occupancy.operation)[1]
+    return np.asarray(occupancy.nbytes * np.bincount(number)[number], dtype=np.float64)
 
 
 def history(timeline: Timeline) -> History:

@@ -25,6 +25,7 @@ from simulator.steps.activity import Activity, States, lane_seconds, states, sum
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import AGAIN, OPTIMIZER, RESTART
 from simulator.steps.step_graph import StepGraph
+from topologies.columns import distinct_rows
 from topologies.topology import Floats, Ints
 
 
@@ -190,9 +191,8 @@ def peer_waits(step: Step) -> dict[tuple[int, int, int], float]:
     awaited = np.append(graph.place[peer[called]], graph.place[earlier[order]])
     lane = np.append(graph.lane[called], graph.lane[earlier[order]])
     seconds = np.append((entered[peer] - entered)[called], late[order])
-    shape = graph.places, graph.places, len(graph.lanes)
-    key, row = np.unique(np.ravel_multi_index((place, awaited, lane), shape), return_inverse=True)
-    keys = zip(*(each.tolist() for each in np.unravel_index(key, shape)), strict=True)
+    first, row = distinct_rows(place, awaited, lane)
+    keys = zip(*(each[first].tolist() for each in (place, awaited, lane)), strict=True)
     return dict(zip(keys, np.bincount(row, seconds).tolist(), strict=True))
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.steps.step_graph import Call, StepGraph
-from topologies.columns import places_in_groups
+from topologies.columns import distinct_rows, places_in_groups
 from topologies.errors import InputError
 from topologies.topology import Ints, Longs, Numbers
 
@@ -68,13 +68,10 @@ def joint_calls(graph: StepGraph, *, messages: bool = False) -> Numbers:
 
     group = of_group[seats.group]
     turn = places_in_groups(seats.kind[seats.group], lane, place)
-    key = np.ravel_multi_index((group, lane, turn), (len(kinds_of), len(graph.lanes), len(talking)))
-    _, begin, row, tasks = np.unique(
-        key, return_index=True, return_inverse=True, return_counts=True
-    )
+    begin, row = distinct_rows(group, lane, turn)
     unit[talking] = talking[begin][row]
     wrong = graph.call[talking] != graph.call[unit[talking]]
-    wrong |= tasks[row] != places[group]
+    wrong |= np.bincount(row)[row] != places[group]
     if wrong.any():
         task = int(unit[talking[wrong.argmax()]])
         raise InputError(
