@@ -80,6 +80,8 @@ class Figure:
     title: str
     svg: str
     """An element, as `inline_svg` makes it."""
+    note: str = ""
+    """What stands below the picture."""
     kind: str = "figure"
 
 
