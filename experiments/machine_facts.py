@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import collective
-from topologies.columns import distinct_rows
+from topologies.columns import distinct_rows, plain_rows
 from topologies.topology import Ints, Longs, Topology
 
 SIZE = 2.0**30
@@ -153,7 +153,7 @@ def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
             bool(duplex[link]),
             n,
         )
-        for link, n in zip(counted[first].tolist(), np.bincount(number).tolist(), strict=True)
+        for link, n in plain_rows(counted[first], np.bincount(number))
     ]
     order = sorted(range(len(groups)), key=lambda k: (-groups[k].bandwidth_Bps, groups[k]))
     group = np.full(topology.links, -1, dtype=np.int32)

@@ -55,6 +55,15 @@ def distinct_rows(*columns: npt.NDArray[Any], met: bool = False) -> tuple[Longs,
     return first, number
 
 
+def plain_rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    """The rows of columns as Python's numbers.
+
+    >>> [*plain_rows(np.array([1, 2]), np.array([0.5, 1.5]))]
+    [(1, 0.5), (2, 1.5)]
+    """
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
 def ranges(begins: Numbers, counts: Numbers) -> tuple[Longs, Longs]:
     """So many numbers from each begin on, behind each other; and in front of them, which begin.
 

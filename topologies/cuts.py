@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.capacity import capacities, max_flow
-from topologies.columns import distinct, distinct_rows
+from topologies.columns import distinct, distinct_rows, plain_rows
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Numbers, Topology
@@ -118,7 +118,7 @@ def tree_cuts(topology: Topology) -> Flags:
     if devices > TREE:
         return np.zeros((0, devices), dtype=np.bool_)
     neighbours: list[set[int]] = [set() for _ in range(devices)]
-    for source, target in zip(topology.source.tolist(), topology.target.tolist(), strict=True):
+    for source, target in plain_rows(topology.source, topology.target):
         neighbours[source].add(target)
         neighbours[target].add(source)
     order, parent = [0], {0: 0}

@@ -25,6 +25,7 @@ from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.sequences import sequence
 from simulator.steps.group_meetings import topological_order
+from topologies.columns import plain_rows
 from topologies.errors import InputError
 from topologies.option_text import PARSERS, parse_pairs
 from topologies.readers.contents import check_text
@@ -341,14 +342,13 @@ def write_goal(schedule: Schedule, name: str) -> str:
         raise InputError(f"{name} cannot be a GOAL file: switches reduce in it, GOAL has ranks")
     lines: dict[int, list[str]] = defaultdict(list)
     labels: list[dict[int, str]] = []
-    columns = zip(
-        schedule.kind.tolist(),
-        schedule.rank.tolist(),
-        schedule.peer.tolist(),
-        schedule.nbytes.tolist(),
-        schedule.seconds.tolist(),
-        schedule.lane.tolist(),
-        strict=True,
+    columns = plain_rows(
+        schedule.kind,
+        schedule.rank,
+        schedule.peer,
+        schedule.nbytes,
+        schedule.seconds,
+        schedule.lane,
     )
     for number, (kind, rank, peer, nbytes, seconds, lane) in enumerate(columns):
         if rank == peer:

@@ -24,10 +24,10 @@ from experiments.animation.film import (
     TimedShape,
     changing,
     moving,
-    rows_of,
 )
 from experiments.pictures.timelines.spans import Columns, busy_times
 from experiments.pictures.timelines.step_spans import StepSpans
+from topologies.columns import plain_rows
 from topologies.topology import Floats, Ints
 
 NOTE = (
@@ -210,7 +210,7 @@ def messages(spans: StepSpans, item: Ints) -> list[Flight]:
     if np.count_nonzero(drawn) > MOST_FLIGHTS:
         return []
     every = begin, end, row[sender], row[receiver], item[task]
-    return [Flight(*each) for each in rows_of(*(column[drawn] for column in every))]
+    return [Flight(*each) for each in plain_rows(*(column[drawn] for column in every))]
 
 
 def overlap_figures(boxes: Columns, rows: int, end: float) -> list[RunningFigure]:

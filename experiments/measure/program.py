@@ -14,7 +14,7 @@ from experiments.measure.slot_layout import ElementSpan, slot_bounds, slot_span
 from simulator.kernels import dependencies
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
-from topologies.columns import owners
+from topologies.columns import owners, plain_rows
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.topology import Ints
@@ -70,7 +70,7 @@ def _tokens(
     that are done. Operations that wait for the same share a message.
     """
     waits: dict[tuple[int, int], list[int]] = {}
-    for i, q in zip(operation.tolist(), before.tolist(), strict=True):
+    for i, q in plain_rows(operation, before):
         waits.setdefault((i, int(schedule.peer[q])), []).append(q)
     numbers: dict[tuple[int, int, tuple[int, ...]], int] = {}
     tokens: list[tuple[int, int, int, tuple[int, ...]]] = []

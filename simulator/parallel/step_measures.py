@@ -25,7 +25,7 @@ from simulator.steps.activity import Activity, States, lane_seconds, states, sum
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import AGAIN, OPTIMIZER, RESTART
 from simulator.steps.step_graph import StepGraph
-from topologies.columns import distinct_rows
+from topologies.columns import distinct_rows, plain_rows
 from topologies.topology import Floats, Ints
 
 
@@ -192,7 +192,7 @@ def peer_waits(step: Step) -> dict[tuple[int, int, int], float]:
     lane = np.append(graph.lane[called], graph.lane[earlier[order]])
     seconds = np.append((entered[peer] - entered)[called], late[order])
     first, row = distinct_rows(place, awaited, lane)
-    keys = zip(*(each[first].tolist() for each in (place, awaited, lane)), strict=True)
+    keys = plain_rows(*(each[first] for each in (place, awaited, lane)))
     return dict(zip(keys, np.bincount(row, seconds).tolist(), strict=True))
 
 
@@ -229,15 +229,12 @@ def step_bubbles(step: Step) -> BubbleSpans:
     active = np.where(cause == TRANSFER, operation, -1)
     # A gap ends with what the next computation waits for, or what is active.
     ends = [
-        _latest(step, task) if task >= 0 else known
-        for task, known in zip(following.tolist(), active.tolist(), strict=True)
+        _latest(step, task) if task >= 0 else known for task, known in plain_rows(following, active)
     ]
     awaited = np.where(cause == DRAIN, -1, np.array(ends)).astype(np.int32)
     running = [
         _running(step, operation, since) if known < 0 else known
-        for operation, known, since in zip(
-            awaited.tolist(), active.tolist(), begin.tolist(), strict=True
-        )
+        for operation, known, since in plain_rows(awaited, active, begin)
     ]
     operation = np.array(running, dtype=np.int32)
     lane, medium = np.full_like(cause, COMPUTE), np.full_like(cause, -1)

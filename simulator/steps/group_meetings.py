@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.steps.step_graph import Call, StepGraph
-from topologies.columns import distinct_rows, places_in_groups
+from topologies.columns import distinct_rows, places_in_groups, plain_rows
 from topologies.errors import InputError
 from topologies.topology import Ints, Longs, Numbers
 
@@ -124,7 +124,7 @@ def partners(graph: StepGraph, met: Sequence[Meeting]) -> tuple[Numbers, Numbers
             continue
         unit[tasks] = tasks.min()
         lane = int(graph.lane[tasks[0]])
-        for rank, task in zip(ranks.tolist(), tasks.tolist(), strict=True):
+        for rank, task in plain_rows(ranks, tasks):
             before[task] = latest.get((call.group, lane, rank), -1)
             latest[call.group, lane, rank] = task
     return unit, before, send

@@ -17,7 +17,7 @@ from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis.contention import waited
 from simulator.analysis.memory import MemoryTrace
 from simulator.schedules.timeline import Timeline
-from topologies.columns import distinct_rows
+from topologies.columns import distinct_rows, plain_rows
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Numbers
 
@@ -237,9 +237,7 @@ def _counters(memory: MemoryTrace, ranks: Sequence[int]) -> Iterator[str]:
     """What each rank holds over time; of many changes about two thousand."""
     for rank in ranks:
         times, nbytes = (column[:: max(1, len(column) // 2000)] for column in memory.of(rank))
-        for time, level in zip(
-            microseconds(nanoseconds(times)).tolist(), nbytes.tolist(), strict=True
-        ):
+        for time, level in plain_rows(microseconds(nanoseconds(times)), nbytes):
             ids = f'"ph": "C", "name": "memory", "pid": {rank}, "ts": {time}'
             yield f'{{{ids}, "args": {{"bytes": {level:.0f}}}}}'
 

@@ -42,7 +42,7 @@ from simulator.steps.kinds import CALL, HOOKS, KINDS, RESTART, TRANSFER
 from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Attempt
 from simulator.training.plan import COMPUTE, Plan
-from topologies.columns import distinct_rows
+from topologies.columns import distinct_rows, plain_rows
 from topologies.topology import Floats, Ints
 
 
@@ -314,7 +314,7 @@ def step_spans(step: Step, attempts: Sequence[Attempt] = (Attempt(0),)) -> StepS
     first, row = distinct_rows(lane, graph.kind, graph.micro, graph.call, met=True)
     calls, rows = dict[Communication, int](), list[tuple[str, str, int]]()
     names, phases = dict[str, str](), dict[str, str]()
-    for task, stream in zip(first.tolist(), lane[first].tolist(), strict=True):
+    for task, stream in plain_rows(first, lane[first]):
         kind, micro, number = KINDS[graph.kind[task]], int(graph.micro[task]), -1
         phase = name = f"{kind} {micro}" if micro >= 0 else kind
         task_call = graph.call_of(task)
