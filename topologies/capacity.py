@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from topologies.columns import distinct, distinct_rows
+from topologies.columns import distinct, distinct_rows, sums
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Longs, Topology
@@ -38,9 +38,7 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
     """
     if not topology.shared_names:
         members = group >= 0
-        return np.asarray(
-            np.bincount(group[members], topology.bandwidth[members], groups), dtype=np.float64
-        )
+        return sums(group[members], topology.bandwidth[members], groups)
     owner = topology.crossing_links
     members = group[owner] >= 0
     owner, medium = owner[members], topology.link_media[members]
@@ -50,7 +48,7 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
     links, first = np.unique(owner[order], return_index=True)
     through = np.bincount(place[order[first]], topology.bandwidth[links], len(shares))
     limited = np.minimum(through, topology.medium_bandwidth[medium[shares]])
-    return np.asarray(np.bincount(group[owner[shares]], limited, groups), dtype=np.float64)
+    return sums(group[owner[shares]], limited, groups)
 
 
 def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -> Cut:

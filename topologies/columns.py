@@ -131,6 +131,15 @@ def places_in_groups(*columns: Numbers) -> Longs:
     return places
 
 
+def sums(row: Numbers, values: npt.NDArray[Any], count: int) -> Floats:
+    """The sums of values by row, in so many rows.
+
+    >>> sums(np.array([0, 2, 0]), np.array([1.0, 2.0, 3.0]), 3).tolist()
+    [4.0, 0.0, 2.0]
+    """
+    return np.asarray(np.bincount(row, values, count), dtype=np.float64)
+
+
 def repeated(items: Iterable[Item]) -> Item | None:
     """The first item that equals an earlier one, if any.
 

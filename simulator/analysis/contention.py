@@ -11,7 +11,7 @@ import numpy.typing as npt
 from simulator.kernels import path, queues
 from simulator.kernels.records import History
 from simulator.schedules.timeline import Occupancy, Timeline
-from topologies.columns import distinct_rows
+from topologies.columns import distinct_rows, sums
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints, Longs, Numbers
 
@@ -36,8 +36,7 @@ def waited(timeline: Timeline) -> tuple[Floats, Floats]:
     arrived, start = arrivals(timeline), timeline.node_start[node]
     contention = contended(timeline, node, arrived, start)
     every, behind_others = (
-        np.asarray(np.bincount(operation, seconds, operations), dtype=np.float64)
-        for seconds in (start - arrived, contention)
+        sums(operation, seconds, operations) for seconds in (start - arrived, contention)
     )
     return every, behind_others
 

@@ -15,7 +15,7 @@ from simulator.kernels import path
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Flags
 from simulator.schedules.timeline import Timeline
-from topologies.columns import distinct_rows
+from topologies.columns import distinct_rows, sums
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints
@@ -109,9 +109,7 @@ class CriticalPath:
     def total(self, part: Part, length: int) -> Floats:
         """The amounts of a part by where, shape (length,)."""
         chosen = self.part == SEGMENT_PARTS.index(part)
-        return np.asarray(
-            np.bincount(self.where[chosen], self.amount[chosen], length), dtype=np.float64
-        )
+        return sums(self.where[chosen], self.amount[chosen], length)
 
 
 class JoinedPath(CriticalPath):

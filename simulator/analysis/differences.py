@@ -14,6 +14,7 @@ from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
+from topologies.columns import sums
 from topologies.topology import Floats
 
 STEP = 1e-6
@@ -75,7 +76,4 @@ def _copied(routed: Routed) -> Floats:
 
 def _bytes_at(routed: Routed, chosen: npt.NDArray[np.bool_]) -> Floats:
     schedule = routed.schedule
-    return np.asarray(
-        np.bincount(schedule.peer[chosen], schedule.nbytes[chosen], schedule.ranks),
-        dtype=np.float64,
-    )
+    return sums(schedule.peer[chosen], schedule.nbytes[chosen], schedule.ranks)

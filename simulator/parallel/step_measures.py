@@ -21,11 +21,11 @@ from simulator.analysis.bubbles import (
 )
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS
 from simulator.parallel.step import Step
-from simulator.steps.activity import Activity, States, lane_seconds, states, summed
+from simulator.steps.activity import Activity, States, lane_seconds, states
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import AGAIN, OPTIMIZER, RESTART
 from simulator.steps.step_graph import StepGraph
-from topologies.columns import distinct_rows, plain_rows
+from topologies.columns import distinct_rows, plain_rows, sums
 from topologies.topology import Floats, Ints
 
 
@@ -69,7 +69,7 @@ def measure(step: Step) -> StepMeasures:
     inside = ~rows.some & (rows.begin >= begin[rows.place]) & (rows.begin < end[rows.place])
     ran, kind = step.timeline.finish - step.timeline.start, step.graph.kind
     optimizer, restarting = (
-        summed(schedule.rank[kind == each], ran[kind == each], places)
+        sums(schedule.rank[kind == each], ran[kind == each], places)
         for each in (OPTIMIZER, RESTART)
     )
     inner, active, launched = _collapsed(step)
@@ -90,8 +90,8 @@ def measure(step: Step) -> StepMeasures:
         communicating - exposed,
         launching,
         np.where(np.abs(idle) > 1e-12 * total, idle, 0.0),
-        summed(rows.place[inside], rows.length[inside], places),
-        active[:, HOST] + summed(schedule.rank[host], ran[host], places),
+        sums(rows.place[inside], rows.length[inside], places),
+        active[:, HOST] + sums(schedule.rank[host], ran[host], places),
     )
 
 

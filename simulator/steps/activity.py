@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from topologies.columns import sums
 from topologies.topology import Floats, Ints
 
 
@@ -66,10 +67,5 @@ def lane_seconds(rows: States, places: int) -> tuple[Floats, Floats]:
     some, lanes = rows.some, rows.active.shape[1]
     first = np.zeros((places, lanes))
     np.add.at(first, (rows.place[some], rows.first[some]), rows.length[some])
-    busy = [summed(rows.place, rows.length * rows.active[:, lane], places) for lane in range(lanes)]
+    busy = [sums(rows.place, rows.length * rows.active[:, lane], places) for lane in range(lanes)]
     return first, np.column_stack(busy)
-
-
-def summed(place: Ints, seconds: Floats, places: int) -> Floats:
-    """The seconds of each place."""
-    return np.asarray(np.bincount(place, seconds, places), dtype=np.float64)
