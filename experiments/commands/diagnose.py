@@ -295,7 +295,7 @@ class Diagnose(MachineOptions, ReportOptions):
 
         return None if self.profile is None else find(self.profile)
 
-    def _parameters(self) -> dict[str, output.Value]:
+    def _parameters(self) -> output.Record:
         machine = self.optional_blueprint
         return {
             "logs": ",".join(map(str, self.logs or ())) or None,

@@ -110,7 +110,7 @@ class Expect(MachineOptions):
         return list(expected_records(curve, machine, expected))
 
     @property
-    def _parameters(self) -> dict[str, output.Value]:
+    def _parameters(self) -> output.Record:
         return {
             **self.machine_parameters,
             "collective": word_or_option(self.word, self.collective, "collective") or "all_reduce",

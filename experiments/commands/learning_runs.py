@@ -26,7 +26,7 @@ from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.option_text import parse_options
 
-Planned = tuple[list[Callable[[], LearningRun]], Blueprint, dict[str, output.Value]]
+Planned = tuple[list[Callable[[], LearningRun]], Blueprint, output.Record]
 """The runs, each simulated and learnt when it is called; their machine; and the options as the user
 writes them, which are stored with the result."""
 
@@ -86,8 +86,7 @@ def parse(options: TrainingOptions, simulation: SimulationOptions) -> Planned:
         return plans, machine, parameters
     simulation.refuse_library("it goes with plans alone, or without --learn")
     strategies, machine, of_strategies = _of_strategies(task, options, simulation)
-    parameters |= {**of_strategies, "plan": options.plan}
-    return [*strategies, *plans], machine, parameters
+    return [*strategies, *plans], machine, {**parameters, **of_strategies, "plan": options.plan}
 
 
 def _of_strategies(

@@ -208,7 +208,7 @@ def _machine(name: str, machine: NodeKind) -> Record:
     from topologies.clusters import cluster
 
     node = machine.node()
-    about: dict[str, Value] = {
+    about: Record = {
         "gpus": node.ranks,
         "nics": int(node.device_kinds.are("nic").sum()),
         "inside": _node_links(node),
@@ -218,7 +218,7 @@ def _machine(name: str, machine: NodeKind) -> Record:
     return {**_row(name, "machine", cluster, machine.summary), **about}
 
 
-def _row(name: str, kind: str, make: Callable[..., Topology], summary: str) -> dict[str, Value]:
+def _row(name: str, kind: str, make: Callable[..., Topology], summary: str) -> Record:
     from topologies.catalogue import option_names
 
     options = " ".join(option_names(make))

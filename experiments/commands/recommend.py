@@ -161,7 +161,7 @@ def _answer(
     pictures: Sequence[Picture] = (),
 ) -> Result:
     question = request.question
-    parameters: dict[str, output.Value] = {
+    parameters: output.Record = {
         "collective": question.collective,
         "p": ",".join(map(str, request.ranks)),
         "topology": request.machine.text,
@@ -251,7 +251,7 @@ def _placed(request: Recommend) -> Result:
         "collectives": records,
         "order": hosts.grouped().names,
     }
-    parameters: dict[str, output.Value] = {
+    parameters: output.Record = {
         "plan": str(degrees),
         "topology": machine.text,
         "placement": request.placement,

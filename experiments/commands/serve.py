@@ -373,7 +373,7 @@ class Serve(MachineOptions, ReportOptions):
         }
 
     @property
-    def _parameters(self) -> dict[str, output.Value]:
+    def _parameters(self) -> output.Record:
         files = "plot", "report", "timeline", "format"
         texts = {
             name: value if value is None or isinstance(value, float) else str(value)

@@ -116,7 +116,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         return Grid(*points, self.machine.build, self.rules, self.calibration)
 
     @property
-    def facts(self) -> dict[str, output.Value]:
+    def facts(self) -> output.Record:
         """The parameters that are stored with the result."""
         from experiments.options.values import named
 

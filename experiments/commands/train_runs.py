@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -128,9 +128,7 @@ def _verdict(failures: Iterable[str], records: Sequence[output.Record]) -> int:
     return int(bool(wrong) or all(record["fits"] is False for record in records))
 
 
-def _draw(
-    training: TrainingRun, files: output.RunFiles, parameters: Mapping[str, output.Value]
-) -> None:
+def _draw(training: TrainingRun, files: output.RunFiles, parameters: output.Record) -> None:
     from experiments.pictures.timelines.step_spans import strategy_spans
 
     plan, timeline = training.plan, training.timeline

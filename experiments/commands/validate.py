@@ -210,7 +210,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         return [each for each in _declared(curve.pattern) if each.name in names]
 
     def _answer(self, results: list[Validation], pictures: Sequence[Picture]) -> Result:
-        parameters: dict[str, output.Value] = {
+        parameters: output.Record = {
             "log": ",".join(map(str, self.logs)),
             "topology": self._machine.text,
             "fit": self.fit,
@@ -285,7 +285,7 @@ def _record(result: Validation) -> dict[str, object]:
     return record | points | {"fit": fit, "mean_abs_error": _means(result)}
 
 
-def _fields(point: ComparedPoint) -> dict[str, output.Value]:
+def _fields(point: ComparedPoint) -> output.Record:
     """The fields that a point has, and whether it is inside its interval."""
     fields = {name: value for name, value in asdict(point).items() if value is not None}
     return fields if point.inside is None else fields | {"inside": point.inside}
@@ -296,10 +296,10 @@ def _means(result: Validation) -> dict[str, float | None]:
     return {name: float(values.mean()) if len(values) else None for name, values in errors.items()}
 
 
-def _rows(result: Validation) -> list[dict[str, output.Value]]:
-    about: dict[str, output.Value] = {
+def _rows(result: Validation) -> list[output.Record]:
+    about: output.Record = {
         "title": result.title,
         "algorithm": result.algorithm,
         "ranks": result.ranks,
     }
-    return [about | _fields(point) for point in result.points]
+    return [{**about, **_fields(point)} for point in result.points]

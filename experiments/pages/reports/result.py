@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import output
 from experiments.answer_blocks import Remarks, Story, to_text
-from experiments.output import Record, Value
+from experiments.output import Record
 from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Result:
     """The output of `--format json`."""
     records: Sequence[Record] = ()
     """The rows of `--format csv`."""
-    parameters: Mapping[str, Value] = field(default_factory=dict)
+    parameters: Record = field(default_factory=dict)
     """The options as the user writes them."""
     machine: Blueprint | None = None
     """The simulated machine: the terminal describes it, and its assumptions are named."""
