@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import collective
 from topologies.columns import distinct_rows, plain_rows
-from topologies.topology import Ints, Longs, Topology
+from topologies.topology import Flags, Ints, Longs, Topology
 
 SIZE = 2.0**30
 """V of the bounds, in bytes."""
@@ -173,7 +172,7 @@ def _skipped(topology: Topology) -> dict[str, str]:
     return skipped
 
 
-def _kinds(topology: Topology, chosen: npt.NDArray[np.bool_]) -> dict[str, int]:
+def _kinds(topology: Topology, chosen: Flags) -> dict[str, int]:
     kinds = topology.device_kinds
     counts = {kind: int((kinds.are(kind) & chosen).sum()) for kind in kinds.vocabulary}
     return {kind: count for kind, count in counts.items() if count}

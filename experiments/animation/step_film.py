@@ -28,7 +28,7 @@ from experiments.animation.film import (
 from experiments.pictures.timelines.spans import Columns, busy_times
 from experiments.pictures.timelines.step_spans import StepSpans
 from topologies.columns import plain_rows
-from topologies.topology import Floats, Ints
+from topologies.topology import Flags, Floats, Ints
 
 NOTE = (
     "A row is a device. Its numbered cells are {items}: colour and sign say in which state each "
@@ -217,7 +217,7 @@ def overlap_figures(boxes: Columns, rows: int, end: float) -> list[RunningFigure
     """Communication behind computation and beside it, as means of rows."""
     moments = np.linspace(0.0, end, SAMPLES)
 
-    def covered(chosen: npt.NDArray[np.bool_]) -> Floats:
+    def covered(chosen: Flags) -> Floats:
         """For how long some box of a row has lasted up to each moment, as mean of rows."""
         total = np.zeros(SAMPLES)
         for start, until in busy_times(boxes.take(chosen)).values():

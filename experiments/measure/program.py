@@ -8,7 +8,6 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.measure.slot_layout import ElementSpan, slot_bounds, slot_span
 from simulator.kernels import dependencies
@@ -17,7 +16,7 @@ from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from topologies.columns import owners, plain_rows
 from topologies.errors import InputError
 from topologies.jit import kernel
-from topologies.topology import Ints
+from topologies.topology import Flags, Ints
 
 
 def with_signals(schedule: Schedule) -> Schedule:
@@ -51,7 +50,7 @@ def with_signals(schedule: Schedule) -> Schedule:
     return _inserted(schedule, values, at, *map(np.concatenate, zip(*pairs, strict=True)))
 
 
-def _far(schedule: Schedule, operation: Ints, before: Ints) -> npt.NDArray[np.bool_]:
+def _far(schedule: Schedule, operation: Ints, before: Ints) -> Flags:
     """Whether each operation shares no rank with its predecessor."""
     ranks, ranks_before = (
         (schedule.rank[operation], schedule.peer[operation]),

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
 from experiments.pictures.timelines.stored import MOST, Stored
@@ -303,7 +302,7 @@ def _named(topology: Topology, devices: Longs) -> tuple[str, str, int]:
     return name, topology.device_kinds[int(devices[0])], -1
 
 
-def _places(boxes: list[_Box]) -> npt.NDArray[np.float64]:
+def _places(boxes: list[_Box]) -> Floats:
     """The middle and the width of each box, shape (3, boxes); a single row becomes a circle."""
     share, level, count = np.array([(box.share, box.level, box.row_boxes) for box in boxes]).T
     widest = count.max()

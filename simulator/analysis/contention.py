@@ -6,14 +6,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels import path, queues
 from simulator.kernels.records import History
 from simulator.schedules.timeline import Occupancy, Timeline
 from topologies.columns import distinct_rows, sums
 from topologies.jit import kernel
-from topologies.topology import Floats, Ints, Longs, Numbers
+from topologies.topology import Flags, Floats, Ints, Longs, Numbers
 
 ROUNDING = 1e-9
 """Shares of the bytes on a link below this are rounding."""
@@ -176,7 +175,7 @@ class Sections(NamedTuple):
     """The place of the node among those asked for."""
     start: Floats
     end: Floats
-    others: npt.NDArray[np.bool_]
+    others: Flags
     """Whether the message in front is of another sender."""
 
 

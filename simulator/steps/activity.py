@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies.columns import sums
-from topologies.topology import Floats, Ints
+from topologies.topology import Flags, Floats, Ints
 
 
 class Activity(NamedTuple):
@@ -29,13 +28,13 @@ class States(NamedTuple):
     begin: Floats
     length: Floats
     """Seconds until the next row of the place; 0 in its last row."""
-    active: npt.NDArray[np.bool_]
+    active: Flags
     """Whether each lane is active, shape (rows, lanes)."""
     begun: Ints
     """The row of the activity that begins; -1: one ends."""
 
     @property
-    def some(self) -> npt.NDArray[np.bool_]:
+    def some(self) -> Flags:
         """Whether some lane is active."""
         return np.asarray(self.active.any(axis=1))
 
