@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import collective
-from topologies.topology import Ints, Longs, Topology
+from topologies.columns import distinct_rows, plain_rows
+from topologies.topology import Flags, Ints, Longs, Topology
 
 SIZE = 2.0**30
 """V of the bounds, in bytes."""
@@ -137,12 +137,11 @@ def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
     [5]
     """
     figures = topology.bandwidth, topology.latency, topology.medium_gap[: topology.links]
-    alike = _number((*figures, topology.link_kinds.codes, topology.assumed))
+    alike = distinct_rows(*figures, topology.link_kinds.codes, topology.assumed)[1]
     twin = _ways_back(topology)
     duplex = (twin >= 0) & (alike[twin] == alike)
     counted = np.flatnonzero(~duplex | (topology.source < topology.target))
-    number = _number((alike[counted], duplex[counted]))
-    first, count = np.unique(number, return_index=True, return_counts=True)[1:]
+    first, number = distinct_rows(alike[counted], duplex[counted])
     groups = [
         LinkGroup(
             topology.link_kinds[link],
@@ -153,7 +152,7 @@ def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
             bool(duplex[link]),
             n,
         )
-        for link, n in zip(counted[first].tolist(), count.tolist(), strict=True)
+        for link, n in plain_rows(counted[first], np.bincount(number))
     ]
     order = sorted(range(len(groups)), key=lambda k: (-groups[k].bandwidth_Bps, groups[k]))
     group = np.full(topology.links, -1, dtype=np.int32)
@@ -173,7 +172,7 @@ def _skipped(topology: Topology) -> dict[str, str]:
     return skipped
 
 
-def _kinds(topology: Topology, chosen: npt.NDArray[np.bool_]) -> dict[str, int]:
+def _kinds(topology: Topology, chosen: Flags) -> dict[str, int]:
     kinds = topology.device_kinds
     counts = {kind: int((kinds.are(kind) & chosen).sum()) for kind in kinds.vocabulary}
     return {kind: count for kind, count in counts.items() if count}
@@ -195,15 +194,6 @@ def _bounds(topology: Topology) -> list[BestTime]:
         for collective in COLLECTIVES
     }
     return [BestTime(name, SIZE, bound.seconds, bound.name) for name, bound in bounds.items()]
-
-
-def _number(columns: tuple[npt.NDArray[np.generic], ...]) -> Longs:
-    """Equal numbers for equal rows."""
-    number = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        values, code = np.unique(column, return_inverse=True)
-        number = np.unique(number * len(values) + code, return_inverse=True)[1]
-    return number
 
 
 def _ways_back(topology: Topology) -> Longs:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies._flow_kernels import Arcs, least_flow
-from topologies.columns import distinct
+from topologies.columns import distinct, distinct_rows, sums
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.routing import distances
@@ -40,20 +40,17 @@ def capacities(topology: Topology, group: Ints, groups: int) -> Floats:
     """
     if not topology.shared_names:
         members = group >= 0
-        return np.asarray(
-            np.bincount(group[members], topology.bandwidth[members], groups), dtype=np.float64
-        )
+        return sums(group[members], topology.bandwidth[members], groups)
     owner = topology.crossing_links
     members = group[owner] >= 0
     owner, medium = owner[members], topology.link_media[members]
-    key = group[owner].astype(np.int64) * len(topology.medium_bandwidth) + medium
-    shares, place, users = np.unique(key, return_inverse=True, return_counts=True)
+    shares, place = distinct_rows(group[owner], medium)
+    users = np.bincount(place)
     order = np.lexsort((topology.medium_bandwidth[medium], -users[place], owner))
     links, first = np.unique(owner[order], return_index=True)
     through = np.bincount(place[order[first]], topology.bandwidth[links], len(shares))
-    owners, limit = np.divmod(shares, len(topology.medium_bandwidth))
-    limited = np.minimum(through, topology.medium_bandwidth[limit])
-    return np.asarray(np.bincount(owners, limited, groups), dtype=np.float64)
+    limited = np.minimum(through, topology.medium_bandwidth[medium[shares]])
+    return sums(group[owner[shares]], limited, groups)
 
 
 def max_flow(topology: Topology, sources: npt.ArrayLike, sinks: npt.ArrayLike) -> Cut:

@@ -15,7 +15,8 @@ import numpy as np
 
 from topologies.clusters import MACHINES, cluster, joined
 from topologies.columns import distinct, places_in_groups
-from topologies.errors import InputError, naming, nearest_name, unknown_option
+from topologies.errors import InputError, nearest_name
+from topologies.option_text import Parser, parse_pairs
 from topologies.resources import Need, check
 from topologies.shapes import SHAPES
 from topologies.topology import Paths, Topology
@@ -256,19 +257,9 @@ def exists(path: str) -> bool:
 def _blueprint(
     text: str, name: str, kind: Kind, make: Callable[..., Topology], options: str
 ) -> Blueprint:
-    names = option_names(make)
-    values: dict[str, object] = {}
-    for part in filter(None, options.split(",")):
-        key, equals, value = part.partition("=")
-        if key not in names:
-            raise InputError(unknown_option(name, key, {option: HELP[option] for option in names}))
-        if not equals:
-            raise InputError(f"{name}: {key} has no value: write {key}=value, {HELP[key]}")
-        if key in values:
-            raise InputError(f"{text}: {key} is given twice")
-        with naming(f"{name}:{key}"):
-            values[key] = PARSERS.get(key, parse_whole)(value)
-    return Blueprint(text, name, kind, make, values)
+    helps = {key: HELP[key] for key in option_names(make)}
+    parsers = {key: PARSERS.get(key, parse_whole) for key in helps}
+    return Blueprint(text, name, kind, make, parse_pairs(options, name, parsers, helps))
 
 
 def option_names(make: Callable[..., Topology]) -> list[str]:
@@ -292,7 +283,7 @@ def _paths(text: str) -> str:
     return text
 
 
-PARSERS: dict[str, Callable[[str], object]] = {
+PARSERS: dict[str, Parser] = {
     "bandwidth": parse_bandwidth,
     "latency": parse_seconds,
     "gap": parse_seconds,

@@ -35,6 +35,35 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return np.unique(values, return_counts=True)[0]
 
 
+def distinct_rows(*columns: npt.NDArray[Any], met: bool = False) -> tuple[Longs, Longs]:
+    """The first row with each combination of values; and of each row, the number of its combination
+    among them. They are in ascending order, or in the order in which they are `met`.
+
+    >>> first, number = distinct_rows(np.array([7, 7, 2, 7]), np.array([0.5, 0.0, 1.0, 0.5]))
+    >>> first.tolist(), number.tolist()
+    ([2, 1, 0], [2, 1, 0, 2])
+    """
+    code = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        whole = column if column.dtype.kind in "bi" else np.unique(column, return_inverse=True)[1]
+        least, most = int(whole.min(initial=0)), int(whole.max(initial=0))
+        code = code * (most - least + 1) + whole - least
+    _, first, number = np.unique(code, return_index=True, return_inverse=True)
+    if met:
+        order = np.argsort(first)
+        first, number = first[order], np.argsort(order)[number]
+    return first, number
+
+
+def plain_rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:
+    """The rows of columns as Python's numbers.
+
+    >>> [*plain_rows(np.array([1, 2]), np.array([0.5, 1.5]))]
+    [(1, 0.5), (2, 1.5)]
+    """
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
 def ranges(begins: Numbers, counts: Numbers) -> tuple[Longs, Longs]:
     """So many numbers from each begin on, behind each other; and in front of them, which begin.
 
@@ -100,6 +129,15 @@ def places_in_groups(*columns: Numbers) -> Longs:
     places = np.empty(len(order), dtype=np.int64)
     places[order] = spread(np.diff(begins, append=len(order)))[1]
     return places
+
+
+def sums(row: Numbers, values: npt.NDArray[Any], count: int) -> Floats:
+    """The sums of values by row, in so many rows.
+
+    >>> sums(np.array([0, 2, 0]), np.array([1.0, 2.0, 3.0]), 3).tolist()
+    [4.0, 0.0, 2.0]
+    """
+    return np.asarray(np.bincount(row, values, count), dtype=np.float64)
 
 
 def repeated(items: Iterable[Item]) -> Item | None:

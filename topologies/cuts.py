@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.capacity import capacities, max_flow
-from topologies.columns import distinct
+from topologies.columns import distinct, distinct_rows, plain_rows
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Numbers, Topology
@@ -118,7 +118,7 @@ def tree_cuts(topology: Topology) -> Flags:
     if devices > TREE:
         return np.zeros((0, devices), dtype=np.bool_)
     neighbours: list[set[int]] = [set() for _ in range(devices)]
-    for source, target in zip(topology.source.tolist(), topology.target.tolist(), strict=True):
+    for source, target in plain_rows(topology.source, topology.target):
         neighbours[source].add(target)
         neighbours[target].add(source)
     order, parent = [0], {0: 0}
@@ -152,8 +152,7 @@ def _numbered(label: Numbers) -> Ints:
     """Numbers for labels, in the order in which they appear."""
     if np.array_equal(label, np.arange(len(label))):
         return label.astype(np.int32)
-    _, first, place = np.unique(label, return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[place].astype(np.int32)
+    return distinct_rows(label, met=True)[1].astype(np.int32)
 
 
 def bisection(topology: Topology) -> Bisection:

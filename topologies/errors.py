@@ -92,7 +92,9 @@ def unknown_option(name: str, key: str, options: Mapping[str, str]) -> str:
       bandwidth  β of a link
       gap        g
     """
-    width = max(map(len, options), default=0)
+    if not options:
+        return f"{name} has no options, got {key[:80]!r}"
+    width = max(map(len, options))
     lines = [f"  {option:<{width}}  {meaning}" for option, meaning in options.items()]
     hint = did_you_mean(key, options)
     return "\n".join(

@@ -25,9 +25,10 @@ from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.sequences import sequence
 from simulator.steps.group_meetings import topological_order
-from topologies.errors import InputError, naming
+from topologies.columns import plain_rows
+from topologies.errors import InputError
+from topologies.option_text import PARSERS, parse_pairs
 from topologies.readers.contents import check_text
-from topologies.units import parse_bytes, parse_seconds
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?(\*/|\Z)", re.DOTALL)
 _LABEL = r"[A-Za-z][A-Za-z0-9_]*"
@@ -200,17 +201,15 @@ def parse_rules(text: str) -> LogGOPS:
     >>> parse_rules("o=1us,S=1KiB")
     LogGOPS(o=1e-06, O=0.0, S=1024.0)
     """
-    rules = LogGOPS()
-    for part in filter(None, text.split(",")):
-        key, equals, value = part.partition("=")
+    example = "o=1.5us, O=0ns or S=64KiB"
+
+    def unknown(key: str) -> str:
         if key in ("L", "g", "G"):
-            raise InputError(f"option {key}: L, g and G are those of the machine: --latency, ...")
-        if key not in LogGOPS._fields or not equals:
-            raise InputError(f"option {part[:40]!r}: write o=1.5us, O=0ns or S=64KiB")
-        parse = parse_bytes if key == "S" else parse_seconds
-        with naming(f"option {part[:40]!r}"):
-            rules = rules._replace(**{key: 0.0 if part == "S=0" else parse(value)})
-    return rules
+            return f"option {key}: L, g and G are those of the machine: --latency, ..."
+        return f"option {key[:40]!r}: write {example}"
+
+    parsers = {key: PARSERS["bytes" if key == "S" else "seconds"] for key in LogGOPS._fields}
+    return LogGOPS(**parse_pairs(text, "options", parsers, unknown=unknown, example=example))
 
 
 def schedule_of(program: GoalProgram, rules: LogGOPS, file: str) -> Schedule:
@@ -343,14 +342,13 @@ def write_goal(schedule: Schedule, name: str) -> str:
         raise InputError(f"{name} cannot be a GOAL file: switches reduce in it, GOAL has ranks")
     lines: dict[int, list[str]] = defaultdict(list)
     labels: list[dict[int, str]] = []
-    columns = zip(
-        schedule.kind.tolist(),
-        schedule.rank.tolist(),
-        schedule.peer.tolist(),
-        schedule.nbytes.tolist(),
-        schedule.seconds.tolist(),
-        schedule.lane.tolist(),
-        strict=True,
+    columns = plain_rows(
+        schedule.kind,
+        schedule.rank,
+        schedule.peer,
+        schedule.nbytes,
+        schedule.seconds,
+        schedule.lane,
     )
     for number, (kind, rank, peer, nbytes, seconds, lane) in enumerate(columns):
         if rank == peer:

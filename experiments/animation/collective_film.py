@@ -26,7 +26,6 @@ from experiments.animation.film import (
     changing,
     moving,
     rank_colours,
-    rows_of,
 )
 from experiments.animation.sentences import Speaker, numbered, title
 from experiments.animation.slot_contents import (
@@ -44,7 +43,7 @@ from simulator.analysis.memory import MemoryTrace, trace
 from simulator.collectives.collective import Collective
 from simulator.schedules.schedule import TRANSFER, Schedule
 from simulator.schedules.timeline import Timeline
-from topologies.columns import places_in_groups
+from topologies.columns import places_in_groups, plain_rows
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints
 from topologies.units import format_bytes, format_seconds, in_binary
@@ -288,7 +287,7 @@ def _messages(
         *(schedule.count, schedule.reduces, clock.start, clock.finish),
         np.where(schedule.remote, subject.timeline.routed.route, -1),
     )
-    for operation, *row in rows_of(np.arange(len(schedule)), *columns):
+    for operation, *row in plain_rows(np.arange(len(schedule)), *columns):
         if not shown[operation]:
             continue
         rank, peer, source, target, count, reduces, begin, finish, way = row

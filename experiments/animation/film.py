@@ -3,14 +3,13 @@ neither knows what the shapes stand for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import inf, nextafter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies.topology import Floats
 
@@ -194,11 +193,6 @@ def moving(
 ) -> TimedShape:
     """A shape that moves from place to place, and is not to be seen at either."""
     return TimedShape(look, ends[0], nextafter(begin, inf), end, ends[1], end, way)
-
-
-def rows_of(*columns: npt.NDArray[Any]) -> Iterator[Any]:
-    """Rows of columns, as Python's numbers."""
-    return zip(*(column.tolist() for column in columns), strict=True)
 
 
 def rank_colours(count: int) -> list[str]:

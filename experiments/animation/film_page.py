@@ -15,6 +15,7 @@ from experiments.output import Value, counted
 from experiments.pages import page as pages
 from experiments.pages.page import pack
 from simulator.schedules.schedule import Schedule
+from topologies.columns import plain_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,7 +88,7 @@ def trees(schedule: Schedule) -> list[tuple[Edge, ...]]:
     edges = defaultdict[int, set[Edge]](set)
     sent = (schedule.rank != schedule.peer) & (schedule.source >= 0)
     columns = schedule.source, schedule.reduces, schedule.rank, schedule.peer
-    for slot, up, rank, peer in zip(*(column[sent].tolist() for column in columns), strict=True):
+    for slot, up, rank, peer in plain_rows(*(column[sent] for column in columns)):
         edges[slot].add((peer, rank) if up else (rank, peer))
     kinds = sorted({tuple(sorted(pairs)) for pairs in edges.values()})
     # Of more trees, as a ring has of the parts that it gathers, none is shown.

@@ -17,8 +17,9 @@ import numpy as np
 from simulator.collectives.collective import Collective
 from simulator.kernels import dependencies
 from simulator.schedules.schedule import TRANSFER, Schedule
-from simulator.schedules.semantics import Data
+from simulator.schedules.semantics import promises, told
 from simulator.schedules.timeline import Timeline
+from topologies.columns import plain_rows
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
@@ -69,10 +70,6 @@ def equal_steps(schedule: Schedule, depth: Ints) -> Clock:
     return Clock(start, finish, marks, 1 - LOCAL)
 
 
-BITS = 64
-"""Inputs that are followed at once while the promise of a collective is read."""
-
-
 class Write(NamedTuple):
     """A slot that an operation writes."""
 
@@ -121,11 +118,7 @@ def promise_of(schedule: Schedule, collective: Collective) -> dict[int, int]:
         everyone = sum(1 << rank * buffer for rank in range(workers))
         return {rank * slots: everyone for rank in range(workers)}
     cells = dict[int, int]()
-    for begin in range(0, workers * buffer, BITS):
-        before: Data = np.zeros(workers * buffer, dtype=np.uint64)
-        part = before[begin : begin + BITS]
-        part[:] = np.uint64(1) << np.arange(len(part), dtype=np.uint64)
-        promised, expected = collective.postcondition(before.reshape(workers, buffer), None)
+    for begin, promised, expected in promises(schedule, collective):
         for rank, slot in np.argwhere(promised).tolist():
             cell = rank * slots + slot
             cells[cell] = cells.get(cell, 0) | int(expected[rank, slot]) << begin
@@ -153,7 +146,7 @@ def _move(run: Run, order: Ints) -> None:
     origins = schedule.rank * schedule.slots + schedule.source
     cells = schedule.peer * schedule.slots + schedule.target
     columns = origins, cells, schedule.count, schedule.reduces
-    rows = zip(chosen.tolist(), *(column[chosen].tolist() for column in columns), strict=True)
+    rows = plain_rows(chosen, *(column[chosen] for column in columns))
     for operation, first, target, count, reduces in rows:
         for origin, cell in zip(
             range(first, first + count), range(target, target + count), strict=True
@@ -165,20 +158,14 @@ def _move(run: Run, order: Ints) -> None:
 
 def _hear(run: Run, order: Ints) -> None:
     """Of which ranks each rank has heard, where messages carry no slots (a barrier): the rule of
-    :func:`simulator.schedules.semantics.absent`."""
+    :func:`simulator.schedules.semantics.told`."""
     schedule, slots = run.schedule, run.schedule.slots
     contributions = [1 << rank * schedule.buffer for rank in range(schedule.workers)]
     contributions += [0] * (schedule.ranks - schedule.workers)
-    heard, told = contributions.copy(), [0] * len(schedule)
-    for operation in order.tolist():
-        rank, peer = int(schedule.rank[operation]), int(schedule.peer[operation])
-        news = contributions[rank]
-        for earlier in schedule.predecessors(operation).tolist():
-            if rank in (schedule.peer[earlier], schedule.rank[earlier]):
-                news |= told[earlier]
-        told[operation] = news
+    heard = contributions.copy()
+    for operation, peer, news in told(schedule, contributions, order):
         heard[peer] |= news
-        origin, cell = rank * slots, peer * slots
+        origin, cell = int(schedule.rank[operation]) * slots, peer * slots
         run.writes.append(Write(operation, origin, cell, news, run.last[cell], heard[peer]))
         run.last[cell] = heard[peer]
 

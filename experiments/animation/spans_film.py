@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.animation.film import Film, Key, RunningFigure, rows_of
+from experiments.animation.film import Film, Key, RunningFigure
 from experiments.animation.step_film import (
     SAMPLES,
     Change,
@@ -26,6 +26,7 @@ from simulator.parallel.pipeline_times import PipelineTimes
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, KINDS, WEIGHTS
 from simulator.training.buckets import Bucket, initial, rebuilt
 from simulator.training.plan import COMPUTE
+from topologies.columns import plain_rows
 from topologies.errors import InputError
 from topologies.topology import Floats
 from topologies.units import format_bytes, format_seconds
@@ -75,9 +76,10 @@ def spans_film(spans: StepSpans) -> Film:
         item, items = np.sum(ends[:-1] < boxes.end * (1 - 1e-12), axis=0), "steps"
     lane = np.searchsorted(np.union1d(boxes.lane, COMPUTE), boxes.lane)
     keys = _keys(spans.legend)
+    columns = boxes.row, lane, *boxes[2:5], item
     tasks = [
         Task(place, stream, begin, until, keys[kind], number)
-        for place, stream, begin, until, kind, number in rows_of(boxes.row, lane, *boxes[2:5], item)
+        for place, stream, begin, until, kind, number in plain_rows(*columns)
     ]
     items_of = np.zeros(len(graph), dtype=np.int32)
     items_of[boxes.task] = np.maximum(item, 0)
@@ -101,7 +103,7 @@ def pipeline_film(times: PipelineTimes, transfer: float) -> Film:
     keys, columns = _keys(KINDS[:4]), (pipeline.device, times.start, times.finish)
     tasks = [
         Task(device, COMPUTE, begin, end, keys[kind], micro)
-        for device, begin, end, kind, micro in rows_of(*columns, pipeline.kind, pipeline.micro)
+        for device, begin, end, kind, micro in plain_rows(*columns, pipeline.kind, pipeline.micro)
     ]
     rows = [f"device {device}" for device in range(pipeline.devices)]
     idle = format_seconds(float(times.idle.max()))
@@ -169,7 +171,7 @@ def _transfers(times: PipelineTimes, transfer: float) -> list[Flight]:
     begin, sender = times.finish[need[chosen]], device[need[chosen]]
     arrive = begin + max(transfer, SEEN * shortest)
     columns = begin, arrive, sender, device[chosen], micro[chosen]
-    return [Flight(*row) for row in rows_of(*columns)]
+    return [Flight(*row) for row in plain_rows(*columns)]
 
 
 def _pipeline_figures(times: PipelineTimes) -> list[RunningFigure]:
@@ -212,7 +214,7 @@ def ddp_film(plan: Plan, timeline: Timeline, strategy: DDP) -> Film:
         [*BUCKET_STATES, *keys.values()],
         [
             Task(rank, lane, begin, end, keys[spans.legend[kind]], item)
-            for rank, lane, begin, end, kind, item in rows_of(*columns)
+            for rank, lane, begin, end, kind, item in plain_rows(*columns)
         ],
         [
             Change(moment, rank, item, BUCKET_STATES[place + 1])

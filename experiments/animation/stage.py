@@ -6,7 +6,6 @@ from math import ceil, log, sqrt
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.pictures.machines.machine_layout import machine_layout
 from simulator.schedules.routed import Routed
@@ -143,7 +142,7 @@ def _on_machine(routed: Routed, card: Card) -> Stage | None:
     )
 
 
-def _scale(places: Floats, sizes: Floats) -> npt.NDArray[np.float64]:
+def _scale(places: Floats, sizes: Floats) -> Floats:
     """What to stretch the places by in both directions, so that no two boxes overlap."""
     first, second = np.triu_indices(len(places), 1)
     needed = (sizes[first] + sizes[second]) / 2 + APART

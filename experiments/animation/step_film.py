@@ -24,11 +24,11 @@ from experiments.animation.film import (
     TimedShape,
     changing,
     moving,
-    rows_of,
 )
 from experiments.pictures.timelines.spans import Columns, busy_times
 from experiments.pictures.timelines.step_spans import StepSpans
-from topologies.topology import Floats, Ints
+from topologies.columns import plain_rows
+from topologies.topology import Flags, Floats, Ints
 
 NOTE = (
     "A row is a device. Its numbered cells are {items}: colour and sign say in which state each "
@@ -210,14 +210,14 @@ def messages(spans: StepSpans, item: Ints) -> list[Flight]:
     if np.count_nonzero(drawn) > MOST_FLIGHTS:
         return []
     every = begin, end, row[sender], row[receiver], item[task]
-    return [Flight(*each) for each in rows_of(*(column[drawn] for column in every))]
+    return [Flight(*each) for each in plain_rows(*(column[drawn] for column in every))]
 
 
 def overlap_figures(boxes: Columns, rows: int, end: float) -> list[RunningFigure]:
     """Communication behind computation and beside it, as means of rows."""
     moments = np.linspace(0.0, end, SAMPLES)
 
-    def covered(chosen: npt.NDArray[np.bool_]) -> Floats:
+    def covered(chosen: Flags) -> Floats:
         """For how long some box of a row has lasted up to each moment, as mean of rows."""
         total = np.zeros(SAMPLES)
         for start, until in busy_times(boxes.take(chosen)).values():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
-from enum import StrEnum
 from functools import cache, partial
 from importlib import import_module
 from inspect import Parameter, Signature
@@ -149,8 +148,8 @@ def _read(option: Any, context: Any, value: Any) -> Any:
     if isinstance(kind, type) and value is not None and option.callback is None:
         if isinstance(value, kind):
             return value
-        if kind is Path or (issubclass(kind, StrEnum) and value in [*kind]):
-            return kind(value)
+        if kind is Path:
+            return Path(value)
         if kind is int:
             return _whole(value, option)
     return type(option).process_value(option, context, value)

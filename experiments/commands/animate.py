@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -51,7 +50,7 @@ if TYPE_CHECKING:
     from simulator.schedules.timeline import Timeline
 
 FILES = (".html", ".gif")
-Parameters = Mapping[str, output.Value]
+Parameters = output.Record
 FilmedStep = tuple["Film", str, Parameters, int]
 """A film, its name, what the page says of how it was made, and the number of its steps."""
 

@@ -246,7 +246,7 @@ class Diagnose(MachineOptions, ReportOptions):
                 raise InputError(f"--busbw {self.busbw} and {option}: leave one of them out")
         machine, size = self.blueprint, parse_bytes(str(self.size))
         ranks = self._ranks or machine.whole().ranks
-        library = self.library.value if self.library else None
+        library = self.library
         collective, version = self.collective or "all_reduce", self.library_version
         curve = measured_on(machine, collective, ranks, library, version)
         seconds = size * bus_factor(curve.collective, ranks) / parse_bandwidth(str(self.busbw))
@@ -286,7 +286,7 @@ class Diagnose(MachineOptions, ReportOptions):
         from simulator.uncertainty.interval import LEVEL
 
         level = LEVEL if self.level is None else self.level
-        library = self.library.value if self.library else None
+        library = self.library
         return LibraryExpectation(self.optional_blueprint, library, level)
 
     @cached_property
@@ -295,14 +295,14 @@ class Diagnose(MachineOptions, ReportOptions):
 
         return None if self.profile is None else find(self.profile)
 
-    def _parameters(self) -> dict[str, output.Value]:
+    def _parameters(self) -> output.Record:
         machine = self.optional_blueprint
         return {
             "logs": ",".join(map(str, self.logs or ())) or None,
             "collective": self.collective,
             "size": self.size,
             "busbw": self.busbw,
-            "library": self.library.value if self.library else None,
+            "library": self.library,
             "library_version": self.library_version,
             "topology": machine.text if machine else None,
             "profile": self._calibrated.profile if self._calibrated else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import typer
 
@@ -11,7 +11,6 @@ from experiments import output
 from experiments.options.completion import collective_names, completer
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import (
-    ExpectedFormat,
     Level,
     LibraryVersion,
     PopulationName,
@@ -67,16 +66,16 @@ class Expect(MachineOptions):
     library_version: LibraryVersion = None
     level: Level = None
     format: Annotated[
-        ExpectedFormat,
+        Literal["table", "csv", "json", "prometheus"],
         typer.Option(
             "--format", help="Format of the output; prometheus writes lines of a textfile."
         ),
-    ] = ExpectedFormat.table
+    ] = "table"
 
     def run(self) -> int:
         """Print the table."""
         rows = self.records()
-        if self.format == ExpectedFormat.prometheus:
+        if self.format == "prometheus":
             from experiments.diagnosis.prometheus_text import exposition
 
             output.say(exposition(rows).removesuffix("\n"))
@@ -98,7 +97,7 @@ class Expect(MachineOptions):
         machine = self.blueprint
         ranks = machine.whole().ranks if self.p is None else parse_rank_count(self.p)
         sizes = np.array(parse_sizes(self.size or SIZES))
-        named = self.library.value if self.library else None
+        named = self.library
         curve = measured_on(machine, collective, ranks, named, self.library_version)
         level = LEVEL if self.level is None else self.level
         library = curve.library.partition(" ")[0]
@@ -111,13 +110,13 @@ class Expect(MachineOptions):
         return list(expected_records(curve, machine, expected))
 
     @property
-    def _parameters(self) -> dict[str, output.Value]:
+    def _parameters(self) -> output.Record:
         return {
             **self.machine_parameters,
             "collective": word_or_option(self.word, self.collective, "collective") or "all_reduce",
             "p": self.p,
             "size": self.size or SIZES,
-            "library": self.library.value if self.library else None,
+            "library": self.library,
             "library_version": self.library_version,
             "level": self.level,
         }

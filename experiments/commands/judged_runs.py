@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -37,9 +36,6 @@ from topologies.catalogue import Blueprint
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.topology import Floats, Topology
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 ENOUGH = 4
 """The least points that are fitted without some of them."""
@@ -177,17 +173,12 @@ def _answer(
     nccl_times: NcclTimes,
     held_out: dict[str, Error],
 ) -> Result:
-    def draw() -> Figure:
-        from experiments.pictures.result_curves import prediction_drawing
-
-        return prediction_drawing(name, judged)
-
     name, runs = profile.name, ",".join(map(str, request.logs))
     parameters = {"profile": name, "runs": runs, "family": request.family, "only": request.only}
     records = _records(judged, nccl_times)
     unseen = {name: error.model_dump() for name, error in held_out.items()}
     report = {"points": records, "unseen": unseen}
-    pictures = [Picture("All curves", draw)]
+    pictures = [Picture("All curves", (name, judged))]
     return Result("judge", report, records, parameters, None, profile, pictures)
 
 

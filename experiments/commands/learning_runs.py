@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from experiments import output
 from experiments.commands.plan_cases import parse_course, plans_in
@@ -17,7 +16,6 @@ from experiments.learning.learning_run import (
     without_disturbance,
 )
 from experiments.learning.task import LearningTask
-from experiments.option_text import parse_options
 from experiments.options.execution_options import ExecutionOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
@@ -26,12 +24,9 @@ from experiments.parallel.plan_job import PlanJob
 from experiments.training.strategy_options import names_in
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
+from topologies.option_text import parse_options
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-
-Planned = tuple[list[Callable[[], LearningRun]], Blueprint, dict[str, output.Value]]
+Planned = tuple[list[Callable[[], LearningRun]], Blueprint, output.Record]
 """The runs, each simulated and learnt when it is called; their machine; and the options as the user
 writes them, which are stored with the result."""
 
@@ -56,17 +51,11 @@ def run(
     records = [asdict(run.row) for run in runs]
     curves = [[point._asdict() for point in run.curve] for run in runs]
     documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
-    pictures = [Picture("Accuracy over time", partial(_curves, runs))]
+    pictures = [Picture("Accuracy over time", (runs,))]
     answer = Result("learn", documents, records, parameters, machine, pictures=pictures)
     answer.write(out, plot, page)
     answer.show(how)
     return 0
-
-
-def _curves(runs: Sequence[LearningRun]) -> Figure:
-    from experiments.pictures.result_curves import learning_drawing
-
-    return learning_drawing(runs)
 
 
 def parse_task(text: str, seed: int) -> LearningTask:
@@ -97,8 +86,7 @@ def parse(options: TrainingOptions, simulation: SimulationOptions) -> Planned:
         return plans, machine, parameters
     simulation.refuse_library("it goes with plans alone, or without --learn")
     strategies, machine, of_strategies = _of_strategies(task, options, simulation)
-    parameters |= {**of_strategies, "plan": options.plan}
-    return [*strategies, *plans], machine, parameters
+    return [*strategies, *plans], machine, {**parameters, **of_strategies, "plan": options.plan}
 
 
 def _of_strategies(

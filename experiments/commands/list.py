@@ -89,9 +89,9 @@ def _algorithms(collective: str | None) -> tuple[Result, str]:
 
 
 def _strategies() -> tuple[Result, str]:
-    from experiments.option_text import options_of
     from experiments.training.strategy_options import default_text
     from simulator.training import strategies
+    from topologies.option_text import options_of
 
     records: list[Record] = []
     for name, strategy in strategies().items():
@@ -208,7 +208,7 @@ def _machine(name: str, machine: NodeKind) -> Record:
     from topologies.clusters import cluster
 
     node = machine.node()
-    about: dict[str, Value] = {
+    about: Record = {
         "gpus": node.ranks,
         "nics": int(node.device_kinds.are("nic").sum()),
         "inside": _node_links(node),
@@ -218,7 +218,7 @@ def _machine(name: str, machine: NodeKind) -> Record:
     return {**_row(name, "machine", cluster, machine.summary), **about}
 
 
-def _row(name: str, kind: str, make: Callable[..., Topology], summary: str) -> dict[str, Value]:
+def _row(name: str, kind: str, make: Callable[..., Topology], summary: str) -> Record:
     from topologies.catalogue import option_names
 
     options = " ".join(option_names(make))

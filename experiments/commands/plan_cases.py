@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,8 +37,6 @@ from topologies.topology import Topology
 from topologies.units import parse_number, parse_sizes
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from experiments.training.training_grid import TrainingGrid
 
 USED = ("model", "plan", "p", "batch", "detail", "tokens", "like", "calibrate_compute")
@@ -365,7 +362,7 @@ def node_size(topology: Topology, gpus: int) -> int:
 
 def _search(request: SearchRequest, files: output.RunFiles, how: str, plot: Path | None) -> int:
     searched = request.searched()
-    pictures = [Picture("Memory of the fastest plans", partial(_memory, searched))]
+    pictures = [Picture("Memory of the fastest plans", (searched,))]
     about = request.parameters, request.machine, request.profile, pictures
     errors = dict.fromkeys(map(searched.error, searched.first))
     words = {"errors": [error_cells(*error) for error in errors]}
@@ -373,9 +370,3 @@ def _search(request: SearchRequest, files: output.RunFiles, how: str, plot: Path
     answer.write(files.out, plot, files.report)
     answer.show(how)
     return 0
-
-
-def _memory(searched: SearchResult) -> Figure:
-    from experiments.pictures.result_curves import memory_drawing
-
-    return memory_drawing(searched)

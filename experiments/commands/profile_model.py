@@ -111,7 +111,7 @@ class ProfileModel(FormatOptions):
 
             output.write(self.out, dumps(model))
         layers = [_record(layer) for layer in model.layers]
-        report = _summary(model) | {"layers": layers}
+        report = {**_summary(model), "layers": layers}
         Result("model", report, layers).show(self.format, lambda: _text(model))
         return 0
 
@@ -217,7 +217,7 @@ def random_input(shape: Shape, dtype: str) -> torch.Tensor:
         return torch.randint(below, shape.sizes, dtype=kind)
 
 
-def _record(layer: Layer) -> dict[str, output.Value]:
+def _record(layer: Layer) -> output.Record:
     return {
         "layer": layer.name,
         "forward_s": layer.forward,
@@ -228,7 +228,7 @@ def _record(layer: Layer) -> dict[str, output.Value]:
     }
 
 
-def _summary(model: Model) -> dict[str, output.Value]:
+def _summary(model: Model) -> output.Record:
     return {
         "model": model.name,
         "batch": model.batch,

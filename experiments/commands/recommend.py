@@ -20,11 +20,8 @@ from topologies.errors import InputError
 from topologies.units import format_bytes, parse_bytes, parse_sizes
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from experiments.simulations.recommendation import (
         Advice,
-        Crossover,
         Question,
     )
     from experiments.simulations.winners import Line, Winner
@@ -164,7 +161,7 @@ def _answer(
     pictures: Sequence[Picture] = (),
 ) -> Result:
     question = request.question
-    parameters: dict[str, output.Value] = {
+    parameters: output.Record = {
         "collective": question.collective,
         "p": ",".join(map(str, request.ranks)),
         "topology": request.machine.text,
@@ -195,9 +192,9 @@ def _by_size(request: Recommend) -> tuple[Result, list[Line]]:
         "crossovers": [vars(crossover) for crossover in crossovers],
         "not_tried": [{"name": name, "why": why} for name, why in answers.untried.items()],
     }
-    draw = partial(_curves, answers, request, rows, crossovers)
+    drawn = rows, partial(_curves, answers, rows), crossovers, _title(request)
     lines = tuner_lines(answers, request.sizes) if request.nccl_tuner else []
-    return _answer(request, "recommend", report, records, [Picture("All sizes", draw)]), lines
+    return _answer(request, "recommend", report, records, [Picture("All sizes", drawn)]), lines
 
 
 def _map(request: Recommend) -> tuple[Result, list[Line]]:
@@ -223,14 +220,8 @@ def _map(request: Recommend) -> tuple[Result, list[Line]]:
         "winners": records,
         "not_tried": [{"name": name, "why": why} for name, why in untried],
     }
-
-    def draw() -> Figure:
-        from experiments.pictures.cell_maps import winner_map_drawing
-
-        title = f"{_title(request)}: the fastest algorithm by size and ranks"
-        return winner_map_drawing(winners, title)
-
-    return _answer(request, "winners", report, records, [Picture("Who wins where", draw)]), lines
+    drawn = winners, f"{_title(request)}: the fastest algorithm by size and ranks"
+    return _answer(request, "winners", report, records, [Picture("Who wins where", drawn)]), lines
 
 
 def _placed(request: Recommend) -> Result:
@@ -260,7 +251,7 @@ def _placed(request: Recommend) -> Result:
         "collectives": records,
         "order": hosts.grouped().names,
     }
-    parameters: dict[str, output.Value] = {
+    parameters: output.Record = {
         "plan": str(degrees),
         "topology": machine.text,
         "placement": request.placement,
@@ -281,18 +272,11 @@ def _explained(request: Recommend) -> Result:
     return _answer(request, "explain", records, records)
 
 
-def _curves(
-    answers: Question,
-    request: Recommend,
-    rows: Sequence[Advice],
-    crossovers: Sequence[Crossover],
-) -> Figure:
-    from experiments.pictures.result_curves import recommendation_drawing
-
+def _curves(answers: Question, rows: Sequence[Advice]) -> dict[str, list[float]]:
+    """Seconds of the algorithms that are worth a curve."""
     names = dict.fromkeys(name for row in rows for name in (row.algorithm, row.default))
-    curves = {
+    return {
         case.algorithm.name: [answers.seconds(case, row.size_B) for row in rows]
         for case in answers.cases
         if case.algorithm.name in list(names)[:12]  # more curves cannot be told apart
     }
-    return recommendation_drawing(rows, curves, crossovers, _title(request))

@@ -96,7 +96,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         return self.count_text(self.p, partial(usual_ranks, self.machine, [self._algorithm], "8"))
 
     @property
-    def _parameters(self) -> dict[str, output.Value]:
+    def _parameters(self) -> output.Record:
         """The options as the user writes them: stored with a trace."""
         from experiments.options.values import named
 
@@ -223,7 +223,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         return run_chakra.run(*about, self._files, self.format)
 
 
-def _busiest(timeline: Simulated) -> list[dict[str, output.Value]]:
+def _busiest(timeline: Simulated) -> list[output.Record]:
     """The eight media of the machine that carried most, most used first."""
     import numpy as np
 

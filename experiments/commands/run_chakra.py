@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,7 @@ def run(
     algorithms: Sequence[Algorithm],
     machine: Blueprint,
     rules: Rules,
-    parameters: Mapping[str, output.Value],
+    parameters: output.Record,
     files: output.RunFiles,
     how: str,
 ) -> int:
@@ -94,13 +94,11 @@ def usual_algorithms(chosen: Sequence[Algorithm]) -> dict[str, Algorithm]:
     return algorithms
 
 
-def _by_rank(
-    graph: StepGraph, written: Written, timeline: Timeline
-) -> list[dict[str, output.Value]]:
+def _by_rank(graph: StepGraph, written: Written, timeline: Timeline) -> list[output.Record]:
     """What each rank does. A rank communicates from when it enters a call until it leaves."""
     start, end = timeline.start[written.first], timeline.finish[written.last]
     ranks, kinds = graph.place, graph.kind
-    records: list[dict[str, output.Value]] = []
+    records: list[output.Record] = []
     for rank in range(graph.ranks):
         mine = ranks == rank
         on_gpu, on_cpu = mine & (kinds == COMPUTATION), mine & (kinds == CPU)
@@ -122,7 +120,7 @@ def _by_rank(
     return records
 
 
-def _by_kind(written: Written, timeline: Timeline) -> list[dict[str, output.Value]]:
+def _by_kind(written: Written, timeline: Timeline) -> list[output.Record]:
     """The calls of each collective, and the messages: how many, their V, and how long they take
     from the first rank that enters to the last that leaves."""
     start, end = timeline.start[written.first], timeline.finish[written.last]
@@ -159,7 +157,7 @@ def _by_phase(path: CriticalPath, timeline: Timeline) -> dict[str, float]:
 
 def _longest(
     path: CriticalPath, graph: StepGraph, written: Written, timeline: Timeline
-) -> list[dict[str, output.Value]]:
+) -> list[output.Record]:
     """The tasks that the critical path spends most time in."""
     seconds = np.bincount(path.operation, path.seconds, len(timeline.schedule))
     took = np.where(np.isin(graph.kind, (COMPUTATION, CPU)), seconds[written.first], 0.0)

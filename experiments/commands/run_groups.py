@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +33,7 @@ def run(
     ranks: int,
     machine: Blueprint,
     rules: Rules,
-    parameters: Mapping[str, output.Value],
+    parameters: output.Record,
     files: output.RunFiles,
     how: str,
 ) -> int:
@@ -92,7 +92,7 @@ def _wrong(written: Written) -> str:
 
 def _record(
     number: int, call: GroupCall, placed: Placed, span: tuple[float, float], rules: Rules
-) -> dict[str, output.Value]:
+) -> output.Record:
     enters, leaves = span
     alone = rules.simulate(placed.fitted.schedule, placed.fitted.topology)
     over_alone = (leaves - enters) / alone.makespan if alone.makespan > 0 else 1.0

@@ -22,8 +22,6 @@ from topologies.errors import InputError, naming
 from topologies.units import parse_counts, parse_seconds, parse_whole
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from experiments.serving.deployment import Deployment
     from experiments.serving.operating_point import Factor, Load, Point
     from experiments.serving.prefill_workers import PrefillWorkers
@@ -99,9 +97,9 @@ class Serve(MachineOptions, ReportOptions):
         ),
     ] = None
     precision: Annotated[ServedPrecision, typer.Option(help="That of weights and products.")] = (
-        ServedPrecision.fp8
+        "fp8"
     )
-    engine: Annotated[Engine, typer.Option(help="What serves the model.")] = Engine.trtllm
+    engine: Annotated[Engine, typer.Option(help="What serves the model.")] = "trtllm"
     ttft: Annotated[
         str | None,
         typer.Option(help="With auto: the first token after this time at most, like 1s."),
@@ -135,7 +133,7 @@ class Serve(MachineOptions, ReportOptions):
             check_timeline(self.timeline, drawn.cut.gpus)
             self._draw(self._served[0 if auto else -1])
         rows = self.records()
-        pictures = [Picture("Tokens of a user and of a GPU", self._picture)]
+        pictures = [Picture("Tokens of a user and of a GPU", self._drawn)]
         answer = Result("serve", self._report(rows), rows, self._parameters, pictures=pictures)
         answer.write(plot=self.plot, report=self.report)
         answer.show(self.format)
@@ -331,16 +329,16 @@ class Serve(MachineOptions, ReportOptions):
     def _where(self) -> str:
         return f"{self.blueprint.text}" + (f" of {self.device}" if self.device else "")
 
-    def _picture(self) -> Figure:
-        from experiments.pictures.result_curves import serving_drawing
-
+    @property
+    def _drawn(self) -> tuple[str, dict[str, Sequence[tuple[float, float]]], float]:
+        """The arguments of the picture."""
         served = self._served
         curves = {str(each.deployment.cut) or "tp=1": each.curve for each in served}
         if self.plan != "auto":
             curves = {self.plan: [(1 / each.point.tpot.expected, each.tokens) for each in served]}
         about = self._deployment
         title = f"{about.model} in {about.precision} by {about.engine} on {self._where}"
-        return serving_drawing(title, curves, 1 / self._limit("tpot"))
+        return title, curves, 1 / self._limit("tpot")
 
     def _draw(self, served: Served) -> None:
         """Draw a decode of a point."""
@@ -363,8 +361,8 @@ class Serve(MachineOptions, ReportOptions):
             "model": first.model,
             "device": first.device,
             "machine": self._where,
-            "engine": first.engine.value,
-            "precision": first.precision.value,
+            "engine": first.engine,
+            "precision": first.precision,
             "isl": int(self.isl),
             "osl": int(self.osl),
             "level": self.level,
@@ -375,7 +373,7 @@ class Serve(MachineOptions, ReportOptions):
         }
 
     @property
-    def _parameters(self) -> dict[str, output.Value]:
+    def _parameters(self) -> output.Record:
         files = "plot", "report", "timeline", "format"
         texts = {
             name: value if value is None or isinstance(value, float) else str(value)

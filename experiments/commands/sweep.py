@@ -34,8 +34,6 @@ from topologies.errors import InputError
 from topologies.units import format_bytes, in_binary
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from experiments.execution.executor import Executor
     from experiments.execution.journal import Journal
     from experiments.simulations.grid import Grid, MissingPoint
@@ -118,7 +116,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         return Grid(*points, self.machine.build, self.rules, self.calibration)
 
     @property
-    def facts(self) -> dict[str, output.Value]:
+    def facts(self) -> output.Record:
         """The parameters that are stored with the result."""
         from experiments.options.values import named
 
@@ -330,16 +328,8 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         profile = f" (profile {self.calibration.name})" if self.calibration else ""
         names = dict.fromkeys(each.collective.name for each in self.grid.algorithms)
         subject = f"{', '.join(names)} on {self.machine.text}{profile}"
-
-        def draw() -> Figure:
-            from experiments.pictures.sweep_curves import sweep_drawing
-
-            return sweep_drawing(rows, self.metric, subject, measured)
-
-        records, pictures = (
-            [row.record() for row in rows],
-            [Picture(f"All curves: {subject}", draw)],
-        )
+        records = [row.record() for row in rows]
+        pictures = [Picture(f"All curves: {subject}", (rows, self.metric, subject, measured))]
         about = self.facts, self.machine, self.calibration
         return Result("sweep", records, records, *about, pictures)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from experiments import output
 from experiments.execution.journal import Journal, is_complete
@@ -33,9 +32,6 @@ from experiments.training.training_report import report, words_of
 from simulator.training.plan import Plan
 from topologies.errors import InputError, naming
 from topologies.resources import duration
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 
 def run(
@@ -132,9 +128,7 @@ def _verdict(failures: Iterable[str], records: Sequence[output.Record]) -> int:
     return int(bool(wrong) or all(record["fits"] is False for record in records))
 
 
-def _draw(
-    training: TrainingRun, files: output.RunFiles, parameters: Mapping[str, output.Value]
-) -> None:
+def _draw(training: TrainingRun, files: output.RunFiles, parameters: output.Record) -> None:
     from experiments.pictures.timelines.step_spans import strategy_spans
 
     plan, timeline = training.plan, training.timeline
@@ -182,13 +176,8 @@ def _several(
 def _compared(grid: TrainingGrid, records: Sequence[output.Record]) -> Result:
     _, job, _ = grid.runs[0]
     machine = job.machine
-
-    def draw() -> Figure:
-        from experiments.pictures.training_curves import training_drawing
-
-        return training_drawing(records, grid.swept, grid.names, machine.text)
-
-    pictures = [Picture(f"{records[0]['model']} on {machine.text}", draw)]
+    drawn = records, grid.swept, grid.names, machine.text
+    pictures = [Picture(f"{records[0]['model']} on {machine.text}", drawn)]
     about = grid.parameters, machine, job.profile
     remarks = []
     if grid.plans and grid.variants:

@@ -15,15 +15,13 @@ from experiments import output
 from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.log_options import JudgingOptions, LogRanks
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import AlgorithmFile, EngineName, Engines
+from experiments.options.options import AlgorithmFile, Engines
 from experiments.options.profile_options import ProfileOptions
 from experiments.pages.reports.result import Picture, Result, check_files
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from experiments.measurements import Curve
     from experiments.simulations.validation import ComparedPoint, Validation
     from simulator.collectives import Algorithm
@@ -59,7 +57,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")
     ] = False
     p: LogRanks = None
-    engine: Engines = EngineName.auto
+    engine: Engines = "auto"
 
     def run(self) -> int:
         """Print every curve beside its simulation, or the errors of the profile on all."""
@@ -76,14 +74,17 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         results = [self._validated(*pair) for pair in self._pairs(curves)]
         if not results:
             raise InputError(f"{str(self.logs[0])!r}: {_no_curve(self._algorithm)}")
-        drawings = [partial(_figure, result) for result in results]
         if self.plot:
             from experiments.pictures.figure_file import write_figures
+            from experiments.pictures.result_curves import validation_drawing
 
             names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]
+            drawings = [partial(validation_drawing, result) for result in results]
             write_figures(self.plot, dict(zip(names, drawings, strict=True)))
-        titles = [f"Measured and predicted: {each.title}" for each in results]
-        pictures = [*map(Picture, titles, drawings)][: output.MOST_PICTURES]
+        pictures = [
+            Picture(f"Measured and predicted: {each.title}", (each,))
+            for each in results[: output.MOST_PICTURES]
+        ]
         answer = self._answer(results, pictures)
         answer.write(report=self.report)
         for line in measurements.skipped:
@@ -209,7 +210,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         return [each for each in _declared(curve.pattern) if each.name in names]
 
     def _answer(self, results: list[Validation], pictures: Sequence[Picture]) -> Result:
-        parameters: dict[str, output.Value] = {
+        parameters: output.Record = {
             "log": ",".join(map(str, self.logs)),
             "topology": self._machine.text,
             "fit": self.fit,
@@ -277,12 +278,6 @@ def _declared(collective: str) -> list[Algorithm]:
     return [each for each in algorithms().values() if each.collective.name == collective]
 
 
-def _figure(result: Validation) -> Figure:
-    from experiments.pictures.result_curves import validation_drawing
-
-    return validation_drawing(result)
-
-
 def _record(result: Validation) -> dict[str, object]:
     fit = result.fit._asdict() if result.fit else None
     points = {"points": list(map(_fields, result.points))}
@@ -290,7 +285,7 @@ def _record(result: Validation) -> dict[str, object]:
     return record | points | {"fit": fit, "mean_abs_error": _means(result)}
 
 
-def _fields(point: ComparedPoint) -> dict[str, output.Value]:
+def _fields(point: ComparedPoint) -> output.Record:
     """The fields that a point has, and whether it is inside its interval."""
     fields = {name: value for name, value in asdict(point).items() if value is not None}
     return fields if point.inside is None else fields | {"inside": point.inside}
@@ -301,10 +296,10 @@ def _means(result: Validation) -> dict[str, float | None]:
     return {name: float(values.mean()) if len(values) else None for name, values in errors.items()}
 
 
-def _rows(result: Validation) -> list[dict[str, output.Value]]:
-    about: dict[str, output.Value] = {
+def _rows(result: Validation) -> list[output.Record]:
+    about: output.Record = {
         "title": result.title,
         "algorithm": result.algorithm,
         "ranks": result.ranks,
     }
-    return [about | _fields(point) for point in result.points]
+    return [{**about, **_fields(point)} for point in result.points]

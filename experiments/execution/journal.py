@@ -129,7 +129,7 @@ def journal_of(out: Path) -> Path:
     return out.with_name(f"{out.name}{SUFFIX}")
 
 
-def is_complete(out: Path | None, parameters: Mapping[str, output.Value], resume: bool) -> bool:
+def is_complete(out: Path | None, parameters: output.Record, resume: bool) -> bool:
     """Whether there is nothing to resume, since `out` is there without a journal; says so.
 
     Raises InputError if there is no `out` to resume, or if it was made in another way.

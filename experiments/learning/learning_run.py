@@ -21,6 +21,7 @@ from simulator.training.local_sgd import LocalSGD
 from simulator.training.measures import measure, window
 from simulator.training.plan import Plan
 from simulator.training.plan_simulation import train
+from topologies.columns import plain_rows
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -106,7 +107,7 @@ class Learner:
         ends = self.timeline.finish[self.plan.ends].max(axis=1)
         # What a failure undoes is not learnt.
         useful = np.flatnonzero(self.plan.useful)
-        steps = zip(self.plan.numbers[useful].tolist(), ends[useful].tolist(), strict=True)
+        steps = plain_rows(self.plan.numbers[useful], ends[useful])
         if isinstance(self.strategy, LocalSGD):
             return self._averaged(self.strategy, steps)
         sampler = self.task.sampler(self.plan.workers)

@@ -11,10 +11,10 @@ from typing import Any
 
 from experiments.measure.patterns import PROMISES, largest
 from experiments.measure.slot_layout import granularity
-from experiments.option_text import Parser, parse_pairs
 from simulator.collectives import Algorithm, algorithms
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError, nearest_name
+from topologies.option_text import Parser, parse_pairs
 from topologies.units import format_bytes, parse_seconds, parse_whole
 
 BACKENDS = ("gloo", "nccl", "mpi")
@@ -118,7 +118,7 @@ def parse_effort(text: str) -> dict[str, Any]:
     parsers: dict[str, Parser] = dict.fromkeys(("repetitions", "warmup"), parse_whole)
     parsers |= dict.fromkeys(("budget", "timeout"), parse_seconds)
     expected = f"--effort {text[:60]!r}: write some of {example}"
-    values = parse_pairs(text, "--effort", parsers, lambda _: expected, example)
+    values = parse_pairs(text, "--effort", parsers, unknown=lambda _: expected, example=example)
     if not all(values.get(key, 1) >= 1 for key in ("repetitions", "warmup")):
         raise InputError(f"--effort {text[:60]}: 1 or more repetitions, and for warmup")
     for key in ("budget", "timeout"):

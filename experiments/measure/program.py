@@ -8,16 +8,15 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.measure.slot_layout import ElementSpan, slot_bounds, slot_span
 from simulator.kernels import dependencies
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
-from topologies.columns import owners
+from topologies.columns import owners, plain_rows
 from topologies.errors import InputError
 from topologies.jit import kernel
-from topologies.topology import Ints
+from topologies.topology import Flags, Ints
 
 
 def with_signals(schedule: Schedule) -> Schedule:
@@ -51,7 +50,7 @@ def with_signals(schedule: Schedule) -> Schedule:
     return _inserted(schedule, values, at, *map(np.concatenate, zip(*pairs, strict=True)))
 
 
-def _far(schedule: Schedule, operation: Ints, before: Ints) -> npt.NDArray[np.bool_]:
+def _far(schedule: Schedule, operation: Ints, before: Ints) -> Flags:
     """Whether each operation shares no rank with its predecessor."""
     ranks, ranks_before = (
         (schedule.rank[operation], schedule.peer[operation]),
@@ -70,7 +69,7 @@ def _tokens(
     that are done. Operations that wait for the same share a message.
     """
     waits: dict[tuple[int, int], list[int]] = {}
-    for i, q in zip(operation.tolist(), before.tolist(), strict=True):
+    for i, q in plain_rows(operation, before):
         waits.setdefault((i, int(schedule.peer[q])), []).append(q)
     numbers: dict[tuple[int, int, tuple[int, ...]], int] = {}
     tokens: list[tuple[int, int, int, tuple[int, ...]]] = []

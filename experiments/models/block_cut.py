@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 from experiments.models.model_shapes import TransformerShape
 from experiments.models.recomputation import parse_graphs, parse_text
-from experiments.option_text import parse_at_least, parse_within
 from topologies.errors import InputError
+from topologies.option_text import parse_at_least, parse_within
 from topologies.units import parse_number
 
 Degree = Annotated[int, parse_at_least(1)]

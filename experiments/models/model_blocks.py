@@ -14,7 +14,7 @@ from experiments.models.kernels import Event
 from experiments.models.mamba_mixer import part
 from experiments.models.mixer_shapes import adapter_elements
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.recomputation import parse_recomputation
+from experiments.models.recomputation import modules_of, parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from simulator.parallel.blocks import Block
 
@@ -150,19 +150,12 @@ def _elements(shape: TransformerShape, cut: BlockCut, kind: str) -> tuple[float,
 def _words(cut: BlockCut, kind: str, shape: TransformerShape) -> tuple[str, ...]:
     """What a layer computes again."""
     words = parse_recomputation(cut.recompute).words
-    attends, experts = kind[0] in "*w", shape.experts if "E" in kind else None
-    inside = experts and "moe" not in words
-    has = {
-        "none": False,
-        "selective": attends,
-        "core_attn": attends,
-        "mlp": "-" in kind,
-        "moe": experts,
-        "moe_act": inside,
-        "shared_experts": inside and experts and experts.shared,
-        "mla_up_proj": attends and shape.latent,
-    }
-    return tuple(word for word in words if has.get(word, True))
+    modules = modules_of(shape, kind)
+    if "moe" in words:
+        modules -= {"moe_act", "shared_experts"}
+    if "core_attn" in modules:
+        modules.add("selective")
+    return tuple(word for word in words if word in {*modules, "full", "op"})
 
 
 def _module(writer: Writer, kind: str, word: str) -> Again:

@@ -21,11 +21,12 @@ from experiments.models.model_shapes import TransformerShape
 from experiments.models.shape_values import shape_of, share
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
-from experiments.option_text import Parser, parse_pairs, parse_watts, parse_within
 from experiments.shipped_tables import rows_of
 from simulator.parallel.degrees import divisor
 from simulator.training.model import Layer, Model
-from topologies.errors import InputError, naming, nearest_name, unknown_option
+from topologies.errors import InputError, naming, nearest_name
+from topologies.option_text import Parser, parse_pairs, parse_within
+from topologies.units import parse_number
 
 LONGEST = 131072
 """Tokens of the longest sequence, where no table of positions ends earlier."""
@@ -39,6 +40,12 @@ OPTIONS: dict[str, tuple[str, int, str]] = {
     "vocab": ("vocabulary", 2**24, "tokens of the vocabulary"),
 }
 """The options: the field of :class:`TransformerShape`, the largest value, the meaning."""
+
+
+def _parse_watts(text: str) -> float:
+    if not (watts := parse_number(text.removesuffix("W"))):
+        raise InputError("watts above 0, like 500W")
+    return watts
 
 
 class Setup(NamedTuple):
@@ -141,10 +148,8 @@ class Entry:
         parsers: dict[str, Parser] = {
             key: parse_within(least, most) if most else str
             for key, (_, least, most, _) in self.ranges.items()
-        } | {"power": parse_watts}
-        return parse_pairs(
-            text, self.name, parsers, lambda key: unknown_option(self.name, key, self.options)
-        )
+        } | {"power": _parse_watts}
+        return parse_pairs(text, self.name, parsers, self.options)
 
     def with_options(self, text: str) -> Entry:
         """The model with options. Raises InputError as :meth:`parse`, and for heads that do not

@@ -30,9 +30,9 @@ import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from experiments.models import kineto
-from experiments.option_text import PARSERS
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError, naming, shown
+from topologies.option_text import PARSERS
 from topologies.readers.contents import LIMIT, check_text, decoded
 from topologies.readers.locations import Place, spelling
 from topologies.readers.mistakes import Mistake, Mistakes

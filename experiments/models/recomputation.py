@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
+from experiments.models.model_shapes import TransformerShape
 from topologies.errors import InputError
 
 WHOLE = ("none", "selective", "full", "op")
@@ -21,6 +22,21 @@ _TEXT = re.compile(
     rf"none|({'|'.join(WHOLE[1:])}|{_MODULE}(?:\+{_MODULE})*)(?::(\d{{1,5}})|/([1-9]\d{{0,4}}))?",
     re.ASCII,
 )
+
+
+def modules_of(shape: TransformerShape, kind: str) -> set[str]:
+    """The modules of `MODULES` that a layer of a kind has, as a shape has the kinds."""
+    attends, experts = kind[0] in "*w", shape.experts if "E" in kind else None
+    has = {
+        "core_attn": attends,
+        "layernorm": True,
+        "mla_up_proj": attends and shape.latent,
+        "mlp": "-" in kind,
+        "moe": experts,
+        "moe_act": experts,
+        "shared_experts": experts and experts.shared,
+    }
+    return {module for module in MODULES if has[module]}
 
 
 class Recomputation(NamedTuple):

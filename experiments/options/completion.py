@@ -131,9 +131,9 @@ def machine_options(name: str) -> dict[str, str]:
 
 
 def strategy_options(name: str) -> dict[str, str]:
-    from experiments.option_text import options_of
     from experiments.training.strategy_options import default_text
     from simulator.training import find
+    from topologies.option_text import options_of
 
     return {key: default_text(option) for key, option in options_of(find(name)).items()}
 

@@ -6,10 +6,10 @@ import re
 from math import inf
 from pathlib import Path
 
-from experiments.option_text import parse_pairs
 from simulator.profile import Profile
 from simulator.training.conditions import Conditions, Epochs, Failure
 from topologies.errors import InputError, naming
+from topologies.option_text import parse_pairs
 from topologies.readers.contents import contents
 from topologies.units import parse_number, parse_seconds, parse_whole
 
@@ -130,7 +130,7 @@ def _failure(text: str | None) -> Failure | None:
         return None
     example = "rank=3,step=5,restart=30s, and timeout=10s,checkpoint=4 if you like"
     expected = f"--fail {text[:60]!r}: write {example}"
-    values = parse_pairs(text, "--fail", _FAILURE, lambda _: expected)
+    values = parse_pairs(text, "--fail", _FAILURE, unknown=lambda _: expected, example=example)
     if not {"rank", "step", "restart"} <= values.keys():
         raise InputError(expected)
     return Failure(**values)
@@ -148,7 +148,7 @@ def parse_epochs(text: str | None) -> Epochs:
         "pause": parse_seconds,
         "rate": parse_number,
     }
-    values = parse_pairs(text, "--epochs", parsers, lambda _: expected, example)
+    values = parse_pairs(text, "--epochs", parsers, unknown=lambda _: expected, example=example)
     if not values:
         raise InputError(expected)
     if "samples" not in values and values.keys() != {"rate"}:

@@ -11,7 +11,6 @@ import typer
 
 from experiments.options.completion import complete_machines, completer, placement_orders
 from experiments.options.options import (
-    EngineName,
     Engines,
     Force,
     LibraryName,
@@ -195,7 +194,7 @@ class RuleOptions:
     """The rules of a simulation."""
 
     sharing: Sharing = "fifo"
-    engine: Engines = EngineName.auto
+    engine: Engines = "auto"
     symmetry: Symmetry = "auto"
     force: Force = False
 
@@ -211,7 +210,7 @@ class RuleOptions:
                 f"fair:tolerance=1e-3"
             )
         return Rules(
-            self.engine.value,
+            self.engine,
             "fair" if name == "fair" else "fifo",
             name == "store-and-forward",
             self.symmetry,

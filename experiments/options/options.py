@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from numbers import Real
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import typer
 
@@ -57,41 +56,10 @@ def refuse(
             raise InputError(f"{before}{option}{after}")
 
 
-class Format(StrEnum):
-    """How a table is printed."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-
-
-class ExpectedFormat(StrEnum):
-    """How expected times are printed."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    prometheus = "prometheus"
-
-
-class EngineName(StrEnum):
-    """Which engine simulates."""
-
-    auto = "auto"
-    reference = "reference"
-    compiled = "compiled"
-
-
-class LibraryName(StrEnum):
-    """A communication library with a population of measured machines."""
-
-    nccl = "nccl"
-    rccl = "rccl"
-    openmpi = "openmpi"
-    mpich = "mpich"
-    gloo = "gloo"
-
-
+Format = Literal["table", "csv", "json"]
+"""How a table is printed."""
+LibraryName = Literal["nccl", "rccl", "openmpi", "mpich", "gloo"]
+"""A communication library with a population of measured machines."""
 Algorithms = Annotated[
     str | None,
     typer.Option(
@@ -158,7 +126,7 @@ AlgorithmFiles = Annotated[
     ),
 ]
 Engines = Annotated[
-    EngineName,
+    Literal["auto", "reference", "compiled"],
     typer.Option(
         help="auto: reference for small runs, compiled for large runs. Same results.", hidden=True
     ),
@@ -274,7 +242,7 @@ class FormatOptions:
     """How an answer is printed."""
 
     format: Annotated[Format, typer.Option("--format", help="Format of the output on stdout.")] = (
-        Format.table
+        "table"
     )
 
 

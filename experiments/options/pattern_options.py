@@ -93,9 +93,9 @@ class PatternOptions:
 def parse_skew(text: str) -> Router:
     """A router from text like "zipf:1.2,seed=3,top=8,nodes=4". Raises InputError for another
     text."""
-    from experiments.option_text import parse_at_least, parse_pairs, parse_zipf
-    from simulator.collectives.routers import Tokens, Zipf
+    from simulator.collectives.routers import Tokens, Zipf, parse_zipf
     from topologies.errors import nearest_name
+    from topologies.option_text import parse_at_least, parse_pairs
 
     name, _, options = text.partition(",")
     parsers = dict.fromkeys(("top", "nodes", "per_node"), parse_at_least(1))
@@ -106,5 +106,6 @@ def parse_skew(text: str) -> Router:
         return f"no option {key[:80]!r}: {hint}"
 
     with naming(f"--skew {text[:80]}"):
-        power, values = parse_zipf(name), parse_pairs(options, name, parsers, unknown)
+        power = parse_zipf(name)
+        values = parse_pairs(options, name, parsers, unknown=unknown, example="seed=3")
         return Tokens(power, **values) if {*values} - {"seed"} else Zipf(power, **values)

@@ -90,7 +90,7 @@ def _described(library: LibraryName, machine: MachineOptions) -> Profile:
 
     why = f": --library {library} has its own, leave one of the two out"
     refuse(machine, ("latency", "gap", "reduction"), why)
-    described = library_on(machine.blueprint, library.value, memory_of(machine.blueprint.name))
+    described = library_on(machine.blueprint, library, memory_of(machine.blueprint.name))
     for note in described.notes:
         output.note(note)
     return described.profile
@@ -126,6 +126,6 @@ class SimulationOptions(MachineOptions, RuleOptions, ProfileOptions):
         return {
             **self.chosen[0].machine_parameters,
             **self.rule_parameters,
-            "engine": self.engine.value,
+            "engine": self.engine,
             **self.library_parameters,
         }

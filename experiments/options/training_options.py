@@ -168,9 +168,9 @@ class TrainingOptions:
     def with_sweep(self) -> TrainingOptions:
         """The options beside plans that are swept over a key: strategies with that
         option have each of its values, others none."""
-        from experiments.option_text import options_of
         from experiments.training.strategy_options import names_in
         from simulator.training import find
+        from topologies.option_text import options_of
 
         key, _, values = (self.sweep or "").partition("=")
         names = [
@@ -183,8 +183,8 @@ class TrainingOptions:
         return replace(self, strategy="; ".join(dict.fromkeys(names)), sweep=None)
 
     def _grid(self, simulation: SimulationOptions, profile: Profile | None) -> TrainingGrid:
-        from experiments.option_text import options_of
         from experiments.training.training_grid import TrainingGrid
+        from topologies.option_text import options_of
 
         model = _on_devices_of(simulation.blueprint.name, self.model)
         job = self._job(model, simulation, profile)
@@ -193,7 +193,7 @@ class TrainingOptions:
         stated = values_of(self, TrainingOptions).items()
         parameters = {
             **{key: value for key, value in stated if key not in unused},
-            "engine": simulation.engine.value,
+            "engine": simulation.engine,
             "steps": job.steps,
             "model": model,
             "model_source": job.model.source,
@@ -207,10 +207,10 @@ class TrainingOptions:
 
     def _job(self, model: str, simulation: SimulationOptions, profile: Profile | None) -> Job:
         from experiments.models import model_catalogue
-        from experiments.option_text import parse_option
         from experiments.options import condition_parser
         from experiments.training import strategy_options
         from experiments.training.job import Job
+        from topologies.option_text import parse_option
 
         text = self.strategy or DDP
         name = text.partition(":")[0]
@@ -258,8 +258,8 @@ class TrainingOptions:
     def _variants(self, job: Job, model: str) -> list[tuple[SweptValue | None, Job]]:
         """The job with each value of `--sweep`."""
         from experiments.models import model_catalogue
-        from experiments.option_text import options_of
         from experiments.training.strategy_options import SweptValue, swept_values, with_values
+        from topologies.option_text import options_of
 
         if self.sweep is None:
             return [(None, job)]

@@ -140,8 +140,8 @@ def parse_stage_times(text: str | None) -> tuple[StageTimes, int]:
     """What a device's whole share of the model takes, like "weights=500us,transfer=10us"; what it
     leaves out takes 1ms, a transfer 0s. And the percentage of activations that the backward for
     weights needs."""
-    from experiments.option_text import Parser, parse_pairs
     from simulator.parallel.pipeline_times import StageTimes
+    from topologies.option_text import Parser, parse_pairs
 
     example = "forward=1ms,inputs=1ms,weights=1ms,transfer=0s,blocking=no,kept=50"
     parsers: dict[str, Parser] = dict.fromkeys(
@@ -149,7 +149,9 @@ def parse_stage_times(text: str | None) -> tuple[StageTimes, int]:
     )
     parsers |= {"blocking": parse_yes, "kept": parse_whole}
     expected = f"--times {text!r:.60}: write some of {example}"
-    values = parse_pairs(text or "", "--times", parsers, lambda _: expected, example)
+    values = parse_pairs(
+        text or "", "--times", parsers, unknown=lambda _: expected, example=example
+    )
     if not 0 <= (kept := values.pop("kept", 50)) <= 100:
         raise InputError(f"--times: kept={kept}: expected 0 to 100 percent")
     return StageTimes(**{**dict.fromkeys(("forward", "inputs", "weights"), 1e-3), **values}), kept

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
 from experiments.pictures.timelines.stored import MOST, Stored
 from simulator.schedules.timeline import Timeline
+from topologies.columns import distinct_rows
 from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Longs, Topology
 
@@ -78,10 +78,8 @@ def use_of(timeline: Timeline) -> MachineUse:
     several = np.bincount(group[group >= 0], minlength=1) > 1
     between = (ends[0] != ends[1]) | several[np.maximum(ends[0], 0)]
     drawn = np.flatnonzero((ends >= 0).all(axis=0) & between)
-    pairs, first, number, members = np.unique(
-        ends[:, drawn], axis=1, return_index=True, return_inverse=True, return_counts=True
-    )
-    number, count = number.ravel(), pairs.shape[1]
+    first, number = distinct_rows(*ends[:, drawn])
+    count = len(first)
     bandwidth = machine.bandwidth[drawn]
     weight = np.where(np.isfinite(bandwidth), bandwidth, 1.0)
     total = np.bincount(number, weight, count)
@@ -100,10 +98,10 @@ def use_of(timeline: Timeline) -> MachineUse:
         makespan=timeline.makespan,
         **places,
         kinds=tuple(names.tolist()),
-        source=pairs[0][kept].astype(np.int32),
-        target=pairs[1][kept].astype(np.int32),
+        source=ends[0, drawn][first[kept]].astype(np.int32),
+        target=ends[1, drawn][first[kept]].astype(np.int32),
         kind=code.ravel()[first[kept]].astype(np.int32),
-        members=members[kept].astype(np.int32),
+        members=np.bincount(number)[kept].astype(np.int32),
         bandwidth=np.where(unlimited, 0.0, total)[kept],
         latency=machine.latency[drawn][first[kept]],
         parts=PARTS,
@@ -204,8 +202,8 @@ def _images(timeline: Timeline) -> Ints:
     if fold is None:
         return np.arange(machine.links, dtype=np.int32)
     chosen = np.flatnonzero(schedule.remote)
-    key = np.stack((schedule.rank[chosen], schedule.peer[chosen], schedule.lane[chosen]))
-    chosen = chosen[np.unique(key, axis=1, return_index=True)[1]]
+    columns = schedule.rank, schedule.peer, schedule.lane
+    chosen = chosen[distinct_rows(*(column[chosen] for column in columns))[0]]
     elements = fold.shifts.elements[: max(1, IMAGES // max(len(chosen), 1))]
     sender, receiver = (
         fold.shifts.shifted(ranks[chosen, None].astype(np.int64), elements).ravel()
@@ -304,7 +302,7 @@ def _named(topology: Topology, devices: Longs) -> tuple[str, str, int]:
     return name, topology.device_kinds[int(devices[0])], -1
 
 
-def _places(boxes: list[_Box]) -> npt.NDArray[np.float64]:
+def _places(boxes: list[_Box]) -> Floats:
     """The middle and the width of each box, shape (3, boxes); a single row becomes a circle."""
     share, level, count = np.array([(box.share, box.level, box.row_boxes) for box in boxes]).T
     widest = count.max()

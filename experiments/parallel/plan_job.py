@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from experiments import output
 from experiments.models.kernel_times.nccl_calls import laws
-from experiments.output import Record, Value
+from experiments.output import Record
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_step import Training, interval_of, work_of
 from experiments.parallel.plan_text import Plan
@@ -37,7 +37,7 @@ class Setting:
     rules: Rules
     profile: Profile | None
     """A calibrated library, whose protocols are simulated."""
-    parameters: Mapping[str, Value]
+    parameters: Record
     """The options as the user writes them: stored with the result."""
     slow_links: Mapping[str | int, float] = field(default_factory=dict)
     """The share of its bandwidth that each slow link, by rank or name, still has."""
@@ -49,7 +49,7 @@ class Setting:
     links are slow, and NCCL runs. They take most of the time of a simulation, so steps that
     calibrate the device share them with the plan."""
 
-    def software(self, links: object) -> dict[str, Value]:
+    def software(self, links: object) -> Record:
         """Whose software collectives run under a plan with such `links`: stored with the result;
         empty on links alone."""
         return {} if self.ideal or links == "ideal" else {"software": "nccl"}

@@ -14,7 +14,7 @@ from experiments.models.accelerators import accelerator
 from experiments.models.recomputation import WHOLE
 from experiments.parallel.framework_defaults import like_framework, plan_with
 from experiments.parallel.plan_step import Training, memory_of, stage_sizes, work_of
-from experiments.parallel.plan_text import KEYS, Plan, check_together, clash_of, parse_values
+from experiments.parallel.plan_text import Plan, clash_of, parse_values
 from experiments.text_lines import bytes_cell
 from simulator.parallel.group_times import GroupTimes
 from topologies.errors import InputError
@@ -153,7 +153,7 @@ class Space:
         return ""
 
     def _unfit(self, plan: Plan) -> str:
-        if clash := clash_of(plan, KEYS):
+        if clash := clash_of(plan):
             return clash
         batches, rest = divmod(self.batch, plan.dp * plan.micro)
         if rest:
@@ -162,8 +162,6 @@ class Space:
             return "pp x v does not divide the layers"
         if plan.v > 1 and batches % plan.pp:
             return "interleaved: pp does not divide the micro-batches"
-        if plan.fp8_gather and not plan.zero and not plan.lora:
-            return "fp8_gather needs zero"
         if plan.zero and plan.dp * plan.cp == 1 and "zero" not in self.wanted:
             return "zero shares nothing among one rank"
         unasked = "recompute" not in self.wanted
@@ -185,8 +183,7 @@ def parse_space(text: str) -> dict[str, Any]:
     for key in usual.split():
         if key in values:
             raise InputError(f"plan: {key} does not go with auto: leave it out, or write a plan")
-    check_together(values)
-    if clash := clash_of(replace(Plan(), **values), values):
+    if clash := clash_of(replace(Plan(), **values, stated=tuple(values)), [*values, "lora"]):
         raise InputError(f"plan: {clash}")
     return values
 

@@ -13,7 +13,7 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import TransformerShape
 from experiments.models.narrow_casts import reads, stored
-from experiments.models.recomputation import parse_recomputation
+from experiments.models.recomputation import MODULES, modules_of, parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import with_tensors
 from experiments.parallel.expert_dispatch import with_kernels
@@ -98,15 +98,9 @@ class Training:
             raise InputError(
                 f"plan: fp8_activations=yes: MLPs of {self.name} are not gated: leave it out"
             )
-        modules = {
-            "mlp": shape.parts["-"],
-            "moe": shape.experts,
-            "moe_act": shape.experts,
-            "shared_experts": shape.experts and shape.experts.shared,
-            "mla_up_proj": shape.latent,
-        }
+        present = {module for kind in {*shape.kinds} for module in modules_of(shape, kind)}
         for word in parse_recomputation(plan.recompute).words:
-            if not modules.get(word, True):
+            if word in MODULES and word not in present:
                 raise InputError(
                     f"plan: recompute={plan.recompute}: {self.name} has no {word}: leave it out"
                 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 from experiments.models.accelerators import PRECISIONS
 from experiments.models.block_cut import BlockCut, Degree
 from experiments.models.recomputation import parse_recomputation
-from experiments.option_text import PARSERS, Parser, parse_at_least, parse_pairs, parse_zipf
 from experiments.pipeline_files import find_order
+from simulator.collectives.routers import parse_zipf
 from simulator.parallel.degrees import ORDER, Degrees
 from simulator.parallel.pipelines import PipelineOrder
 from simulator.training.buckets import DEFAULT
 from topologies.errors import InputError, nearest_name
+from topologies.option_text import PARSERS, Parser, parse_at_least, parse_pairs
 from topologies.units import format_bytes, parse_bytes, parse_yes
 
 LAYER_WORDS = "embedding", "loss", "embedding+loss"
@@ -261,32 +262,39 @@ def parse_values(text: str) -> dict[str, Any]:
         hint = nearest_name(key, KEYS, f"it has {', '.join(KEYS)}")
         return f"a plan has no {key[:40]!r}: {hint}"
 
-    return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown, "tp=8")
+    return parse_pairs(text.replace(" ", ""), "plan", _PARSERS, unknown=unknown, example="tp=8")
 
 
-def check_together(values: Mapping[str, Any]) -> None:
-    """Raise InputError if values of keys say which matrices have adapters, and no rank, or gather
-    in fp8 what has a scale for each row."""
-    if "adapters" in values and not values.get("lora"):
-        right = f"lora=16,adapters={values['adapters']}"
-        raise InputError(f"plan: adapters goes with lora, like {right}")
-    if values.get("fp8_gather") and values.get("scaling") == "rowwise":
-        raise InputError("plan: fp8_gather goes with a scale for each tensor: take scaling=current")
-
-
-def clash_of(plan: Plan, keys: Collection[str]) -> str:
-    """Two of these keys whose values do not go together, and what would; empty if there are
-    none."""
+def clash_of(plan: Plan, keys: Collection[str] = KEYS) -> str:
+    """Keys whose values do not go together, all of them among `keys`, and what would; empty if
+    there are none."""
+    stated, zero, ddp = {*plan.stated}, plan.zero, plan.ddp
     keeps = plan.stops and parse_recomputation(plan.recompute).words != ("full",)
-    cases = (
+    counts = {key: key in stated for key in LEAST_ZERO}
+    counts["fp8_gather"] = plan.fp8_gather and not plan.lora
+    router, lora = "router, like router=zipf:1.2", f"lora, like lora=16,adapters={plan.adapters}"
+    # Whether they clash, a key, the value of another that it goes with, and the value that it has.
+    cases: list[tuple[object, str, str, object]] = [
+        *(
+            (counts[key] and zero < least, key, f"zero={least}", zero)
+            for key, least in LEAST_ZERO.items()
+        ),
+        (zero and ddp != "no", f"ddp={ddp}", "zero=0", zero),
+        (plan.lora and ddp != "no", f"lora={plan.lora}", "ddp=no", ddp),
+        (plan.mtp and ddp != "no", f"mtp={plan.mtp}", "ddp=no", ddp),
+        (plan.fp8_gather and plan.scaling == "rowwise", "fp8_gather", "scaling=current", "rowwise"),
         (keeps, "stops=yes", "recompute=full", plan.recompute),
         (plan.v > 1 and plan.pp == 1, f"v={plan.v}", "pp=2 or more", "1"),
         (plan.eager and plan.compiled, "eager=yes", "compiled=no", "yes"),
         (plan.eager and plan.fp8_activations, "eager=yes", "fp8_activations=no", "yes"),
-    )
-    for clashes, text, right, value in cases:
-        if clashes and {text.partition("=")[0], right.partition("=")[0]} <= {*keys}:
-            return f"{text} goes with {right}: it is {value}"
+        (plan.router and "imbalance" in stated, "imbalance", "no router", plan.router),
+        ("adapters" in stated and not plan.lora, "adapters", lora, ""),
+        ("seed" in stated and not plan.router, "seed", f"{router},seed=4", ""),
+        ("nodes" in stated and not plan.router, "nodes", f"{router},nodes=4", ""),
+    ]
+    for clashes, key, right, value in cases:
+        if clashes and {*re.findall(r"\w+", f"{key} {right}")} & {*KEYS} <= {*keys}:
+            return f"{key} goes with {right}" + (f": it is {value}" if value != "" else "")
     return ""
 
 
@@ -302,23 +310,8 @@ def parse_plan(text: str, gpus: int | None = None) -> Plan:
     if values.get("ddp", "no") != "no":
         values = {**_DDP, **values}
     plan = Plan(**values, stated=tuple(values))
-    counts = {**LEAST_ZERO, "fp8_gather": 0} if plan.lora else LEAST_ZERO
-    for key in values:
-        if plan.zero < (least := counts.get(key, 0)):
-            raise InputError(f"plan: {key} goes with zero={least}: it is {plan.zero}")
-        if key in ("seed", "nodes") and not plan.router:
-            raise InputError(f"plan: {key} goes with router, like router=zipf:1.2,{key}=4")
-    if plan.zero and plan.ddp != "no":
-        raise InputError(f"plan: ddp={plan.ddp} goes with zero=0: it is {plan.zero}")
-    for key in ("lora", "mtp"):
-        if getattr(plan, key) and plan.ddp != "no":
-            value = getattr(plan, key)
-            raise InputError(f"plan: {key}={value} goes with ddp=no: it is {plan.ddp}")
-    check_together(values)
-    if clash := clash_of(plan, KEYS):
+    if clash := clash_of(plan):
         raise InputError(f"plan: {clash}")
-    if plan.router and "imbalance" in values:
-        raise InputError(f"plan: router={plan.router} has an imbalance: leave out imbalance")
     if not plan.dp:
         rest = plan.tp * plan.pp * plan.cp
         plan = replace(plan, dp=max(1, (gpus or rest) // rest))

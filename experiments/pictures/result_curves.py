@@ -3,7 +3,7 @@ runs and searches for plans."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -186,18 +186,18 @@ def _predicted(axes: Axes, label: str, curves: Sequence[Judged], looks: Mapping[
 @mpl.rc_context(style.STYLE)
 def recommendation_drawing(
     rows: Sequence[Advice],
-    curves: Mapping[str, Sequence[float]],
+    curves: Callable[[], Mapping[str, Sequence[float]]],
     crossovers: Sequence[Crossover],
     title: str,
 ) -> Figure:
-    """A line an algorithm, and the bound. `curves` has the seconds of each algorithm at the sizes
-    of the rows.
+    """A line an algorithm, and the bound. `curves` works out the seconds of each algorithm at the
+    sizes of the rows.
 
     Vertical lines are sizes from which another algorithm is faster.
     """
     figure, (axes,) = style.panels(5.5)
     sizes = [row.size_B for row in rows]
-    for number, (name, seconds) in enumerate(curves.items()):
+    for number, (name, seconds) in enumerate(curves().items()):
         axes.plot(sizes, seconds, label=name, markersize=4, linewidth=1.1, **style.look(number))
     axes.plot(sizes, [row.bound_s for row in rows], "--", color=style.GREY, label="best bound")
     for crossover in crossovers:

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from experiments.models.accelerators import ACCELERATORS, accelerator
 from experiments.models.kernel_times.lookup import WIDTHS as KERNEL_WIDTHS
 from experiments.models.model_shapes import TransformerShape
-from experiments.option_text import parse_at_least, parse_pairs
 from experiments.serving.engines import Engine, ServedPrecision
 from simulator.parallel.degrees import Degrees
 from topologies.errors import InputError, naming, nearest_name
+from topologies.option_text import parse_at_least, parse_pairs
 from topologies.units import parse_whole
 
 WIDTHS = KERNEL_WIDTHS | {"fp8_block": 1 + 4 / 128**2}
@@ -71,7 +71,8 @@ def parse_cut(text: str) -> Cut:
         return f"a deployment has no {key[:40]!r}: {hint}"
 
     parsers = {name: parse_at_least(int(name != "mtp")) for name in Cut._fields}
-    return Cut(**parse_pairs(text.replace(" ", ""), "plan", parsers, unknown, "tp=8"))
+    cut = text.replace(" ", "")
+    return Cut(**parse_pairs(cut, "plan", parsers, unknown=unknown, example="tp=8"))
 
 
 def parse_workers(name: str, text: str) -> tuple[int, Cut]:

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from typing import Literal
 
-
-class Engine(StrEnum):
-    """What serves a model."""
-
-    sglang = "sglang"
-    trtllm = "trtllm"
-    vllm = "vllm"
-
-
-class ServedPrecision(StrEnum):
-    """What a user calls the precision of a model that is served."""
-
-    bf16 = "bf16"
-    fp8 = "fp8"
-    fp4 = "fp4"
+Engine = Literal["sglang", "trtllm", "vllm"]
+"""What serves a model."""
+ServedPrecision = Literal["bf16", "fp8", "fp4"]
+"""What a user calls the precision of a model that is served."""

@@ -9,6 +9,7 @@ from experiments.measurements import Curve
 from experiments.measurements.curve import Point
 from experiments.studies.kernel_rows import column, device_of, read
 from experiments.studies.measured_rows import Row, grouped
+from topologies.columns import plain_rows
 
 COLUMNS = {"machine", "library", "version_in_file", "collective", "dtype", "ranks", "size_bytes"}
 FAMILY = "AIC"
@@ -42,7 +43,7 @@ def _set_up(row: Row) -> tuple[str, str]:
 def _curve(path: Path, device: str, version: str, rows: Sequence[Row]) -> Curve:
     collective, ranks = rows[0]["collective"], int(rows[0]["ranks"])
     sizes, times = (column(list(rows), name, path) for name in ("size_bytes", "time_us"))
-    measured = sorted(zip(sizes.tolist(), times.tolist(), strict=True))
+    measured = sorted(plain_rows(sizes, times))
     return Curve(
         collective,
         ranks,

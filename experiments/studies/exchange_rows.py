@@ -20,6 +20,7 @@ from experiments.studies.measured_rows import Row, grouped
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from topologies.catalogue import find
+from topologies.columns import plain_rows
 from topologies.errors import InputError
 from topologies.topology import Floats
 
@@ -209,7 +210,7 @@ def _calls(
     def sizes(alike: list[Row]) -> Sizes:
         device, collective = device_of(alike[0]), alike[0]["collective"]
         ranks, nbytes = column(alike, "ranks", path), column(alike, "size_bytes", path)
-        pairs = zip(ranks.astype(int).tolist(), nbytes.tolist(), strict=True)
+        pairs = plain_rows(ranks.astype(int), nbytes)
         links = [times[device, size].seconds("tp", collective, length) for size, length in pairs]
         return calls.sizes_of(collective, ranks, nbytes, np.array(links))
 

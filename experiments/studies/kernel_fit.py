@@ -25,6 +25,7 @@ from experiments.models.kernel_times.kernel_model import (
     Value,
     packed,
 )
+from topologies.columns import plain_rows
 from topologies.topology import Flags, Floats, Longs
 
 FOLDS = 5
@@ -135,7 +136,7 @@ def population(members: Sequence[KernelModel]) -> dict[str, Value]:
     """What each value is among models, and its spread."""
     logs = np.log([[*member.values.values()] for member in members])
     usual, spread = np.exp(np.median(logs, axis=0)), np.maximum(logs.std(axis=0), LEAST_SPREAD)
-    pairs = zip(usual.tolist(), spread.tolist(), strict=True)
+    pairs = plain_rows(usual, spread)
     return {name: Value(*pair) for name, pair in zip(members[0].values, pairs, strict=True)}
 
 

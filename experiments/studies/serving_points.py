@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, get_args
 
 import numpy as np
 import typer
@@ -171,8 +171,9 @@ def _joined(columns: Sequence[tuple[Any, ...]]) -> Points:
     return Points(*map(stack, zip(*columns, strict=True)))
 
 
-NAMES = [*SHARED, *(f"{name} {engine}" for engine in Engine for name in OWN)]
-_USUAL = [*SHARED.values(), *(OWN[name] for _ in Engine for name in OWN)]
+ENGINES = get_args(Engine)
+NAMES = [*SHARED, *(f"{name} {engine}" for engine in ENGINES for name in OWN)]
+_USUAL = [*SHARED.values(), *(OWN[name] for _ in ENGINES for name in OWN)]
 
 
 def _values(inner: Floats, points: Points) -> dict[str, Any]:
@@ -180,8 +181,8 @@ def _values(inner: Floats, points: Points) -> dict[str, Any]:
     values = dict(zip(NAMES, np.exp(inner).tolist(), strict=True))
     of_engines = {
         name: np.select(
-            [points.engine == engine for engine in Engine],
-            [values[f"{name} {engine}"] for engine in Engine],
+            [points.engine == engine for engine in ENGINES],
+            [values[f"{name} {engine}"] for engine in ENGINES],
             1.0,
         )
         for name in OWN
@@ -218,11 +219,11 @@ def plain_fit(points: Points) -> Callable[[Points], tuple[Floats, Floats]]:
     """A model of eight values: bytes of weights and KV cache over the bandwidth, FLOPs over the
     peak, a share of prefills, and a constant a layer for each engine; a factor on a prefill and a
     constant for the first token."""
-    start = np.log([1.0, 1.0, 2.0, *[3e-5] * len(Engine), 4.0, 5e-2])
+    start = np.log([1.0, 1.0, 2.0, *[3e-5] * len(ENGINES), 4.0, 5e-2])
 
     def model(inner: Floats, at: Points) -> tuple[Floats, Floats]:
         weights, cache, share, *layers, first, host = np.exp(inner)
-        layer = np.select([at.engine == engine for engine in Engine], layers, layers[0])
+        layer = np.select([at.engine == engine for engine in ENGINES], layers, layers[0])
         columns = at.plain.T
         each = weights * columns[0] + cache * columns[1] + share * columns[2] + layer * columns[3]
         return each, each + first * columns[4] + host

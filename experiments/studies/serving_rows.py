@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -96,7 +97,7 @@ def _off(rows: Sequence[Row]) -> tuple[str, str, float, float]:
 def deployed(row: Row, cut: Cut) -> Deployment:
     """The deployment of a row under a cut."""
     model, device = MODELS[row["model_family"]], DEVICES[MACHINES[row["machine"]]]
-    about = device, Engine(row["engine"]), ServedPrecision(row["precision"]), cut
+    about = device, cast(Engine, row["engine"]), cast(ServedPrecision, row["precision"]), cut
     return Deployment(model, find_transformer(model).shape, *about)
 
 

@@ -19,6 +19,7 @@ from simulator.engines import Engine, simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.clusters import cluster
+from topologies.columns import plain_rows
 from topologies.shapes import SHAPES, star
 
 Parts = Iterator[int]
@@ -62,7 +63,7 @@ def _exchange(ranks: int) -> Schedule:
     builder = ScheduleBuilder(ranks, 1.0)
     pairs = np.argwhere(~np.eye(ranks, dtype=bool))
     sizes = 1e6 * (1 + np.random.default_rng(0).permutation(len(pairs)) / len(pairs))
-    for (rank, peer), size in zip(pairs.tolist(), sizes.tolist(), strict=True):
+    for (rank, peer), size in plain_rows(pairs, sizes):
         builder.signal(rank, peer, nbytes=size)
     return builder.build()
 

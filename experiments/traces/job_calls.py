@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from topologies.errors import InputError
-from topologies.topology import Longs
+from topologies.topology import Floats, Longs
 
 WIDTHS = {
     "Double": 8,
@@ -156,11 +156,11 @@ class JobCall(NamedTuple):
     collective: str
     nbytes: float | None
     ranks: Longs
-    arrival: npt.NDArray[np.float64]
+    arrival: Floats
     """When each rank got there, in seconds, on one clock."""
-    took: npt.NDArray[np.float64] | None
+    took: Floats | None
     """How long it took each rank."""
-    computed: npt.NDArray[np.float64]
+    computed: Floats
     """For how many seconds each rank did not communicate before."""
 
     @property

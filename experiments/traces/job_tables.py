@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments import output
 from experiments.measurements.collectives import bus_factor
@@ -23,6 +22,7 @@ from experiments.traces.job_calls import (
     alike,
 )
 from simulator.analysis.busy_time import union
+from topologies.topology import Floats
 from topologies.units import format_bytes, format_seconds
 
 STRAGGLER_DELAY = 0.25
@@ -311,7 +311,7 @@ def _overlap(trace: RankTrace) -> tuple[float | None, float | None, float | None
     return busy, busy + talking - both, both - busy
 
 
-def _length(intervals: npt.NDArray[np.float64]) -> float:
+def _length(intervals: Floats) -> float:
     """Seconds of intervals of nanoseconds."""
     return float((intervals[1] - intervals[0]).sum()) / 1e9
 

@@ -8,12 +8,12 @@ from dataclasses import Field, replace
 from typing import Any, NamedTuple, cast
 
 from experiments.algorithm_files import read_algorithm
-from experiments.option_text import find_option, parse_option, parse_options
 from simulator.collectives import algorithm_options
 from simulator.training import Strategy
 from simulator.training import find as find_class
 from simulator.training.communicator import find_all_reduce
 from topologies.errors import InputError
+from topologies.option_text import find_option, parse_option, parse_options
 from topologies.units import (
     format_bandwidth,
     format_bytes,

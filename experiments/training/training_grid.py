@@ -93,7 +93,7 @@ class TrainingGrid:
     """Its values with their jobs."""
     ranks: Sequence[int]
     """Numbers of workers."""
-    parameters: Mapping[str, Value]
+    parameters: Record
     """The options as the user writes them: stored with the result."""
     plans: Sequence[tuple[SweptValue, PlanJob]] = ()
     """Values beside those of the variants, with plans."""

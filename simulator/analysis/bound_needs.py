@@ -10,7 +10,7 @@ import numpy as np
 
 from simulator.collectives.collective import Collective, Pairs
 from topologies.capacity import congestion, max_flow
-from topologies.columns import owners
+from topologies.columns import owners, sums
 from topologies.errors import InputError
 from topologies.routing import distances
 from topologies.topology import Flags, Floats, Ints, Longs, Topology
@@ -68,7 +68,7 @@ def weights(collective: Collective, group: Ints, groups: int) -> Floats:
     """The chunks of the ranks of each group, as shares of V."""
     if collective.shares is None:
         return np.bincount(group, minlength=groups) / len(group)
-    return np.asarray(np.bincount(group, collective.shares(len(group)), groups), np.float64)
+    return sums(group, collective.shares(len(group)), groups)
 
 
 def _of_pairs(pairs: Pairs, merges: bool, group: Ints, groups: int) -> tuple[Shares, Shares]:

@@ -14,6 +14,7 @@ from simulator.kernels.path import latest
 from simulator.kernels.queues import Gaps
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
+from topologies.columns import plain_rows
 from topologies.jit import kernel
 from topologies.topology import Flags, Floats, Ints
 
@@ -280,7 +281,7 @@ def _awaited(timeline: Timeline, gaps: queues.Gaps) -> Ints:
     return np.array(
         [
             operation if itself else latest(predecessors, timeline.finish, nodes, operation)
-            for operation, itself in zip(gaps.operation.tolist(), gaps.itself.tolist(), strict=True)
+            for operation, itself in plain_rows(gaps.operation, gaps.itself)
         ],
         dtype=np.int32,
     )

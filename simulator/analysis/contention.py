@@ -6,13 +6,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels import path, queues
 from simulator.kernels.records import History
 from simulator.schedules.timeline import Occupancy, Timeline
+from topologies.columns import distinct_rows, sums
 from topologies.jit import kernel
-from topologies.topology import Floats, Ints, Longs, Numbers
+from topologies.topology import Flags, Floats, Ints, Longs, Numbers
 
 ROUNDING = 1e-9
 """Shares of the bytes on a link below this are rounding."""
@@ -35,8 +35,7 @@ def waited(timeline: Timeline) -> tuple[Floats, Floats]:
     arrived, start = arrivals(timeline), timeline.node_start[node]
     contention = contended(timeline, node, arrived, start)
     every, behind_others = (
-        np.asarray(np.bincount(operation, seconds, operations), dtype=np.float64)
-        for seconds in (start - arrived, contention)
+        sums(operation, seconds, operations) for seconds in (start - arrived, contention)
     )
     return every, behind_others
 
@@ -88,11 +87,9 @@ def _bytes_of_itself(timeline: Timeline) -> Floats:
     """The bytes of the transfer of each row of `occupancy` over the medium of the row, as often as
     it crosses that. In a folded schedule, a medium has another sender for each of its orbit."""
     occupancy = timeline.occupancy
-    sender = timeline.routed.sender[occupancy.node].astype(np.int64)
-    medium = occupancy.medium + len(timeline.routed.topology.medium_bandwidth) * sender
-    key = medium * len(timeline.schedule) + occupancy.operation
-    _, place, crossings = np.unique(key, return_inverse=True, return_counts=True)
-    return np.asarray(occupancy.nbytes * crossings[place], dtype=np.float64)
+    sender = timeline.routed.sender[occupancy.node]
+    number = distinct_rows(sender, occupancy.medium, occupancy.operation)[1]
+    return np.asarray(occupancy.nbytes * np.bincount(number)[number], dtype=np.float64)
 
 
 def history(timeline: Timeline) -> History:
@@ -178,7 +175,7 @@ class Sections(NamedTuple):
     """The place of the node among those asked for."""
     start: Floats
     end: Floats
-    others: npt.NDArray[np.bool_]
+    others: Flags
     """Whether the message in front is of another sender."""
 
 

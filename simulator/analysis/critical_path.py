@@ -15,6 +15,7 @@ from simulator.kernels import path
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Flags
 from simulator.schedules.timeline import Timeline
+from topologies.columns import distinct_rows, sums
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints
@@ -108,9 +109,7 @@ class CriticalPath:
     def total(self, part: Part, length: int) -> Floats:
         """The amounts of a part by where, shape (length,)."""
         chosen = self.part == SEGMENT_PARTS.index(part)
-        return np.asarray(
-            np.bincount(self.where[chosen], self.amount[chosen], length), dtype=np.float64
-        )
+        return sums(self.where[chosen], self.amount[chosen], length)
 
 
 class JoinedPath(CriticalPath):
@@ -317,13 +316,9 @@ def _summed(path: CriticalPath) -> CriticalPath:
     """One segment for all in which the same rank waits for the same rank, in the order of the
     first of each."""
     crosses = np.isin(path.part, [SEGMENT_PARTS.index(part) for part in ("serialisation", "gap")])
-    key = 2 * path.where.astype(np.int64) + crosses
-    for rank in (path.waiting, path.rank):
-        key = key * (int(rank.max(initial=0)) + 1) + rank
-    _, first, number = np.unique(key, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    seconds = np.bincount(number.ravel(), path.seconds, len(first))
-    return replace(path.take(first[order]), seconds=np.asarray(seconds[order], dtype=np.float64))
+    first, number = distinct_rows(path.where, crosses, path.waiting, path.rank, met=True)
+    seconds = np.bincount(number, path.seconds, len(first))
+    return replace(path.take(first), seconds=np.asarray(seconds, dtype=np.float64))
 
 
 def _occupants(timeline: Timeline, segment: PathSegment) -> tuple[bool, int, int, dict[int, float]]:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.analysis.critical_path import Sensitivities
 from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
-from topologies.topology import Floats
+from topologies.columns import sums
+from topologies.topology import Flags, Floats
 
 STEP = 1e-6
 
@@ -73,9 +73,6 @@ def _copied(routed: Routed) -> Floats:
     return _bytes_at(routed, local & (schedule.kind != COMPUTE) & (schedule.reduces == 0))
 
 
-def _bytes_at(routed: Routed, chosen: npt.NDArray[np.bool_]) -> Floats:
+def _bytes_at(routed: Routed, chosen: Flags) -> Floats:
     schedule = routed.schedule
-    return np.asarray(
-        np.bincount(schedule.peer[chosen], schedule.nbytes[chosen], schedule.ranks),
-        dtype=np.float64,
-    )
+    return sums(schedule.peer[chosen], schedule.nbytes[chosen], schedule.ranks)

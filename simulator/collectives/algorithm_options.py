@@ -12,8 +12,8 @@ from typing import Any
 
 from simulator.collectives.collective import OPTIONS, Algorithm
 from simulator.collectives.operation_counts import estimate
-from topologies.errors import InputError, unknown_option
-from topologies.units import parse_whole
+from topologies.errors import InputError
+from topologies.option_text import parse_at_least, parse_pairs
 
 BEST = "best"
 """The value of an option that a search finds for each size."""
@@ -35,25 +35,15 @@ def with_options(algorithm: Algorithm, text: str) -> Algorithm:
 
     Raises InputError for an option that it does not have, and for a value that is no number.
     """
-    values: dict[str, int] = {}
-    searched: list[str] = []
-    for part in text.split(","):
-        key, equals, value = part.partition("=")
-        if key not in algorithm.options:
-            helps = {option: OPTIONS[option] for option in algorithm.options}
-            raise InputError(_unknown(algorithm.name, key, helps))
-        if not equals:
-            raise InputError(
-                f"{algorithm.name}: {key} has no value: write {key}=value, {OPTIONS[key]}"
-            )
-        if key in values or key in searched:
-            raise InputError(f"{algorithm.name}:{text}: {key} is given twice")
-        least = min(1, algorithm.options[key])
-        if value == BEST and least:
-            searched.append(key)
-        else:
-            values[key] = _whole(f"{algorithm.name}:{key}", value, least)
-    return _variant(algorithm, tuple(_changed(algorithm, values).items()), tuple(searched))
+    parsers = {
+        key: parse_at_least(0) if default == 0 else _parse_number
+        for key, default in algorithm.options.items()
+    }
+    helps = {key: OPTIONS[key] for key in algorithm.options}
+    values = parse_pairs(text, algorithm.name, parsers, helps)
+    searched = tuple(key for key, value in values.items() if value == BEST)
+    numbers = {key: value for key, value in values.items() if value != BEST}
+    return _variant(algorithm, tuple(_changed(algorithm, numbers).items()), searched)
 
 
 def with_values(algorithm: Algorithm, values: Mapping[str, int]) -> Algorithm:
@@ -112,23 +102,16 @@ def _variant(
     )
 
 
-def _unknown(name: str, key: str, helps: Mapping[str, str]) -> str:
-    return unknown_option(name, key, helps) if helps else f"{name} has no options, got {key[:80]!r}"
-
-
 def _filled(function: Callable[..., Any], options: Mapping[str, int]) -> Callable[..., Any]:
     known = signature(function).parameters
     return partial(function, **{key: value for key, value in options.items() if key in known})
 
 
-def _whole(where: str, text: str, least: int) -> int:
+def _parse_number(text: str) -> int | str:
     try:
-        value = parse_whole(text)
+        return BEST if text == BEST else parse_at_least(1)(text)
     except InputError as error:
-        raise InputError(f"{where}: {error}{f', or {BEST}' if least else ''}") from None
-    if value < least:
-        raise InputError(f"{where} is {value}: {least} or more")
-    return value
+        raise InputError(f"{error}, or {BEST}") from None
 
 
 Seconds = Callable[[Algorithm], float]

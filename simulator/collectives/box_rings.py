@@ -16,6 +16,7 @@ from simulator.collectives.two_level import nodes_of
 from simulator.cost_models import machine_formulas, neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts, rotations
+from topologies.columns import plain_rows
 from topologies.topology import Topology
 
 
@@ -30,7 +31,7 @@ def dims_of(topology: Topology, ranks: int) -> tuple[int, ...]:
     device = topology.placement[:ranks]
     if len(device) != len(topology.device_names) or (device != np.arange(ranks)).any():
         return ()
-    links = {*zip(topology.source.tolist(), topology.target.tolist(), strict=True)}
+    links = {*plain_rows(topology.source, topology.target)}
     near = {target for source, target in links if source == 0}
     return next((dims for dims in _shapes(ranks, near) if _torus_links(dims) == links), ())
 
@@ -48,9 +49,7 @@ def _torus_links(dims: tuple[int, ...]) -> set[tuple[int, int]]:
     """The ends of all links, from neighbour to neighbour along each dimension."""
     rank = np.arange(int(np.prod(dims))).reshape(dims)
     ends = [(rank, np.roll(rank, way, axis)) for axis in range(len(dims)) for way in (1, -1)]
-    return {
-        pair for a, b in ends for pair in zip(a.ravel().tolist(), b.ravel().tolist(), strict=True)
-    }
+    return {pair for a, b in ends for pair in plain_rows(a.ravel(), b.ravel())}
 
 
 Dims = tuple[int, ...]

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.collective import (
     BROADCAST,
@@ -29,7 +28,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import Chosen, Data, Promise
 from topologies.ring_search import Rings
-from topologies.topology import Numbers, Topology
+from topologies.topology import Floats, Numbers, Topology
 
 
 @declare("chain_broadcast", BROADCAST, neighbors.chain_broadcast)
@@ -158,11 +157,11 @@ def _next(ranks: int) -> Pairs:
     return Pairs(rank, rank + 1, np.ones(len(rank)))
 
 
-def _sends(ranks: int) -> npt.NDArray[np.float64]:
+def _sends(ranks: int) -> Floats:
     return np.asarray(np.arange(ranks) < ranks - 1, dtype=np.float64)
 
 
-def _receives(ranks: int) -> npt.NDArray[np.float64]:
+def _receives(ranks: int) -> Floats:
     return np.asarray(np.arange(ranks) > 0, dtype=np.float64)
 
 

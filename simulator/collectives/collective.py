@@ -13,7 +13,6 @@ from math import inf
 from typing import Any, NamedTuple, SupportsIndex, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.layouts import ranks_of_each_node
 from simulator.cost_models import CostModel
@@ -21,13 +20,13 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.semantics import Chosen, Data, Promise
 from simulator.schedules.shifts import Shifts
 from topologies.errors import InputError
-from topologies.topology import Longs, Topology
+from topologies.topology import Flags, Floats, Longs, Topology
 
 FARTHEST = 1025
 """Numbers of ranks below it are named where an algorithm does not exist for fewer."""
 Bytes = Callable[[int], float]
 """From the number of ranks to bytes, in units of V."""
-Shares = Callable[[int], npt.NDArray[np.float64]]
+Shares = Callable[[int], Floats]
 """From the number of ranks to the share of V that each has, shape (ranks,)."""
 
 
@@ -54,7 +53,7 @@ class Pairs(NamedTuple):
 
     source: Longs
     target: Longs
-    share: npt.NDArray[np.float64]
+    share: Floats
     """The data, as a share of V."""
 
 
@@ -265,7 +264,7 @@ def _only(rank: int, values: Data, ranks: int) -> Promise:
     return promised, np.broadcast_to(values, promised.shape)
 
 
-def _owned(before: Data, chosen: Chosen) -> npt.NDArray[np.bool_]:
+def _owned(before: Data, chosen: Chosen) -> Flags:
     """Which slots belong to the chunk that each rank owns, shape (ranks, slots)."""
     ranks, slots = len(before), before.shape[1] if chosen is None else chosen.total
     if slots % ranks:

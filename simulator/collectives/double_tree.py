@@ -11,7 +11,7 @@ from simulator.collectives.collective import ALL_REDUCE, Fitted, declare
 from simulator.cost_models import trees
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from topologies.columns import places_in_groups
+from topologies.columns import distinct_rows, places_in_groups
 from topologies.errors import InputError
 from topologies.topology import Longs, Topology
 
@@ -134,5 +134,4 @@ def _nodes(topology: Topology, ranks: int) -> Longs:
     device = topology.placement[:ranks].astype(np.int64)
     number = topology.node[device]
     label = np.where(number < 0, len(topology.node) + device, number)
-    _, first_rank, inverse = np.unique(label, return_index=True, return_inverse=True)
-    return np.asarray(np.argsort(np.argsort(first_rank))[inverse])
+    return distinct_rows(label, met=True)[1]

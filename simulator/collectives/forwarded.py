@@ -21,7 +21,7 @@ from simulator.cost_models import uneven_formulas
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.semantics import Chosen, Data, Promise
-from topologies.columns import places_in_groups
+from topologies.columns import places_in_groups, sums
 from topologies.errors import InputError
 from topologies.topology import Floats, Longs, Topology
 
@@ -113,7 +113,7 @@ def _collective(router: Router) -> Collective:
 
     def received(ranks: int) -> Floats:
         rows = deliveries(router, ranks)
-        return np.asarray(np.bincount(rows.target, rows.share, ranks), dtype=np.float64)
+        return sums(rows.target, rows.share, ranks)
 
     return replace(
         exchange("all_to_allv", least),

@@ -16,7 +16,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
 from topologies.routing import distances, rails
-from topologies.topology import Ints, Numbers, Topology
+from topologies.topology import Floats, Ints, Numbers, Topology
 
 SHARP_PIECES = 16
 NVLS_PIECES = 8
@@ -214,7 +214,7 @@ def _reducing(topology: Topology, *, network: bool) -> Ints:
     return np.flatnonzero(chosen).astype(np.int32)
 
 
-def _latencies(topology: Topology, switches: Ints, ranks: int) -> npt.NDArray[np.float64]:
+def _latencies(topology: Topology, switches: Ints, ranks: int) -> Floats:
     machine = replace(topology, placement=np.concatenate((topology.placement[:ranks], switches)))
     latency = distances(machine, np.arange(ranks, dtype=np.int32))[:, ranks:]
     if np.isinf(latency.min(axis=1)).any():
@@ -225,7 +225,7 @@ def _latencies(topology: Topology, switches: Ints, ranks: int) -> npt.NDArray[np
     return np.asarray(np.round(latency, 15))
 
 
-def _nearest(topology: Topology, latency: npt.NDArray[np.float64]) -> npt.NDArray[np.intp]:
+def _nearest(topology: Topology, latency: Floats) -> npt.NDArray[np.intp]:
     """The number of the nearest switch of each worker. Of several it is that of the worker's rail,
     by which its NIC is chosen."""
     equal = latency == latency.min(axis=1, keepdims=True)

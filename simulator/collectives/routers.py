@@ -11,6 +11,7 @@ import numpy as np
 
 from topologies.errors import InputError
 from topologies.topology import Floats, Longs
+from topologies.units import parse_number
 
 TOKENS = 512
 """Tokens of each rank that a router is asked for."""
@@ -26,6 +27,16 @@ class Router(ABC):
     def chunks(self, ranks: int) -> Floats:
         """The chunk of each rank, shape (ranks,): the mean of all senders. They add up to 1."""
         return np.asarray(self.matrix(ranks).mean(axis=0), dtype=np.float64)
+
+
+def parse_zipf(text: str) -> float:
+    """The exponent of "zipf:EXPONENT". Raises InputError for another text."""
+    name, _, exponent = text.partition(":")
+    if name != "zipf" or not exponent:
+        raise InputError("expected zipf:EXPONENT, like zipf:1.2")
+    if not 0 <= (power := parse_number(exponent)) <= 10:
+        raise InputError(f"the exponent is {exponent[:40]}, expected 0 to 10")
+    return power
 
 
 @dataclass(frozen=True)

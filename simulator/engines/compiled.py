@@ -19,6 +19,7 @@ from simulator.kernels.repeats import Parts, Steps
 from simulator.schedules.routed import Routed, flow_routes, limiting
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Sharing, Timeline
+from topologies.columns import plain_rows
 from topologies.jit import compiled, kernel
 from topologies.topology import Floats, Ints, Longs
 
@@ -140,7 +141,7 @@ def _blank(work: Work, room: Times | None) -> Times:
 
 
 def _entered(parts: Parts, ready: Floats) -> bool:
-    ends = zip(parts.begin.tolist(), parts.end.tolist(), strict=True)
+    ends = plain_rows(parts.begin, parts.end)
     return any(ready[begin:end].any() for begin, end in ends)
 
 

@@ -21,6 +21,7 @@ from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps.buffers import side_by_side
+from topologies.columns import distinct_rows
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
@@ -232,22 +233,22 @@ class _Pairs(NamedTuple):
 
 def _pairs(schedule: Schedule) -> _Pairs:
     remote = schedule.remote
-    rows = schedule.lane[remote], schedule.rank[remote], schedule.peer[remote]
-    shape = int(rows[0].max(initial=0)) + 1, schedule.ranks, schedule.ranks
-    key, number = np.unique(np.ravel_multi_index(rows, shape), return_inverse=True)
+    columns = schedule.lane[remote], schedule.rank[remote], schedule.peer[remote]
+    first, number = distinct_rows(*columns)
     nbytes = schedule.nbytes[remote]
     sums = [
         np.asarray(np.bincount(number, weights), dtype=np.float64)
         for weights in (nbytes, nbytes * schedule.reduces[remote], np.ones(len(nbytes)))
     ]
-    channel, sender, receiver = np.unravel_index(key, shape)
-    sums.append(sums[0] / np.bincount(of := key // schedule.ranks, sums[0])[of])
+    channel, sender, receiver = (column[first].astype(np.int64) for column in columns)
+    of_sender = distinct_rows(channel, sender)[1]
+    sums.append(sums[0] / np.bincount(of_sender, sums[0])[of_sender])
     if schedule.fold is None:
         return _Pairs(np.stack((sender, receiver, channel)), *sums)
     shifts, elements = schedule.fold.shifts, schedule.fold.shifts.elements[:, None]
     images = [shifts.shifted(rank[None, :], elements).ravel() for rank in (sender, receiver)]
     channels = shifts.slots_shifted(channel[None, :], elements, schedule.fold.channels)
-    channels = np.broadcast_to(channels, (len(elements), len(key)))
+    channels = np.broadcast_to(channels, (len(elements), len(first)))
     ends = np.stack((*images, channels.ravel()))
     return _Pairs(ends, *(np.tile(column, len(elements)) for column in sums))
 
@@ -368,8 +369,7 @@ def _pieces(end: Longs, rows: Floats | Ints) -> list[bytes]:
 def _renamed(numbers: Ints, ends: Longs) -> Longs:
     """Each number as the place where it first occurs in its part."""
     part = np.repeat(np.arange(len(ends)), np.diff(ends, prepend=0))
-    key = part * (int(numbers.max(initial=0)) + 2) + numbers + 1
-    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    first, inverse = distinct_rows(part, numbers)
     return np.asarray(first[inverse] - (ends - np.diff(ends, prepend=0))[part], dtype=np.int64)
 
 

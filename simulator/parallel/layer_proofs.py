@@ -12,7 +12,7 @@ from simulator.collectives.collective import Algorithm
 from simulator.collectives.posted_exchanges import places
 from simulator.schedules import semantics
 from simulator.schedules.semantics import Data, WrongResult
-from topologies.columns import places_in_groups
+from topologies.columns import places_in_groups, plain_rows
 from topologies.topology import Longs
 
 Blocks = Mapping[tuple[int, int], Data]
@@ -31,7 +31,7 @@ def exchanged(algorithm: Algorithm, ranks: int, blocks: Blocks) -> Blocks:
     else:
         source, target, _ = needs = pattern(ranks)
         sent, received, _ = places(needs, ranks)
-    pairs = list(zip(source.tolist(), target.tolist(), strict=True))
+    pairs = list(plain_rows(source, target))
     labels = np.zeros((schedule.ranks, schedule.slots), dtype=np.uint64)
     labels[source, sent] = np.arange(1, len(pairs) + 1)
     arrived = semantics.run(schedule, labels)[target, received].tolist()

@@ -19,6 +19,7 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.group_meetings import topological_order
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, TRANSFER, WEIGHTS
 from simulator.steps.step_graph import StepGraph, priced, step_graph, waits_of
+from topologies.columns import sums
 from topologies.errors import InputError
 from topologies.shapes import line
 from topologies.topology import Floats, Ints, Longs
@@ -68,7 +69,7 @@ class PipelineTimes:
         """Seconds that each device computes."""
         seconds = self.timeline.schedule.seconds[self.operations]
         devices = self.pipeline.devices
-        return np.asarray(np.bincount(self.pipeline.device, seconds, devices), dtype=np.float64)
+        return sums(self.pipeline.device, seconds, devices)
 
     @property
     def idle(self) -> Floats:
@@ -83,7 +84,7 @@ class PipelineTimes:
         gaps = np.append(0.0, self.start[1:] - self.finish[:-1])
         gaps[self.pipeline.starts[:-1]] = 0.0
         devices = self.pipeline.devices
-        return np.asarray(np.bincount(self.pipeline.device, gaps, devices), dtype=np.float64)
+        return sums(self.pipeline.device, gaps, devices)
 
 
 def item_waits(pipeline: Pipeline, *, blocking: bool = False, synchronous: bool = False) -> Ints:

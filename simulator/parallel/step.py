@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.engines import run
 from simulator.kernels.records import Csr
@@ -39,7 +38,7 @@ from simulator.steps.step_graph import (
     waits_of,
 )
 from simulator.steps.task_rates import Shared, TaskRun
-from topologies.columns import entries, places_in_groups, starts
+from topologies.columns import distinct_rows, entries, places_in_groups, starts
 from topologies.topology import Floats, Ints
 
 Detail = Literal["layers", "passes"]
@@ -106,9 +105,7 @@ class Step:
         place = graph.place[joined[rows]].astype(np.int64)
         devices = self.work.times.degrees.devices[graph.leaders]
         # What takes longer behind another keeps media busy for less of its time.
-        times, takes = np.unique(graph.seconds[joined[rows]], return_inverse=True)
-        caller = (number[rows] * graph.places + place) * len(times) + takes
-        _, first, of_rows = np.unique(caller, return_index=True, return_inverse=True)
+        first, of_rows = distinct_rows(number[rows], place, graph.seconds[joined[rows]])
         of_first = rows[first]
         callers = [calls[row] for row in number[of_first].tolist()]
         used, usage, media = usages(
@@ -209,7 +206,8 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
     in_full = pipeline.paired | second | (last & work.sharding.overlap) | (detail == "layers")
     first = np.isin(places, pipeline.first) & work.sharding.ahead
     columns = pipeline.kind, pipeline.stage, last, in_full, second, first
-    names, number = _distinct(columns, (4, pipeline.stages, 2, 2, 2, 2))
+    example, number = distinct_rows(*columns)
+    names = np.stack([column[example] for column in columns], axis=1).tolist()
     known: dict[tuple[object, ...], Pass] = {}
     passes = []
     for kind, stage, is_last, is_full, is_second, is_first in names:
@@ -219,7 +217,7 @@ def _passes(work: Work, detail: Detail) -> tuple[tuple[Pass, ...], Ints]:
             known[alike] = made.written()
         made = known[alike] if is_full or made.calls else known[alike].collapsed()
         passes.append(made.joined() if is_second else made)
-    return tuple(passes), number
+    return tuple(passes), number.astype(np.int32)
 
 
 def _messages(work: Work) -> tuple[list[Pass], Ints]:
@@ -227,23 +225,14 @@ def _messages(work: Work) -> tuple[list[Pass], Ints]:
     sender, receiver, _, asks = pipeline.transfers
     boundary = pipeline.stage[asks] - (pipeline.kind[asks] == FORWARD)
     columns = pipeline.device[sender], pipeline.device[receiver], boundary
-    names, number = _distinct(columns, (pipeline.devices, pipeline.devices, pipeline.stages))
+    example, number = distinct_rows(*columns)
+    names = np.stack([column[example] for column in columns], axis=1).tolist()
     for start, end, stage in names:
         nbytes = work.stages[stage][-1].output if work.stages[stage] else 0.0
         call = Call(f"{start} to {end}", MESSAGE, nbytes)
         row = PassTask(SEND, work.times.seconds(*call[:3]), TRANSFER, call=call)
         messages.append(Pass((), TRANSFER, work.times, [row], (0,)))
-    return messages, number
-
-
-def _distinct(
-    columns: Sequence[npt.ArrayLike], shape: tuple[int, ...]
-) -> tuple[list[list[int]], Ints]:
-    """The rows of columns, each once, and the place of each row among these. The numbers of a
-    column are below that in `shape`."""
-    key = np.ravel_multi_index(tuple(np.array(columns, dtype=np.int64)), shape)
-    known, place = np.unique(key, return_inverse=True)
-    return np.transpose(np.unravel_index(known, shape)).tolist(), place.astype(np.int32)
+    return messages, number.astype(np.int32)
 
 
 def _before(rows: Sequence[PassTask], width: int) -> tuple[Ints, Flags, Flags]:

@@ -21,10 +21,11 @@ from simulator.analysis.bubbles import (
 )
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS
 from simulator.parallel.step import Step
-from simulator.steps.activity import Activity, States, lane_seconds, states, summed
+from simulator.steps.activity import Activity, States, lane_seconds, states
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import AGAIN, OPTIMIZER, RESTART
 from simulator.steps.step_graph import StepGraph
+from topologies.columns import distinct_rows, plain_rows, sums
 from topologies.topology import Floats, Ints
 
 
@@ -68,7 +69,7 @@ def measure(step: Step) -> StepMeasures:
     inside = ~rows.some & (rows.begin >= begin[rows.place]) & (rows.begin < end[rows.place])
     ran, kind = step.timeline.finish - step.timeline.start, step.graph.kind
     optimizer, restarting = (
-        summed(schedule.rank[kind == each], ran[kind == each], places)
+        sums(schedule.rank[kind == each], ran[kind == each], places)
         for each in (OPTIMIZER, RESTART)
     )
     inner, active, launched = _collapsed(step)
@@ -89,8 +90,8 @@ def measure(step: Step) -> StepMeasures:
         communicating - exposed,
         launching,
         np.where(np.abs(idle) > 1e-12 * total, idle, 0.0),
-        summed(rows.place[inside], rows.length[inside], places),
-        active[:, HOST] + summed(schedule.rank[host], ran[host], places),
+        sums(rows.place[inside], rows.length[inside], places),
+        active[:, HOST] + sums(schedule.rank[host], ran[host], places),
     )
 
 
@@ -190,9 +191,8 @@ def peer_waits(step: Step) -> dict[tuple[int, int, int], float]:
     awaited = np.append(graph.place[peer[called]], graph.place[earlier[order]])
     lane = np.append(graph.lane[called], graph.lane[earlier[order]])
     seconds = np.append((entered[peer] - entered)[called], late[order])
-    shape = graph.places, graph.places, len(graph.lanes)
-    key, row = np.unique(np.ravel_multi_index((place, awaited, lane), shape), return_inverse=True)
-    keys = zip(*(each.tolist() for each in np.unravel_index(key, shape)), strict=True)
+    first, row = distinct_rows(place, awaited, lane)
+    keys = plain_rows(*(each[first] for each in (place, awaited, lane)))
     return dict(zip(keys, np.bincount(row, seconds).tolist(), strict=True))
 
 
@@ -229,15 +229,12 @@ def step_bubbles(step: Step) -> BubbleSpans:
     active = np.where(cause == TRANSFER, operation, -1)
     # A gap ends with what the next computation waits for, or what is active.
     ends = [
-        _latest(step, task) if task >= 0 else known
-        for task, known in zip(following.tolist(), active.tolist(), strict=True)
+        _latest(step, task) if task >= 0 else known for task, known in plain_rows(following, active)
     ]
     awaited = np.where(cause == DRAIN, -1, np.array(ends)).astype(np.int32)
     running = [
         _running(step, operation, since) if known < 0 else known
-        for operation, known, since in zip(
-            awaited.tolist(), active.tolist(), begin.tolist(), strict=True
-        )
+        for operation, known, since in plain_rows(awaited, active, begin)
     ]
     operation = np.array(running, dtype=np.int32)
     lane, medium = np.full_like(cause, COMPUTE), np.full_like(cause, -1)

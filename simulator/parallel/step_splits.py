@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.records import Csr
 from simulator.parallel.passes import COMPUTE
@@ -29,7 +28,7 @@ from simulator.steps.written import Written, write
 from simulator.training.conditions import Conditions
 from topologies.columns import ranges
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Numbers
+from topologies.topology import Flags, Floats, Ints, Numbers
 
 
 def place_of(step: Step, conditions: Conditions, steps: int) -> Numbers:
@@ -132,7 +131,7 @@ def _calls(step: Step) -> Floats:
     return np.reshape(seconds, (len(seconds), step.graph.ranks))
 
 
-def _forwards(graph: StepGraph) -> npt.NDArray[np.bool_]:
+def _forwards(graph: StepGraph) -> Flags:
     """Which tasks are forwards, or come before one. Each comes behind those that it waits for."""
     kept = np.asarray(graph.kind == FORWARD)
     for task in range(len(graph) - 1, -1, -1):
@@ -141,7 +140,7 @@ def _forwards(graph: StepGraph) -> npt.NDArray[np.bool_]:
     return kept
 
 
-def _ends(graph: StepGraph, kept: npt.NDArray[np.bool_]) -> tuple[Numbers, Numbers]:
+def _ends(graph: StepGraph, kept: Flags) -> tuple[Numbers, Numbers]:
     """The tasks that wait for none of their place, and those for which none of it waits."""
     later = graph.waiting
     inside = (graph.place[later] == graph.place[graph.indices]) & kept[later]

@@ -7,7 +7,7 @@ import numpy as np
 from simulator.kernels.repeats import Parts
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import TRANSFER
-from topologies.columns import spread
+from topologies.columns import plain_rows, spread
 from topologies.topology import Numbers
 
 FEWEST_STEPS = 64
@@ -55,7 +55,7 @@ def _alike(routed: Routed, width: int) -> list[tuple[int, int, int]]:
     alike[row[~moves & (later != waiting)]] = False
     edges = np.flatnonzero(np.diff(np.concatenate(([False], alike, [False])).astype(np.int8)))
     parts = []
-    for begin, end in zip(edges[::2].tolist(), (edges[1::2] + width).tolist(), strict=True):
+    for begin, end in plain_rows(edges[::2], edges[1::2] + width):
         inside = slice(*np.searchsorted(row, [begin, end - width]).tolist())
         behind = waiting[inside] >= end
         distance = (waiting[inside] - row[inside])[~behind]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.records import Csr, FlowRoutes, Network, Ranks, Routes, Work
 from simulator.schedules.folded_routes import check_few_routes, check_order, fold_routes
@@ -14,7 +13,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts
 from topologies.columns import owners, spread, starts
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Longs, Topology
+from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
 
 @dataclass(frozen=True, eq=False)
@@ -281,7 +280,7 @@ def limiting(routes: FlowRoutes, bandwidth: Floats) -> FlowRoutes:
     return routes
 
 
-def _exceeded(routes: FlowRoutes, bandwidth: Floats, step: int) -> npt.NDArray[np.bool_]:
+def _exceeded(routes: FlowRoutes, bandwidth: Floats, step: int) -> Flags:
     """Whether each medium has at least the bandwidth of the medium that always follows it, or with
     step -1 of the medium that always precedes it."""
     media, count = routes.media.astype(np.int64), len(bandwidth)
@@ -296,7 +295,7 @@ def _exceeded(routes: FlowRoutes, bandwidth: Floats, step: int) -> npt.NDArray[n
     return np.asarray((bandwidth >= least) & ~differs & (neighbour < count))
 
 
-def _without(routes: FlowRoutes, dropped: npt.NDArray[np.bool_]) -> FlowRoutes:
+def _without(routes: FlowRoutes, dropped: Flags) -> FlowRoutes:
     keep = ~dropped[routes.media]
     kept = np.concatenate((np.zeros(1, np.uint32), np.cumsum(keep, dtype=np.uint32)))
     return routes._replace(indptr=kept[routes.indptr], media=routes.media[keep])

@@ -7,7 +7,6 @@ from math import prod
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.records import Accesses, Csr
 from simulator.schedules.schedule import COMPUTE, LIMIT, TRANSFER, Schedule
@@ -16,7 +15,7 @@ from simulator.schedules.slots import Calls, Cut, Sizes, Slots, pairs_of
 from simulator.schedules.whole_numbers import Index, whole_number, whole_numbers
 from topologies.columns import owners
 from topologies.errors import InputError
-from topologies.topology import Ints, Numbers
+from topologies.topology import Floats, Ints, Numbers
 
 LANES = 1023
 PHASES = 2**15 - 1
@@ -162,7 +161,7 @@ class ScheduleBuilder:
     def compute(
         self,
         rank: Index,
-        seconds: float | npt.NDArray[np.float64],
+        seconds: float | Floats,
         *,
         lane: Index = 0,
         reads: Index = -1,

@@ -6,7 +6,7 @@ place."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -141,23 +141,32 @@ def absent(schedule: Schedule, order: Ints | None = None) -> list[Ints]:
     >>> [ranks.tolist() for ranks in absent(find("tree_reduce").build(3, 1.0))]
     [[], [0], [0, 1]]
     """
-    heard = [1 << rank for rank in range(schedule.ranks)]
-    news_of = [0] * len(schedule)
-    ranks, peers = schedule.rank.tolist(), schedule.peer.tolist()
-    indptr, indices = schedule.indptr.tolist(), schedule.indices.tolist()
-    for i in range(len(schedule)) if order is None else order.tolist():
-        sender = ranks[i]
-        news = 1 << sender
-        for earlier in indices[indptr[i] : indptr[i + 1]]:
-            if sender in (peers[earlier], ranks[earlier]):
-                news |= news_of[earlier]
-        news_of[i] = news
-        heard[peers[i]] |= news
+    entered = [1 << rank for rank in range(schedule.ranks)]
+    heard = entered.copy()
+    for _, peer, news in told(schedule, entered, order):
+        heard[peer] |= news
     workers = np.arange(schedule.workers, dtype=np.int32)
     return [
         workers[[not heard[rank] >> worker & 1 for worker in range(schedule.workers)]]
         for rank in range(schedule.workers)
     ]
+
+
+def told(
+    schedule: Schedule, entered: Sequence[int], order: Ints | None = None
+) -> Iterator[tuple[int, int, int]]:
+    """Each operation, its receiver, and what it tells that: the bits in `entered` of all ranks of
+    which its sender has heard."""
+    news_of = [0] * len(schedule)
+    ranks, peers = schedule.rank.tolist(), schedule.peer.tolist()
+    indptr, indices = schedule.indptr.tolist(), schedule.indices.tolist()
+    for i in range(len(schedule)) if order is None else order.tolist():
+        sender = ranks[i]
+        news_of[i] = entered[sender]
+        for earlier in indices[indptr[i] : indptr[i + 1]]:
+            if sender in (peers[earlier], ranks[earlier]):
+                news_of[i] |= news_of[earlier]
+        yield i, peers[i], news_of[i]
 
 
 class RankSlot(NamedTuple):
@@ -235,21 +244,25 @@ def contributions(schedule: Schedule, cell: RankSlot) -> Contributions:
 
 
 def expected(schedule: Schedule, collective: Contract, cell: RankSlot) -> Contributions:
-    """The contributions that a collective promises in a cell, each once.
+    """The contributions that a collective promises in a cell, each once."""
+    right = Contributions()
+    for first, _, values in promises(schedule, collective):
+        value = int(values[cell])
+        for bit in range(_BITS):
+            if value >> bit & 1:
+                right[RankSlot(*divmod(first + bit, schedule.buffer))] = 1
+    return right
 
-    Each of 64 inputs is one bit, so 64 of them are asked for at once.
-    """
+
+def promises(schedule: Schedule, collective: Contract) -> Iterator[tuple[int, Places, Data]]:
+    """Which slots of the workers a collective promises, and their values if 64 inputs, from the
+    first one on that stands in front, are a bit each and all others are 0."""
     shape = schedule.workers, schedule.buffer
-    cells, right = shape[0] * shape[1], Contributions()
-    for first in range(0, cells, _BITS):
-        before: Data = np.zeros(cells, dtype=np.uint64)
+    for first in range(0, shape[0] * shape[1], _BITS):
+        before: Data = np.zeros(shape[0] * shape[1], dtype=np.uint64)
         some = before[first : first + _BITS]
         some[:] = np.uint64(1) << np.arange(len(some), dtype=np.uint64)
-        value = int(collective.postcondition(before.reshape(shape), None)[1][cell])
-        for bit in range(len(some)):
-            if value >> bit & 1:
-                right[RankSlot(*divmod(first + bit, shape[1]))] = 1
-    return right
+        yield first, *collective.postcondition(before.reshape(shape), None)
 
 
 def _named(cell: RankSlot, schedule: Schedule) -> str:

@@ -70,7 +70,7 @@ class Slots:
             else np.where(slot < self._ordered, slot, np.int32(-1))
         )
 
-    def bytes_of(self, rank: Numbers, slot: Numbers, count: Numbers) -> npt.NDArray[np.float64]:
+    def bytes_of(self, rank: Numbers, slot: Numbers, count: Numbers) -> Floats:
         """Bytes of each rank in `count` slots from `slot` on: exact multiples where all shares are
         equal, so that ties stay ties."""
         if self._equal and self._slot_bytes is not None:

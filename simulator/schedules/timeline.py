@@ -12,7 +12,7 @@ import numpy as np
 from simulator.kernels.records import Times
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule
-from topologies.columns import spread
+from topologies.columns import spread, sums
 from topologies.topology import Floats, Ints, Longs
 
 Sharing = Literal["fifo", "fair"]
@@ -124,7 +124,7 @@ class Timeline:
     def _of_media(self, column: Floats) -> Floats:
         """The sum of a column of the occupancy for each medium."""
         media = len(self.routed.topology.medium_names)
-        return np.asarray(np.bincount(self.occupancy.medium, column, media), dtype=np.float64)
+        return sums(self.occupancy.medium, column, media)
 
 
 def common(overheads: Mapping[str, float]) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from topologies.topology import Floats, Ints
+from topologies.columns import sums
+from topologies.topology import Flags, Floats, Ints
 
 
 class Activity(NamedTuple):
@@ -28,13 +28,13 @@ class States(NamedTuple):
     begin: Floats
     length: Floats
     """Seconds until the next row of the place; 0 in its last row."""
-    active: npt.NDArray[np.bool_]
+    active: Flags
     """Whether each lane is active, shape (rows, lanes)."""
     begun: Ints
     """The row of the activity that begins; -1: one ends."""
 
     @property
-    def some(self) -> npt.NDArray[np.bool_]:
+    def some(self) -> Flags:
         """Whether some lane is active."""
         return np.asarray(self.active.any(axis=1))
 
@@ -66,10 +66,5 @@ def lane_seconds(rows: States, places: int) -> tuple[Floats, Floats]:
     some, lanes = rows.some, rows.active.shape[1]
     first = np.zeros((places, lanes))
     np.add.at(first, (rows.place[some], rows.first[some]), rows.length[some])
-    busy = [summed(rows.place, rows.length * rows.active[:, lane], places) for lane in range(lanes)]
+    busy = [sums(rows.place, rows.length * rows.active[:, lane], places) for lane in range(lanes)]
     return first, np.column_stack(busy)
-
-
-def summed(place: Ints, seconds: Floats, places: int) -> Floats:
-    """The seconds of each place."""
-    return np.asarray(np.bincount(place, seconds, places), dtype=np.float64)

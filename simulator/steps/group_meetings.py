@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.steps.step_graph import Call, StepGraph
-from topologies.columns import places_in_groups
+from topologies.columns import distinct_rows, places_in_groups, plain_rows
 from topologies.errors import InputError
 from topologies.topology import Ints, Longs, Numbers
 
@@ -68,13 +68,10 @@ def joint_calls(graph: StepGraph, *, messages: bool = False) -> Numbers:
 
     group = of_group[seats.group]
     turn = places_in_groups(seats.kind[seats.group], lane, place)
-    key = np.ravel_multi_index((group, lane, turn), (len(kinds_of), len(graph.lanes), len(talking)))
-    _, begin, row, tasks = np.unique(
-        key, return_index=True, return_inverse=True, return_counts=True
-    )
+    begin, row = distinct_rows(group, lane, turn)
     unit[talking] = talking[begin][row]
     wrong = graph.call[talking] != graph.call[unit[talking]]
-    wrong |= tasks[row] != places[group]
+    wrong |= np.bincount(row)[row] != places[group]
     if wrong.any():
         task = int(unit[talking[wrong.argmax()]])
         raise InputError(
@@ -127,7 +124,7 @@ def partners(graph: StepGraph, met: Sequence[Meeting]) -> tuple[Numbers, Numbers
             continue
         unit[tasks] = tasks.min()
         lane = int(graph.lane[tasks[0]])
-        for rank, task in zip(ranks.tolist(), tasks.tolist(), strict=True):
+        for rank, task in plain_rows(ranks, tasks):
             before[task] = latest.get((call.group, lane, rank), -1)
             latest[call.group, lane, rank] = task
     return unit, before, send

@@ -13,7 +13,7 @@ from simulator.collectives.collective import Algorithm
 from simulator.kernels.records import Csr
 from simulator.steps.kinds import RECEIVE
 from simulator.steps.step_graph import COLUMNS, Call, StepGraph, step_graph
-from topologies.columns import entries, places_in_groups, ranges, starts
+from topologies.columns import distinct_rows, entries, places_in_groups, ranges, starts
 from topologies.topology import Numbers
 
 
@@ -29,17 +29,15 @@ def classes(graph: StepGraph, colour: npt.ArrayLike) -> Numbers:
     # sums of others differ.
     most = np.iinfo(np.uint64).max
     factors = random.integers(most, size=len(groups_of), dtype=np.uint64)
-    classes_of = np.unique((graph.place_of, np.asarray(colour)), axis=1, return_inverse=True)[1]
+    classes_of = distinct_rows(graph.place_of, np.asarray(colour))[1]
     while True:
         value = random.integers(most, size=graph.ranks, dtype=np.uint64)[classes_of]
         sums = value.copy()
         for factor, groups in zip(factors, groups_of, strict=True):
             sums[groups] += factor * value[groups].sum(axis=1, keepdims=True)
-        _, first, finer = np.unique(sums, return_index=True, return_inverse=True)
+        first, finer = distinct_rows(sums, met=True)
         if len(first) == classes_of.max() + 1:
-            number = np.empty(len(first), dtype=np.int64)
-            number[np.argsort(first)] = np.arange(len(first))
-            return number[finer]
+            return finer
         classes_of = finer
 
 

@@ -22,7 +22,7 @@ from simulator.schedules.schedule_builder import LANES, ScheduleBuilder
 from simulator.steps.kinds import CALL, KINDS
 from topologies.columns import owners, starts
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Numbers
+from topologies.topology import Flags, Floats, Ints, Numbers
 
 MESSAGE = "message"
 """What a call is that is no collective."""
@@ -147,7 +147,7 @@ class StepGraph:
         return call.collective
 
     @cached_property
-    def communicates(self) -> npt.NDArray[np.bool_]:
+    def communicates(self) -> Flags:
         """Whether each task is a call, or a part of one."""
         return np.asarray((self.call >= 0) | (self.kind == CALL))
 

@@ -9,10 +9,9 @@ from math import ceil, inf
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies.errors import InputError
-from topologies.topology import Floats
+from topologies.topology import Flags, Floats
 
 
 class Attempt(NamedTuple):
@@ -100,7 +99,7 @@ class Conditions:
         if self.sigma and self.observed:
             raise InputError("noise is lognormal or drawn from observed times: not both")
 
-    def has_input(self, step: int, ranks: int) -> npt.NDArray[np.bool_]:
+    def has_input(self, step: int, ranks: int) -> Flags:
         """Which ranks have a batch left in a step, shape (ranks,)."""
         inputs = np.ones(ranks, dtype=np.bool_)
         ended = [rank for rank, batches in self.batches.items() if rank < ranks and batches <= step]
@@ -125,7 +124,7 @@ class Conditions:
         slower = np.array([self.slower.get(rank, 1.0) for rank in range(ranks)])
         return slower * self._drawn(steps, ranks)
 
-    def _drawn(self, steps: int, ranks: int) -> npt.NDArray[np.float64]:
+    def _drawn(self, steps: int, ranks: int) -> Floats:
         rng = np.random.default_rng(self.seed)
         if self.observed:
             return rng.choice(np.array(self.observed) / np.mean(self.observed), (steps, ranks))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.collectives.chains import chain_broadcast, chain_reduce
 from simulator.collectives.collective import REDUCE
@@ -25,7 +24,7 @@ from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
 from topologies.ring_search import find_rings
-from topologies.topology import Ints
+from topologies.topology import Flags, Ints
 from topologies.units import format_bytes
 
 LANES = ("compute", "communication", "interpreter")
@@ -197,13 +196,13 @@ class _ReplicaSteps:
             last = self.trainer.message(label, (source, 0), self.model.outputs, both)
         self.start = np.repeat(last, len(self.workers))
 
-    def _forward(self, inputs: npt.NDArray[np.bool_], replicated: Ints) -> None:
+    def _forward(self, inputs: Flags, replicated: Ints) -> None:
         launched = self.start
         for layer in self.model.layers:
             launched = self._launch(layer, inputs, launched)
             self.trainer.forward(layer, replicated, launched)
 
-    def _launch(self, layer: Layer, inputs: npt.NDArray[np.bool_], before: Ints) -> Ints:
+    def _launch(self, layer: Layer, inputs: Flags, before: Ints) -> Ints:
         threads, seconds = np.zeros_like(self.workers), np.where(inputs, self.options.launch, 0.0)
         label = Label(kinds.LAUNCH, layer.name)
         return self.trainer.compute(label, seconds, before, lane=INTERPRETER, ranks=threads)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.analysis.bubbles import (
     DRAIN,
@@ -27,7 +26,7 @@ from simulator.schedules.timeline import Timeline
 from simulator.training.replay import Replay, Replayed, TimedSegment
 from simulator.training.segments import segment_of
 from topologies.columns import starts
-from topologies.topology import Floats, Ints
+from topologies.topology import Flags, Floats, Ints
 
 
 class Explanation:
@@ -264,7 +263,7 @@ def _latest(predecessors: Csr, finish: Floats) -> Ints:
     return result
 
 
-def _without(timeline: Timeline, ends: npt.NDArray[np.bool_]) -> Timeline:
+def _without(timeline: Timeline, ends: Flags) -> Timeline:
     """A timeline in which some operations have no predecessors."""
     routed, schedule = timeline.routed, timeline.routed.schedule
     count = np.diff(schedule.indptr)

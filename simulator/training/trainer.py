@@ -7,7 +7,6 @@ from math import inf
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
@@ -35,7 +34,7 @@ from simulator.training.plan import (
 )
 from simulator.training.step_lowering import Memory, TaskRows, lower
 from topologies.errors import InputError
-from topologies.topology import Floats, Ints, Numbers
+from topologies.topology import Flags, Floats, Ints, Numbers
 
 
 class Trainer:
@@ -90,7 +89,7 @@ class Trainer:
         return self.attempts[len(self._ends)]
 
     @property
-    def has_input(self) -> npt.NDArray[np.bool_]:
+    def has_input(self) -> Flags:
         """Which of all workers have a batch in the current step."""
         return self.setting.conditions.has_input(self.attempt.step, self.setting.ranks)
 

@@ -18,7 +18,6 @@ from experiments.commands import judged_runs
 from experiments.commands.calibrate import Calibrate
 from experiments.commands.sweep import Sweep
 from experiments.commands.validate import Validate
-from experiments.options.options import Format
 from experiments.profiles import find, names, parse, read
 from grouped_cases import each_case
 from topologies.errors import InputError
@@ -97,11 +96,11 @@ def test_a_profile_is_held_against_runs(
     assert replace(request, plot=tmp_path / "x.png").run() == 0
     assert "mine as it is" in capsys.readouterr().out
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-    assert replace(request, tolerance="0.001", format=Format.csv).run() == 1
+    assert replace(request, tolerance="0.001", format="csv").run() == 1
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert len(rows) == 10
     assert sum(abs(float(row["error"])) for row in rows) / 10 < 0.15
-    assert replace(request, tolerance="0.5", format=Format.json).run() == 0
+    assert replace(request, tolerance="0.5", format="json").run() == 0
     assert set(json.loads(capsys.readouterr().out)) == {"points", "unseen"}
 
 
@@ -276,7 +275,7 @@ def test_a_last_node_that_is_not_full_is_noted(
 ) -> None:
     rows = runs(tmp_path / "runs.csv", (10,)).read_text().replace(",10,10,", ",10,3,").splitlines()
     (tmp_path / "runs.csv").write_text("\n".join(rows[:6]) + "\n")
-    assert Calibrate(files=[tmp_path / "runs.csv"], format=Format.csv).run() == 0
+    assert Calibrate(files=[tmp_path / "runs.csv"], format="csv").run() == 0
     assert "10 ranks on 3 nodes are taken as 4 on each and 2 on the last" in capsys.readouterr().err
 
 
@@ -290,7 +289,7 @@ def test_a_curve_that_is_ten_times_too_slow_is_named(
     (tmp_path / "runs.csv").write_text("\n".join(rest) + "\n")
     slowed = "".join(",".join([*row[:5], str(10 * float(row[5])), row[6]]) + "\n" for row in slow)
     (tmp_path / "slow.csv").write_text(HEADER + slowed)
-    assert Calibrate(files=[tmp_path], format=Format.csv).run() == 0
+    assert Calibrate(files=[tmp_path], format="csv").run() == 0
     (named,) = [
         line for line in capsys.readouterr().err.splitlines() if "times slower than the fit" in line
     ]

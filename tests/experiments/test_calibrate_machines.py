@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from experiments.commands.calibrate import Calibrate
-from experiments.options.options import Format
 from experiments.profiles import read
 
 Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -34,7 +33,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def profile(runs: str) -> str:
     path = Path(runs).with_name("mine.yaml")
-    request = Calibrate(files=[Path(runs)], topology=MACHINE, out=path, format=Format.csv)
+    request = Calibrate(files=[Path(runs)], topology=MACHINE, out=path, format="csv")
     assert request.run() == 0
     return str(path)
 

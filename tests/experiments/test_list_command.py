@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from typing import cast
 
 import pytest
 
@@ -12,7 +13,7 @@ from experiments.options.options import Format
 
 
 def printed(how: str, capsys: pytest.CaptureFixture[str]) -> str:
-    List(what="models", format=Format(how)).run()
+    List(what="models", format=cast(Format, how)).run()
     return capsys.readouterr().out
 
 

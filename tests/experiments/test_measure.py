@@ -7,6 +7,7 @@ import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -28,7 +29,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(options: Measure, out: Path | None, resume: bool, how: str) -> int:
-    return replace(options, out=out, resume=resume, format=Format(how)).run()
+    return replace(options, out=out, resume=resume, format=cast(Format, how)).run()
 
 
 def measured(out: Path) -> list[tuple[str, int, int]]:

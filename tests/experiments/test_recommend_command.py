@@ -100,8 +100,8 @@ def test_wrong_input(
 SIZES = [2.0**10, 2.0**26]
 
 
-def printed(capsys: pytest.CaptureFixture[str], how: str, **files: Any) -> str:
-    request = Recommend(p="2,3", size="1KiB,64MiB", topology="star", format=Format(how), **files)
+def printed(capsys: pytest.CaptureFixture[str], how: Format, **files: Any) -> str:
+    request = Recommend(p="2,3", size="1KiB,64MiB", topology="star", format=how, **files)
     assert request.run() == 0
     return capsys.readouterr().out
 

@@ -137,7 +137,7 @@ WRONG_VALUES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """By the option: what a message says of some values."""
 WRONG_TEXTS = [
-    (f"{option}={value}", f"{option}: {value!r} {reason}")
+    (f"{option}={value}", f"{option.replace(':', ': ')}={repr(value)[1:-1]}: {value!r} {reason}")
     for option, reasons in WRONG_VALUES.items()
     for reason, values in reasons.items()
     for value in values
@@ -150,9 +150,9 @@ WRONG_TEXTS = [
         *WRONG_TEXTS,
         (
             f"dgx1:nics={'9' * 5000}",
-            f"dgx1:nics: '{'9' * 40}' has more than 9 digits: write a number like 4",
+            f"dgx1: nics={'9' * 40}: '{'9' * 40}' has more than 9 digits: write a number like 4",
         ),
-        ("dgx1:nodes=2,nodes=3", "dgx1:nodes=2,nodes=3: nodes is given twice"),
+        ("dgx1:nodes=2,nodes=3", "dgx1: nodes is given twice: write it once"),
         ("star:latency", f"star: latency has no value: write latency=value, {HELP['latency']}"),
     ],
 )

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies.capacity import tightest_cut
 from topologies.errors import InputError
@@ -249,7 +248,7 @@ def _forest(
     return Forest(rows, tuple(counts.tolist()), chosen.bandwidth, limit)
 
 
-def _rounded(shares: npt.NDArray[np.float64], count: int) -> Longs:
+def _rounded(shares: Floats, count: int) -> Longs:
     """So many trees by share: each part is rounded down, then the parts with the largest rests are
     one higher.
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topologies.columns import plain_rows
 from topologies.packing.flow_graph import TreeUnit, is_spanned, least_cut, with_source
 from topologies.topology import Flags, Ints, Longs, Topology
 
@@ -307,7 +308,7 @@ class TreeWays:
             pair: sorted(rows, key=lambda way: (-len(way.nodes), way.nodes))
             for pair, rows in ways.items()
         }
-        ends = zip(topology.source.tolist(), topology.target.tolist(), strict=True)
+        ends = plain_rows(topology.source, topology.target)
         self.link = {pair: number for number, pair in enumerate(ends)}
         self.ranks_on: dict[int, list[int]] = {}
         for rank, device in enumerate(self.device):

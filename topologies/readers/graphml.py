@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from topologies.columns import repeated
+from topologies.columns import plain_rows, repeated
 from topologies.errors import InputError, shown
 from topologies.link import LINKS
 from topologies.readers.locations import Location, Place, spelling
@@ -247,7 +247,7 @@ def _figures(topology: Topology) -> Iterator[tuple[Ends, Content]]:
         "gap": topology.medium_gap.tolist(),
         "assumed": topology.assumed.tolist(),
     }
-    ends = zip(topology.source.tolist(), topology.target.tolist(), strict=True)
+    ends = plain_rows(topology.source, topology.target)
     for link, ((source, target), *values) in enumerate(zip(ends, *columns.values(), strict=True)):
         figures = dict(zip(columns, values, strict=True))
         yield (names[source], names[target]), {"link_number": link, **figures}

@@ -13,14 +13,13 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-import numpy.typing as npt
 
 from topologies.errors import InputError, naming
 from topologies.link import LINKS, Link, LinkKind
 from topologies.readers.hosts import assumption, join_by_nvswitch, join_sockets, kind_named, plug
 from topologies.readers.matrix import UNSAID, Matrix, level_named, parse
 from topologies.readers.matrix import looks_like as looks_like
-from topologies.topology import Ints, Topology
+from topologies.topology import Flags, Ints, Topology
 from topologies.topology_builder import TopologyBuilder
 
 PIX, PXB, PHB, NODE, SYS = range(1, 6)
@@ -76,7 +75,7 @@ def read_matrix(
         return builder.build([matrix.names[gpu] for gpu in matrix.gpus])
 
 
-def _classes(near: npt.NDArray[np.bool_]) -> Ints:
+def _classes(near: Flags) -> Ints:
     """The class of each device, shape (n,), numbered in order. Devices that are near each other are
     in one class."""
     from scipy.sparse.csgraph import connected_components

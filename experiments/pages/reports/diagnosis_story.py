@@ -9,8 +9,8 @@ from typing import Any
 
 from experiments.answer_blocks import Block, Record, Remarks, Story, listed, table
 from experiments.diagnosis.diagnosis_records import point_columns
-from experiments.output import counted
-from experiments.pages.reports.result import Result
+from experiments.output import MOST_PICTURES, counted
+from experiments.pages.reports.result import Picture, Result
 from topologies.units import format_bandwidth, format_bytes
 
 TERMINAL, PAGE = 4, 12
@@ -169,19 +169,10 @@ def expected(result: Result) -> Story:
     return Story(f"Expected: {case}", summary, [block])
 
 
-def pictures(results: Sequence[Any]) -> list[Any]:
+def pictures(results: Sequence[Any]) -> list[Picture]:
     """A picture of each diagnosis, the abnormal ones first."""
-    from functools import partial
-
-    from experiments.output import MOST_PICTURES
-    from experiments.pages.reports.result import Picture
-    from experiments.pictures.result_curves import diagnosis_drawing
-
     drawn = sorted(results, key=lambda each: not each.abnormal)[:MOST_PICTURES]
-    return [
-        Picture(f"{_about(each.curve)}: {each.verdict}", partial(diagnosis_drawing, each))
-        for each in drawn
-    ]
+    return [Picture(f"{_about(each.curve)}: {each.verdict}", (each,)) for each in drawn]
 
 
 def _about(curve: Any) -> str:

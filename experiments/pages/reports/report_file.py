@@ -73,11 +73,7 @@ def _small(report: Any) -> tuple[Any, str]:
 
 def _figures(result: Result, pictures: bool, name: str) -> list[Block]:
     return [
-        Figure(
-            picture.title,
-            inline_svg(picture.draw(), f"{name}figure{k}", picture.title),
-            picture.note,
-        )
+        Figure(picture.title, inline_svg(result.draw(picture), f"{name}figure{k}", picture.title))
         for k, picture in enumerate(result.pictures if pictures else ())
     ]
 

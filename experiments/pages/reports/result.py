@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import output
 from experiments.answer_blocks import Remarks, Story, to_text
-from experiments.output import Record, Value
+from experiments.output import Record
 from topologies.units import format_bandwidth, format_seconds
 
 if TYPE_CHECKING:
@@ -49,15 +49,33 @@ STORIES = {
     "serve": "serving_story:story",
 }
 """Module and function that tell a kind of result."""
+DRAWINGS = {
+    "sweep": "sweep_curves:sweep_drawing",
+    "runs": "training_curves:training_drawing",
+    "learn": "result_curves:learning_drawing",
+    "plans": "result_curves:memory_drawing",
+    "validate": "result_curves:validation_drawing",
+    "judge": "result_curves:prediction_drawing",
+    "diagnose": "result_curves:diagnosis_drawing",
+    "recommend": "result_curves:recommendation_drawing",
+    "winners": "cell_maps:winner_map_drawing",
+    "serve": "result_curves:serving_drawing",
+}
+"""Module and function that draw a picture of a kind of result."""
 
 
 class Picture(NamedTuple):
-    """A figure of matplotlib, drawn when a page needs it."""
+    """A figure of matplotlib, drawn when a file or a page needs it."""
 
     title: str
-    draw: Callable[[], Figure]
-    note: str = ""
-    """The text below it."""
+    arguments: tuple[Any, ...]
+    """Those of the function in `DRAWINGS`."""
+
+
+def _function(package: str, name: str) -> Callable[..., Any]:
+    module, _, name = name.partition(":")
+    function: Callable[..., Any] = getattr(import_module(f"{package}.{module}"), name)
+    return function
 
 
 @dataclass(frozen=True)
@@ -70,7 +88,7 @@ class Result:
     """The output of `--format json`."""
     records: Sequence[Record] = ()
     """The rows of `--format csv`."""
-    parameters: Mapping[str, Value] = field(default_factory=dict)
+    parameters: Record = field(default_factory=dict)
     """The options as the user writes them."""
     machine: Blueprint | None = None
     """The simulated machine: the terminal describes it, and its assumptions are named."""
@@ -115,10 +133,14 @@ class Result:
     @property
     def story(self) -> Story:
         """The answer in words."""
-        module, _, name = STORIES[self.kind].partition(":")
-        tell = getattr(import_module(f"experiments.pages.reports.{module}"), name)
-        story: Story = tell(self)
+        story: Story = _function("experiments.pages.reports", STORIES[self.kind])(self)
         return story
+
+    def draw(self, picture: Picture) -> Figure:
+        """One of the pictures."""
+        drawing = _function("experiments.pictures", DRAWINGS[self.kind])
+        figure: Figure = drawing(*picture.arguments)
+        return figure
 
     @property
     def left_out(self) -> list[str]:
@@ -183,7 +205,7 @@ class Result:
             from experiments.pictures.figure_file import write_figure
 
             for picture in self.pictures:
-                write_figure(plot, picture.draw())
+                write_figure(plot, self.draw(picture))
         if not report and not output.is_result(out):
             return
         whole = self

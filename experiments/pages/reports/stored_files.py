@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
-from functools import partial
 from math import nan
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,9 +24,7 @@ from experiments.pages import machine_use, memory_curves
 from experiments.pages.reports.diagnosis_story import pictures as diagnosis_pictures
 from experiments.pages.reports.result import STORIES, Picture, Result
 from experiments.pages.reports.training_story import swept_option
-from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.pictures.timelines import stored
-from experiments.pictures.training_curves import training_drawing
 from experiments.simulations.sweep_rows import PointVerdict, SweepRow
 from topologies.errors import InputError
 from topologies.readers.contents import contents
@@ -197,15 +194,14 @@ def _pictures(kind: str, rows: Sequence[Record], parameters: Mapping[str, Any]) 
     machine = str(parameters.get("topology") or "")
     if kind == "sweep":
         points = [_point(row) for row in rows]
-        return [Picture("All curves", partial(sweep_drawing, points, None, machine))]
+        return [Picture("All curves", (points, None, machine))]
     if kind == "runs":
         swept = swept_option(rows, parameters.get("sweep"))
         changes = ("twice_bandwidth_s", "half_latency_s", "twice_compute_s")
         if not swept and any(row.get(change) is None for row in rows for change in changes):
             return []
         names = {str(row[swept]): str(row[swept]) for row in rows} if swept else {}
-        draw = partial(training_drawing, rows, swept, names, machine)
-        return [Picture("All runs", draw)]
+        return [Picture("All runs", (rows, swept, names, machine))]
     return []
 
 

@@ -17,6 +17,7 @@ from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis.contention import waited
 from simulator.analysis.memory import MemoryTrace
 from simulator.schedules.timeline import Timeline
+from topologies.columns import distinct_rows, plain_rows
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Numbers
 
@@ -182,17 +183,16 @@ def _tracks(
     if STEPS in lanes:
         code[columns.lane == lanes.index(STEPS)] = 0
     titles += [f"sends on {link}" for link in spans.links]
-    _, track = np.unique(np.stack((place, code)), axis=1, return_inverse=True)
-    keys = np.stack((place, code, bands(track.ravel(), start, end)))
-    keys, number = np.unique(keys, axis=1, return_inverse=True)
+    keys = np.stack((place, code, bands(distinct_rows(place, code)[1], start, end)))
+    first, number = distinct_rows(*keys)
     names = list[str]()
     for rank, name in zip(spans.places.tolist(), spans.rows, strict=True):
         if rank in ranks:
             names += _named("process", rank, 0, name, rank)
-    for row, (rank, title, repeat) in enumerate(keys.T.tolist()):
+    for row, (rank, title, repeat) in enumerate(keys.T[first].tolist()):
         name = titles[title] + (f" ({repeat + 1})" if repeat else "")
         names += _named("thread", rank, row + 1, name, row)
-    return _Slices(place, number.ravel() + 1, start, end), names
+    return _Slices(place, number + 1, start, end), names
 
 
 def _named(what: str, rank: int, track: int, name: str, order: int) -> Iterator[str]:
@@ -237,9 +237,7 @@ def _counters(memory: MemoryTrace, ranks: Sequence[int]) -> Iterator[str]:
     """What each rank holds over time; of many changes about two thousand."""
     for rank in ranks:
         times, nbytes = (column[:: max(1, len(column) // 2000)] for column in memory.of(rank))
-        for time, level in zip(
-            microseconds(nanoseconds(times)).tolist(), nbytes.tolist(), strict=True
-        ):
+        for time, level in plain_rows(microseconds(nanoseconds(times)), nbytes):
             ids = f'"ph": "C", "name": "memory", "pid": {rank}, "ts": {time}'
             yield f'{{{ids}, "args": {{"bytes": {level:.0f}}}}}'
 

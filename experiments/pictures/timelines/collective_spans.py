@@ -16,7 +16,7 @@ from simulator.analysis.contention import QueueSpans, queue_spans, waited
 from simulator.analysis.critical_path import PARTS, CriticalPath
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
-from topologies.columns import entries
+from topologies.columns import entries, plain_rows
 from topologies.topology import Flags, Floats, Ints, Longs, Numbers
 
 LANES = ("computes", "sends", "queues", "receives", "merges", "phases")
@@ -199,7 +199,7 @@ class RunRows(NamedTuple):
         ranks = np.arange(schedule.ranks, dtype=np.int32)
         stands = self.row(self.folded(ranks))
         low, high = (np.searchsorted(columns.row, stands, side) for side in ("left", "right"))
-        ends = zip(low.tolist(), high.tolist(), strict=True)
+        ends = plain_rows(low, high)
         every = columns.take(np.concatenate([np.arange(*end) for end in ends]))
         return every._replace(row=np.repeat(ranks, high - low))
 

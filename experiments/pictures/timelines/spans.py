@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
+from topologies.columns import plain_rows
 from topologies.topology import Flags, Floats, Ints, Longs, Numbers
 
 MOST = 100_000
@@ -304,7 +305,7 @@ def partition(start: Longs | Floats, end: Longs | Floats) -> Ints:
     lowest free one."""
     band, free = np.zeros(len(start), dtype=np.int32), list[int]()
     busy: list[tuple[float, int]] = []
-    for k, (begin, until) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+    for k, (begin, until) in enumerate(plain_rows(start, end)):
         while busy and busy[0][0] <= begin:
             heappush(free, heappop(busy)[1])
         band[k] = heappop(free) if free else len(busy)

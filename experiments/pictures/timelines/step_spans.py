@@ -42,7 +42,8 @@ from simulator.steps.kinds import CALL, HOOKS, KINDS, RESTART, TRANSFER
 from simulator.steps.step_graph import StepGraph
 from simulator.training.conditions import Attempt
 from simulator.training.plan import COMPUTE, Plan
-from topologies.topology import Floats, Ints, Numbers
+from topologies.columns import distinct_rows, plain_rows
+from topologies.topology import Floats, Ints
 
 
 class Communication(NamedTuple):
@@ -263,7 +264,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     kind[phase[plan.first]] = graph.kind
     kinds = tuple(KINDS[number] for number in kind.tolist())
     talks = np.flatnonzero(graph.call >= 0)
-    first, row = _distinct(graph.kind[talks], graph.lane[talks])
+    first, row = distinct_rows(graph.kind[talks], graph.lane[talks], met=True)
     calls = [
         Communication(KINDS[graph.kind[task]].replace("-", "_"), graph.lanes[graph.lane[task]])
         for task in talks[first].tolist()
@@ -310,10 +311,10 @@ def step_spans(step: Step, attempts: Sequence[Attempt] = (Attempt(0),)) -> StepS
     pipeline, or a part of its ranks if these differ, and stands for all of its ranks."""
     timeline, graph = step.timeline, step.graph
     lane, degrees = graph.lane, step.work.times.degrees
-    first, row = _distinct(lane, graph.kind, graph.micro, graph.call)
+    first, row = distinct_rows(lane, graph.kind, graph.micro, graph.call, met=True)
     calls, rows = dict[Communication, int](), list[tuple[str, str, int]]()
     names, phases = dict[str, str](), dict[str, str]()
-    for task, stream in zip(first.tolist(), lane[first].tolist(), strict=True):
+    for task, stream in plain_rows(first, lane[first]):
         kind, micro, number = KINDS[graph.kind[task]], int(graph.micro[task]), -1
         phase = name = f"{kind} {micro}" if micro >= 0 else kind
         task_call = graph.call_of(task)
@@ -368,13 +369,3 @@ def step_spans(step: Step, attempts: Sequence[Attempt] = (Attempt(0),)) -> StepS
         remarks=(f"{stands}: they do the same at the same time.",)
         * (places == degrees.pp < graph.ranks),
     )
-
-
-def _distinct(*columns: Numbers) -> tuple[Ints, Ints]:
-    """The first row with each distinct value of columns, and the number of the value of each."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        code = code * (int(np.ptp(column)) + 1) + column - column.min() if len(column) else code
-    _, first, row = np.unique(code, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    return first[order].astype(np.int32), np.argsort(order)[row].astype(np.int32)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from experiments.pictures.timelines.spans import LONGEST, WORDS, Columns, Spans
 from topologies.errors import InputError, shown
-from topologies.topology import Floats, Ints
+from topologies.topology import Flags, Floats, Ints
 
 MOST = 1_000_000
 """Entries of a list, at most."""
@@ -173,7 +173,7 @@ class Stored:
         value = self._value(key)
         return [] if isinstance(value, list) or length is None else [value] * length
 
-    def _check(self, key: str, values: Floats, bad: npt.NDArray[np.bool_], expected: str) -> None:
+    def _check(self, key: str, values: Floats, bad: Flags, expected: str) -> None:
         if bad.any():
             raise self._wrong(key, float(values[np.argmax(bad)]), expected)
 

@@ -20,9 +20,9 @@ import numpy.typing as npt
 from simulator.schedules.schedule import Flags
 from simulator.schedules.whole_numbers import whole_number
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS
-from topologies.errors import InputError, nearest_name
+from topologies.errors import InputError
+from topologies.option_text import parse_at_least, parse_pairs
 from topologies.topology import Floats, Ints
-from topologies.units import parse_whole
 
 LETTERS = "FBIW"
 """The letters of the kinds, as PyTorch writes them."""
@@ -221,18 +221,9 @@ class PipelineOrder:
     def with_options(self, text: str) -> PipelineOrder:
         """The order with other values of its options, like "chunks=4". Raises InputError for an
         option that it does not have, and for a value that is no whole number of 1 or more."""
-        options = dict(self.options)
-        for part in text.split(","):
-            key, equals, value = part.partition("=")
-            if key not in options:
-                hint = nearest_name(key, options, f"it has {', '.join(options) or 'none'}")
-                raise InputError(f"pipeline {self.name} has no option {key[:80]!r}: {hint}")
-            if not equals:
-                raise InputError(f"pipeline {self.name}: {key} has no value: {HELP[key]}")
-            least = min(1, self.options[key])
-            options[key] = parse_whole(value)
-            if options[key] < least:
-                raise InputError(f"pipeline {self.name}: {key} is {value}: {least} or more")
+        parsers = {key: parse_at_least(min(1, usual)) for key, usual in self.options.items()}
+        helps = {key: HELP[key] for key in self.options}
+        options = {**self.options, **parse_pairs(text, self.name, parsers, helps)}
         return PipelineOrder(self.name, partial(self.build, **options), self.summary, options)
 
 

@@ -151,8 +151,8 @@ def test_messages_that_wait_for_each_other_are_refused() -> None:
     [
         ("L=1us", "L, g and G are those of the machine"),
         ("x=1", "write o=1.5us, O=0ns or S=64KiB"),
-        ("o=1", "option 'o=1': "),
-        ("o", "write o=1.5us"),
+        ("o=1", "options: o=1: "),
+        ("o", "write it like o=1.5us"),
     ],
 )
 def test_options_are_refused_by_name(options: str, words: str) -> None:

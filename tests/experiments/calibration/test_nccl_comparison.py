@@ -23,7 +23,6 @@ from experiments.cli import main
 from experiments.commands import judged_runs
 from experiments.commands.validate import Validate
 from experiments.measurements import Curve
-from experiments.options.options import Format
 from experiments.profiles import find
 from grouped_cases import each_case
 from simulator.cost_models.nccl import NcclJob, channels, choice, seconds
@@ -169,11 +168,11 @@ def test_a_profile_is_validated_beside_the_own_model(
     assert "; NCCL's own model: mean 12.5%; " in sentence
     assert "are inside their 80% intervals" in sentence
     assert "β of Simple by mn5_acc, all else is NCCL's: GPUs are hopper" in shown.err
-    assert replace(request, compare="nccl:hopper", format=Format.csv).run() == 0
+    assert replace(request, compare="nccl:hopper", format="csv").run() == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [round(float(row["nccl_error"]), 9) for row in rows[:4]] == [0, 0, 0, -0.5]
     assert {row["nccl_s"] for row in rows[4:]} == {""}
-    assert replace(request, format=Format.json).run() == 0
+    assert replace(request, format="json").run() == 0
     points = json.loads(capsys.readouterr().out)["points"]
     assert [float(row["nccl_s"]) for row in rows[:4]] == [point["nccl_s"] for point in points[:4]]
     assert points[-1]["nccl_error"] is None

@@ -6,6 +6,7 @@ import json
 import pickle
 import subprocess
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
@@ -101,7 +102,7 @@ SIZES = (1024.0, 2.0**30)
 
 def default(library: str, text: str) -> tuple[MachineOptions, Profile, Algorithm]:
     """A machine, a library on it, and the algorithm of a command without --algo."""
-    options = ProfileOptions(library=LibraryName(library))
+    options = ProfileOptions(library=cast(LibraryName, library))
     machine, profile = options.calibrated(MachineOptions(text))
     assert profile is not None
     return machine, profile, parse_algorithm(None, usual=options.usual_algorithms(machine))

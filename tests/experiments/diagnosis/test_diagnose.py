@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -27,7 +27,7 @@ Spoil = Callable[[Curve, Iterable[int], float], Curve]
 
 
 def run(*logs: Path, plot: Path | None = None, how: str = "table", **options: Any) -> int:
-    return Diagnose(logs=list(logs), plot=plot, format=Format(how), **options).run()
+    return Diagnose(logs=list(logs), plot=plot, format=cast(Format, how), **options).run()
 
 
 @pytest.fixture

@@ -93,7 +93,7 @@ def test_a_plan_refuses_what_plans_refuse(simctl: Simctl) -> None:
     [
         (["--learn", "cnn"], "no network 'cnn': there are softmax, mlp"),
         (["--learn", "mlp:depth=2"], "mlp has no option 'depth'"),
-        (["--learn", "mlp:rate"], "write rate=value once"),
+        (["--learn", "mlp:rate"], "write rate=value, learning rate"),
         (["--learn", "mlp:batch=1.5"], "'1.5'"),
         (["--sweep", "bucket=1MiB,2MiB"], "with --learn write strategies instead"),
         (["--p", "2,4"], "one number of workers"),

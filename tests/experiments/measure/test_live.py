@@ -89,7 +89,6 @@ def test_a_rank_that_hangs_is_named_and_what_was_measured_is_kept(
 
 RANK = """
 from experiments.commands.measure import Measure
-from experiments.options.options import Format
 from experiments.measure import cases, transport
 import sys
 from dataclasses import replace
@@ -102,7 +101,7 @@ cases.LIBRARY["gather"] = prepare
 out, init = sys.argv[1:]
 options = Measure(
     collective="naive_serial,gather", size="4KiB", init=init, effort="repetitions=3", out=Path(out),
-    format=Format.csv
+    format="csv"
 )
 options.run()
 """

@@ -132,8 +132,11 @@ def test_options_are_obeyed() -> None:
         ("resnet50:batch=1.5", "resnet50: batch=1.5: '1.5' is not a whole number: write it like 4"),
         ("resnet50:batch=", "resnet50: batch=: '' is not a whole number: write it like 4"),
         ("resnet50:batch=٣", "resnet50: batch=٣: '٣' is not a whole number: write it like 4"),
-        ("resnet50:batch", "resnet50: batch has no value: write batch=value once"),
-        ("resnet50:batch=1,batch=1", "resnet50: batch is given twice: write batch=value once"),
+        (
+            "resnet50:batch",
+            "resnet50: batch has no value: write batch=value, samples a device, 1 to 65536 [128]",
+        ),
+        ("resnet50:batch=1,batch=1", "resnet50: batch is given twice: write it once"),
         ("resnet50:image=31", "resnet50: image=31: it is 32 to 4096"),
         ("bert_base:seq=513", "bert_base: seq=513: it is 1 to 512"),
         ("gpt2:seq=1025", "gpt2: seq=1025: it is 1 to 1024"),

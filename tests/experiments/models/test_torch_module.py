@@ -28,7 +28,6 @@ from experiments.models import torch_run
 from experiments.models.model_files import read
 from experiments.models.torch_module import ModuleTraining, profile
 from experiments.models.torch_run import DeviceClock
-from experiments.options.options import Format
 from simulator.training.model import Model
 from topologies.errors import InputError
 
@@ -318,11 +317,11 @@ def test_the_command_prints_a_table_and_writes_the_model(
 
 def test_the_command_prints_json_and_csv(source: str, capsys: pytest.CaptureFixture[str]) -> None:
     request = ProfileModel(target=f"{source}:made", input="8x4", batch=2, steps=1, dtype="bf16")
-    replace(request, format=Format.json).run()
+    replace(request, format="json").run()
     document = json.loads(capsys.readouterr().out)
     assert (document["batch"], document["dtype"], document["parameters_B"]) == (2, "bf16", 20.0)
     assert [layer["layer"] for layer in document["layers"]] == ["Linear", "other"]
-    replace(request, format=Format.csv).run()
+    replace(request, format="csv").run()
     heading, *_ = capsys.readouterr().out.splitlines()
     assert heading.startswith("layer,forward_s,backward_s,parameters_B")
 

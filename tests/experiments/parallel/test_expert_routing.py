@@ -103,7 +103,7 @@ def test_dispatch_and_combine_have_shares_of_the_exposed_seconds() -> None:
         ("ep=16,router=zipf:11", "the exponent is 11, expected 0 to 10"),
         ("ep=16,router=zipf:-1", "'-1' is negative: write 0 or more"),
         ("ep=16,nodes=4", "nodes goes with router, like router=zipf:1.2,nodes=4"),
-        ("ep=16,router=zipf:1,imbalance=2", "leave out imbalance"),
+        ("ep=16,router=zipf:1,imbalance=2", "imbalance goes with no router: it is zipf:1"),
     ],
 )
 def test_wrong_routers_are_refused(plan: str, message: str) -> None:

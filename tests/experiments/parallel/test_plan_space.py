@@ -73,7 +73,7 @@ def test_plans_that_are_left_out_are_counted_by_the_reason() -> None:
 
 def test_a_search_gathers_cast_parameters_where_ranks_share_them() -> None:
     plans, left_out = space(GPT, wanted=parse_space("auto,fp8_gather=yes")).plans()
-    assert left_out["fp8_gather needs zero"]
+    assert left_out["fp8_gather goes with zero=1: it is 0"]
     assert {plan.zero for plan in plans} == {1, 2, 3}
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from experiments.calibration.prediction import times
 from experiments.options.machine_options import MachineOptions
-from experiments.options.options import LibraryName
 from experiments.options.profile_options import ProfileOptions
 from experiments.simulations.case import Case
 from experiments.simulations.recommendation import Question
@@ -94,7 +93,7 @@ RANKS = 8
 
 def under_nccl(text: str = "dgx_a100") -> tuple[Topology, Profile]:
     """A machine with specified links, and NCCL on it."""
-    options = ProfileOptions(library=LibraryName.nccl)
+    options = ProfileOptions(library="nccl")
     machine, profile = options.calibrated(MachineOptions(text))
     assert profile is not None
     return machine.blueprint.build(RANKS), profile

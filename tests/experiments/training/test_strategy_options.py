@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.option_text import options_of
 from experiments.training.strategy_options import find, swept_values
 from grouped_cases import each_case
 from simulator.training.ddp import DDP
 from topologies.errors import InputError
+from topologies.option_text import options_of
 
 
 def test_options_are_read_in_their_units() -> None:

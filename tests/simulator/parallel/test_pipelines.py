@@ -81,8 +81,8 @@ def test_bad_sizes_and_options_are_refused() -> None:
         ("1f2b", "did you mean '1f1b'"),
         ("interleaved:chunk=2", "did you mean 'chunks'"),
         ("interleaved:chunks", "chunks has no value"),
-        ("interleaved:chunks=0", "chunks is 0: 1 or more"),
-        ("gpipe:chunks=2", "it has none"),
+        ("interleaved:chunks=0", "chunks=0: 1 or more"),
+        ("gpipe:chunks=2", "gpipe has no options"),
     ):
         with pytest.raises(InputError, match=message):
             find(text)

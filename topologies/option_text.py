@@ -70,55 +70,38 @@ def parse_within(least: int, most: int) -> Parser:
     return parse
 
 
-def parse_watts(text: str) -> float:
-    """Watts above 0, with or without their unit.
-
-    >>> parse_watts("500W")
-    500.0
-    """
-    if not (watts := parse_number(text.removesuffix("W"))):
-        raise InputError("watts above 0, like 500W")
-    return watts
-
-
-def parse_zipf(text: str) -> float:
-    """The exponent of "zipf:EXPONENT". Raises InputError for another text."""
-    name, _, exponent = text.partition(":")
-    if name != "zipf" or not exponent:
-        raise InputError("expected zipf:EXPONENT, like zipf:1.2")
-    if not 0 <= (power := parse_number(exponent)) <= 10:
-        raise InputError(f"the exponent is {exponent[:40]}, expected 0 to 10")
-    return power
-
-
 def parse_pairs(
     text: str,
     name: str,
     parsers: Mapping[str, Parser],
-    unknown: Callable[[str], str],
+    helps: Mapping[str, str] | None = None,
+    *,
+    unknown: Callable[[str], str] | None = None,
     example: str = "",
 ) -> dict[str, Any]:
-    """The values of KEY=VALUE,... of what is called `name`, by key; `example` is shown to those who
-    write a key wrongly.
+    """The values of KEY=VALUE,... of what is called `name`, by key.
 
-    Raises InputError for a wrong value, and for a key without a parser with the message of
-    `unknown`.
+    Raises InputError for a wrong value, for a key that comes twice or without a value, and for one
+    without a parser. `helps` says what each key means; without it, `unknown` makes the message for
+    a key without a parser, and `example` is shown to those who write no value.
     """
     values: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")
         if key not in parsers:
-            raise InputError(unknown(key))
-        if not equals or key in values:
-            wrong = "is given twice" if key in values else "has no value"
-            right = f"it like {example}" if example else f"{key}=value once"
-            raise InputError(f"{name}: {key} {wrong}: write {right}")
+            raise InputError(unknown(key) if unknown else unknown_option(name, key, helps or {}))
+        if key in values:
+            raise InputError(f"{name}: {key} is given twice: write it once")
+        if not equals:
+            right = f"{key}=value, {helps[key]}" if helps else f"it like {example}"
+            raise InputError(f"{name}: {key} has no value: write {right}")
         values[key] = _parsed(name, key, value, parsers[key])
     return values
 
 
 def _parsed(name: str, key: str, text: str, parser: Parser) -> Any:
-    with naming(f"{name}: {key}={text[:40]}"):
+    shown = repr(text[:40])[1:-1]  # on one line
+    with naming(f"{name}: {key}={shown}"):
         return parser(text)
 
 
@@ -131,7 +114,7 @@ def find_option(owner: Any, name: str, key: str) -> Field[Any]:
     """An option of a dataclass that users call `name`. Raises InputError for an unknown one."""
     options = options_of(owner)
     if key not in options:
-        raise InputError(_unknown(owner, name, key))
+        raise InputError(unknown_option(name, key, _helps(owner)))
     return options[key]
 
 
@@ -143,13 +126,12 @@ def parse_option(owner: Any, name: str, key: str, text: str) -> Any:
 def parse_options(owner: Any, name: str, text: str) -> dict[str, Any]:
     """The values of options KEY=VALUE,... by name. Raises InputError as :func:`parse_option`."""
     parsers = {key: _parser_of(field) for key, field in options_of(owner).items()}
-    return parse_pairs(text, name, parsers, lambda key: _unknown(owner, name, key))
+    return parse_pairs(text, name, parsers, _helps(owner))
 
 
 def _parser_of(field: Field[Any]) -> Parser:
     return PARSERS[field.metadata.get("unit") or type(field.default)]
 
 
-def _unknown(owner: Any, name: str, key: str) -> str:
-    helps = {option: field.metadata["help"] for option, field in options_of(owner).items()}
-    return unknown_option(name, key, helps)
+def _helps(owner: Any) -> dict[str, str]:
+    return {key: field.metadata["help"] for key, field in options_of(owner).items()}
