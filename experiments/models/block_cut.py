@@ -16,7 +16,7 @@ from topologies.units import parse_number
 Degree = Annotated[int, parse_at_least(1)]
 Attention = Literal["unfused", "flash", "flash2", "flash3"]
 Scaling = Literal["delayed", "current", "rowwise"]
-Loss = Literal["fused", "eager", "compiled", "chunked"]
+Loss = Literal["fused", "unfused", "eager", "compiled", "chunked"]
 GRADIENTS = {"fp32": (4.0, 10.0), "bf16": (2.0, 6.0)}
 """Bytes of an element of a gradient, and those that move when gradients of micro-batches are
 added."""
@@ -90,8 +90,9 @@ class BlockCut:
     graphs: Annotated[str, parse_graphs] = "no"
     """What CUDA graphs launch: layers (yes), or modules, like attn+moe_router."""
     loss: Loss = "fused"
-    """How the loss holds logits and their gradient: as Megatron-LM (fused), as PyTorch in fp32
-    (eager), as torch.compile in 16 bits (compiled), or in 8 pieces of the batch (chunked)."""
+    """How the loss holds logits and their gradient: as Megatron-LM with fused kernels (fused) or
+    without (unfused), as PyTorch in fp32 (eager), as torch.compile in 16 bits (compiled), or in 8
+    pieces of the batch (chunked)."""
     imbalance: Annotated[float, _parse_imbalance] = 1.0
     """Tokens of the busiest rank of experts over the mean."""
     capacity: float = 0.0
@@ -122,6 +123,11 @@ class BlockCut:
         """Bytes that move for each gradient of a weight when it is added to that of the
         micro-batches before."""
         return GRADIENTS[self.grads][1]
+
+    @property
+    def pads(self) -> bool:
+        """Whether a vocabulary is padded, as Megatron-LM does, so that its size is even."""
+        return self.loss == "fused"
 
     @property
     def reads_counts(self) -> bool:

@@ -46,6 +46,12 @@ FlashAttention reaches up to 50% and 35% on an A100, FlashAttention-2 up to 73% 
 TFLOP/s on an H100 (Dao, arXiv 2307.08691). FlashAttention-3 reaches up to 75% on an H100 (Shah et
 al., arXiv 2407.08608). The first one has no figures for an H100: a multiprocessor runs its kernels
 at the rate of one of an A100, which is half of its peak."""
+ODD = 3.0
+"""By which factor a product in 16 bits takes longer where rows of a matrix have an odd number of
+elements. They do not begin at multiples of 4 bytes, the least that a GPU copies to its shared
+memory beside arithmetic (cp.async in NVIDIA's PTX ISA), so that slower kernels run. At Netflix some
+vocabularies made a head take three times as long (Scaling LLM Post-Training at Netflix, February
+2026)."""
 STEP_FACTORS = Path(__file__).with_name("step_factors.csv")
 """What measured steps tell of factors on these times: the levels of devices, and spreads.
 `python -m experiments.studies step-factors FOLDER --out FILE` writes it."""
@@ -116,6 +122,11 @@ class DeviceTimes:
         """`number` products of `rows` x `inner` by `inner` x `outputs` elements."""
         seconds = _product(self.device, self.math, rows * number, outputs, inner)
         return self.in_step * seconds
+
+    def misaligned(self, *sizes: float) -> float:
+        """By which factor a product takes longer whose matrices have rows of so many elements."""
+        odd = self.math in ("bf16", "fp16") and any(size % 2 == 1 for size in sizes)
+        return ODD if odd else 1.0
 
     def traffic(self, nbytes: float) -> float:
         """Bytes that pass between the device and its memory."""

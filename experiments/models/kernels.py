@@ -305,12 +305,13 @@ class Kernels:
         self, rows: float, outputs: float, inner: float, number: int
     ) -> Computation:
         """Products without casts, and without the bytes that they keep."""
-        times, summed = self.times, self.cut.accumulated * outputs * inner
-        launched = self._launches(number)
+        times, launched = self.times, self._launches(number)
+        summed = number * times.traffic(self.cut.accumulated * outputs * inner)
+        slower = number if self.cut.pads else number * times.misaligned(outputs, inner)
         return Computation(
-            number * times.product(rows, outputs, inner),
-            number * times.product(rows, inner, outputs),
-            number * (times.product(outputs, inner, rows) + times.traffic(summed)),
+            slower * times.product(rows, outputs, inner),
+            slower * times.product(rows, inner, outputs),
+            slower * times.product(outputs, inner, rows) + summed,
             launched,
             2 * launched,
         )

@@ -17,9 +17,16 @@ from dataclasses import dataclass
 from math import ceil
 
 from experiments.models import kernels as passes
-from experiments.models.block_cut import Loss
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
+from experiments.models.losses import (
+    LOSSES,
+    SHARDED_LOSS,
+    UNFUSED_BATCH,
+    UNFUSED_EMBEDDING_BACK,
+    UNFUSED_MASKS,
+    UNFUSED_PART_BACK,
+)
 from experiments.models.mixer_shapes import Experts
 from experiments.models.model_shapes import TransformerShape
 from experiments.models.separate_kernels import (
@@ -35,27 +42,6 @@ from simulator.parallel.blocks import Block
 
 WIDE = 4.0
 """Bytes of an element of what is computed in fp32."""
-
-
-LOSSES: dict[Loss, tuple[float, float, float, float]] = {
-    # Megatron-LM's vocab_parallel_cross_entropy keeps the softmax in fp32, and turns it into the
-    # gradient in place. Beside it are the logits or the gradient in 16 bits, before and after the
-    # conversion. Bytes move for conversion, maximum, exponential, sum; difference, conversion.
-    "fused": (4.0, 4.0, 20.0, 14.0),
-    # cross_entropy(logits.float()) of PyTorch keeps the log-softmax in fp32. Its gradient and that
-    # of its input are in fp32.
-    "eager": (4.0, 8.0, 18.0, 22.0),
-    # A kernel reads logits in 16 bits, and another writes their gradient.
-    "compiled": (2.0, 2.0, 4.0, 4.0),
-    # The eager loss of one piece in 8 after the other, with its backward.
-    "chunked": (0.0, 12.0 / 8, 18.0, 22.0),
-}
-"""Bytes of each logit in a loss: those that the forward leaves to the backward, those that the
-backward adds at most, and those that the forward and the backward move. Recalled from the sources
-of the frameworks, and checked on the memory of runs."""
-SHARDED_LOSS = 4.0
-"""Bytes of each logit that the eager loss adds where ranks share the vocabulary: the loss of
-torch.distributed.tensor.parallel holds the exponential, too."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +105,8 @@ class Writer(Kernels):
         the weights of the product before it."""
         nbytes, mask = self.cut_nbytes, self.mask
         kernel = self.memory(3 * nbytes + mask, 2 * nbytes + mask, kept=mask)
-        return [kernel._replace(later=nbytes)]
+        more = UNFUSED_PART_BACK if self.cut.loss == "unfused" else 0
+        return [kernel._replace(later=nbytes, kernels_back=1 + more)]
 
     @property
     def mask(self) -> float:
@@ -324,7 +311,11 @@ class Writer(Kernels):
         kept as the input of the first norm."""
         shape, nbytes = self.shape, self.cut_nbytes
         back = 0 if self.cut.lora else 3 * nbytes
-        events: list[Event] = [self.memory(2 * nbytes, back, kept=self.mask)]
+        kernel = self.memory(2 * nbytes, back, kept=self.mask)
+        if self.cut.loss == "unfused":
+            number = UNFUSED_BATCH + (UNFUSED_MASKS if self.cut.tp > 1 else 0)
+            kernel = kernel._replace(kernels=number, kernels_back=UNFUSED_EMBEDDING_BACK)
+        events: list[Event] = [kernel]
         if shape.patch:
             events.insert(0, self.wide.product(self.tokens, shape.width, shape.patch))
         return events + self.wide.exit()
@@ -340,11 +331,17 @@ class Writer(Kernels):
         if self.cut.tp > 1 and shape.kind != "encoder":
             # The largest logit, the sum of exponentials and the logit of the target.
             events += [Gate("tp", "all_reduce", "", rows * WIDE)] * 3
-        kept, working, moved, moved_back = (size * logits for size in LOSSES[self.cut.loss])
+        loss = LOSSES[self.cut.loss]
         more = SHARDED_LOSS if self.cut.loss == "eager" and self.cut.tp > 1 else 0.0
-        kernel = self.memory(moved, moved_back, kept)
-        events.append(kernel._replace(working=working + more * logits))
-        return events
+        kernel = Computation(
+            self.times.memory(loss.moved * logits),
+            self.times.memory(loss.moved_back * logits),
+            kernels=loss.kernels,
+            kernels_back=loss.kernels_back,
+            kept=loss.kept * logits,
+            working=(loss.working + more) * logits,
+        )
+        return [*events, kernel]
 
     def block(
         self,

@@ -1,5 +1,10 @@
 """Measured steps in the form of published files."""
 
+SINGLE = """gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iteration_ms
+4,4,1,256,4,4,128,2,1,2,60
+2,4,1,256,4,4,128,1,2,1,40
+2,8,1,256,4,4,128,1,2,1,80
+"""
 MULTI = """parameters_1e9,gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,\
 iteration_ms
 0.1,16,32,1,256,8,4,128,8,2,1,500

@@ -4,9 +4,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from experiments.models.block_cut import BlockCut
+from experiments.models.block_cut import BlockCut, Loss
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_blocks import blocks
 from experiments.models.transformer_blocks import Writer
@@ -71,6 +72,7 @@ def test_a_block_of_llama_holds_what_transformer_engine_holds(tp: int, sp: bool)
     [
         ("fused", 1, 4, 4),  # the softmax in fp32; a gradient in 16 bits after its conversion
         ("fused", 4, 4, 4),
+        ("unfused", 4, 4, 4),
         ("eager", 1, 4, 8),  # the log-softmax in fp32; two gradients in fp32
         ("eager", 4, 4, 12),  # and its exponential
         ("compiled", 1, 2, 2),
@@ -97,6 +99,45 @@ def test_an_eager_loss_holds_most_and_moves_most(tp: int) -> None:
     assert nbytes == sorted(nbytes)
     times = [seconds(head.forward) + seconds(head.backward) for head in heads[1:]]
     assert times == sorted(times)
+
+
+def test_an_unfused_loss_adds_kernels_and_what_they_move() -> None:
+    """Of each logit in fp32, a difference is written and read, an exponential read and written, and
+    a quotient written: 18 bytes more."""
+    _, shape, _ = find_shape("gpt3_1_7b")
+    fused, unfused = (blocks(shape, 1024, BlockCut(loss=loss), TIMES) for loss in _LOSSES)
+    longer = seconds(unfused[-1].forward) - seconds(fused[-1].forward)
+    assert longer == pytest.approx(TIMES.traffic(18 * 1024 * 51200))
+    kernels = [
+        [
+            sum(part.launch for part in parts) / TIMES.launch
+            for parts in (each.forward, each.backward)
+        ]
+        for each in (fused[0], unfused[0], fused[1], unfused[1], fused[-1], unfused[-1])
+    ]
+    assert np.diff(kernels, axis=0)[::2].round() == pytest.approx(
+        np.array([[16, 8], [0, 20], [27, 11]])
+    )
+
+
+_LOSSES: tuple[Loss, Loss] = "fused", "unfused"
+
+
+@each_case(("dtype", "factor"), [("bf16", 3), ("fp32", 1)])
+def test_products_with_rows_of_an_odd_number_of_16_bits_take_longer(
+    dtype: str, factor: float
+) -> None:
+    """A vocabulary of 50257 is slow, and one of 50258 is not. Megatron-LM pads the first one."""
+    cut, (_, shape, _) = BlockCut(loss="eager"), find_shape("gpt3_1_7b")
+    writer = Writer(DeviceTimes("a100", dtype), cut, shape, 1024)
+    padded = replace(writer, cut=BlockCut(loss="fused"))
+    assert padded.product(1024, 50257, 2048) == pytest.approx(
+        padded.product(1024, 50258, 2048), rel=1e-3
+    )
+    odd, even = (writer.product(1024, vocabulary, 2048) for vocabulary in (50257, 50258))
+    for part, other in zip(odd[:2], even[:2], strict=True):
+        assert part == pytest.approx(factor * other, rel=1e-3)
+    assert writer.product(1023, 50258, 2048).forward < 1.01 * even.forward
 
 
 def test_the_backward_for_weights_needs_what_zero_bubble_says() -> None:

@@ -14,7 +14,7 @@ from experiments.studies.measured_plans import (
     whole_plans,
 )
 from grouped_cases import each_case
-from step_texts import MULTI, SHARDED
+from step_texts import MULTI, SHARDED, SINGLE
 from topologies.errors import InputError
 
 RUN = {
@@ -59,6 +59,7 @@ def test_rows_become_models_plans_and_machines(tmp_path: Path) -> None:
     (several,) = three_dimensional(tmp_path / "a100_3d_multi.csv")
     assert several.machine == "dgx_a100:nodes=2,nics=4"
     assert several.seconds == 0.5
+    assert {"recompute=full", "loss=unfused", "grads=bf16"} < {*several.plan.split(",")}
     first, second, third = sharded(tmp_path / "fsdp_mpt.csv")
     assert first.seconds == 128 * 2 / 10000
     assert "recompute=full" in first.plan
@@ -66,6 +67,16 @@ def test_rows_become_models_plans_and_machines(tmp_path: Path) -> None:
     assert "recompute=none" in second.plan
     assert "grads=bf16" in third.plan
     assert (first.kind, third.kind) == ("h100_80gb amp_bf16", "a100_40gb bf16")
+
+
+def test_on_one_node_nothing_is_computed_again_and_ranks_share_a_vocabulary(
+    tmp_path: Path,
+) -> None:
+    """50257 words are not padded: each of 2 ranks has 25128."""
+    (tmp_path / "a100_3d_single.csv").write_text(SINGLE)
+    rows = [*three_dimensional(tmp_path / "a100_3d_single.csv")]
+    assert all("recompute" not in row.plan for row in rows)
+    assert {row.model.partition("vocab=")[2] for row in rows} <= {"50257", "50256"}
 
 
 def test_a_run_with_its_whole_plan_is_read(tmp_path: Path) -> None:

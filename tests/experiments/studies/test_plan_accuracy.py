@@ -12,14 +12,9 @@ from experiments.studies.measured_plans import (
     three_dimensional,
 )
 from experiments.studies.step_predictions import plain, predict
-from step_texts import MULTI, SHARDED
+from step_texts import MULTI, SHARDED, SINGLE
 from topologies.errors import InputError
 
-SINGLE = """gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iteration_ms
-4,4,1,256,4,4,128,2,1,2,60
-2,4,1,256,4,4,128,1,2,1,40
-2,8,1,256,4,4,128,1,2,1,80
-"""
 MLPERF = """round,machine,gpus,tp,pp,cp,dp,global_batch,micro_batches,step_s
 5.0,Eos H100,512,8,8,2,4,1152,288,55.13
 """
