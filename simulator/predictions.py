@@ -123,7 +123,7 @@ def interval_of(predicted: Prediction) -> Interval:
     mean, variance = (float(column[0]) for column in residuals.at(where))
     variance += residuals.rules.parameters**2 * float((shifts**2).sum())
     variance += (sure.software * software) ** 2
-    variance += sure.between**2 * float(where.nodes[0] > 1)
+    variance += sure.between**2 * software * float(where.nodes[0] > 1)
     unsure = reasons(where, residuals.seen)
     return interval(seconds, mean, variance, sure.level)._replace(unsure=unsure)
 

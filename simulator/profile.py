@@ -85,7 +85,8 @@ class Uncertainty:
     software: float = 0.0
     """The standard deviation of log(measured / predicted) of what is no bytes on links."""
     between: float = 0.0
-    """That of jobs over several nodes, besides what all jobs have."""
+    """The same in jobs over several nodes besides. Its variance grows with that share of the time,
+    and not with the square of the share."""
 
     @cached_property
     def together(self) -> Profile:

@@ -26,7 +26,7 @@ from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
 from simulator.uncertainty.residuals import shared
 from topologies.topology import Floats, Longs
 
-START = Spread(machine=0.1, between=0.1, software=0.4, parameters=0.4)
+START = Spread(machine=0.1, between=0.3, software=0.4, parameters=0.4)
 """Where learning starts."""
 GROUPS = 4
 """Machines are left out in so many groups."""
@@ -52,7 +52,7 @@ class Unseen(NamedTuple):
         """The variance of `off` by the rules of intervals."""
         rules = base._replace(machine=spread.machine)
         fixed = shared(rules) + rules.noise**2 + rules.job**2
-        alone = fixed + spread.between**2 * self.several
+        alone = fixed + spread.between**2 * self.several * self.software
         alone += (spread.software * self.software) ** 2
         return np.asarray(alone + spread.parameters**2 * self.parameters)
 

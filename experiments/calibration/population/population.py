@@ -46,7 +46,8 @@ class Spread(NamedTuple):
     machine: float
     """What all points of the machine share."""
     between: float
-    """What points of jobs over several nodes have besides."""
+    """What jobs over several nodes have besides. Its variance grows with the share of the time that
+    is no bytes on links: GiB are far surer than middle sizes."""
     software: float
     """What the part of the time that is no bytes on links has besides."""
     parameters: float

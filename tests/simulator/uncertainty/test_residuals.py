@@ -191,7 +191,7 @@ def test_residuals_as_usual_leave_intervals_as_they_are() -> None:
     values = np.asarray(
         np.linalg.cholesky(known) @ np.where(np.arange(len(seen)) % 2, 1.0, -1.0), np.float64
     )
-    inverse = np.linalg.inv(known)
+    inverse = np.asarray(np.linalg.inv(known), np.float64)
     assert scale(rules, inverse, values) == pytest.approx(1)
     assert scale(rules, inverse, 3 * values) == pytest.approx((5 + 9 * len(seen)) / (5 + len(seen)))
     assert scale(rules._replace(own_scale=0.5), inverse, 3 * values) == pytest.approx(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.calibration.population.library_profile import LIBRARIES, profile_for
+from experiments.calibration.population.library_profile import FURTHER, LIBRARIES, profile_for
 from experiments.calibration.population.population import population_of as population
 from experiments.calibration.population.specification import KERNELS
 from experiments.calibration.prediction import times
@@ -57,17 +57,27 @@ def test_a_library_says_how_sure_it_is(name: str) -> None:
 
 def test_what_the_population_does_not_reach_has_wider_intervals() -> None:
     """RCCL runs on one of the measured machines, and not with NVLinks. Each of the two reasons adds
-    the variance of another machine."""
+    a variance."""
     topology, sure = built("dgx_a100"), []
     for name in ("nccl", "rccl"):
         known = profile_for(name, topology).profile.uncertainty
         assert known is not None
         sure.append(known)
     reached, wider = (known.residuals.rules for known in sure)
-    of_machines = hypot(reached.machine, sure[0].between)
-    assert wider.machine == pytest.approx(hypot(reached.machine, 2**0.5 * of_machines))
+    assert wider.machine == pytest.approx(hypot(reached.machine, 2**0.5 * FURTHER))
     assert wider._replace(machine=0) == reached._replace(machine=0)
     assert (sure[0].software, sure[0].between) == (sure[1].software, sure[1].between)
+
+
+def test_over_several_nodes_middle_sizes_are_less_sure_than_gigabytes() -> None:
+    """Half the width in log: at least 1.5 times as much at 4 MiB as at 8 GiB, and less at that than
+    a fifth of the time."""
+    topology = built("hgx_h100:nodes=2")
+    profile = profile_for("nccl", topology).profile
+    runs = times(profile, algorithm("rings"), topology, 16, [2.0**22, 2.0**33])
+    middle, large = (log(run.interval.high / run.seconds) for run in runs.values() if run.interval)
+    assert middle > 1.5 * large
+    assert large < log(1.25)
 
 
 def test_a_rack_is_larger_than_the_nodes_that_were_measured() -> None:
