@@ -12,8 +12,8 @@ from experiments.studies.measured_plans import (
     three_dimensional,
 )
 from experiments.studies.step_predictions import plain, predict
+from refusals import refusal
 from step_texts import MULTI, SHARDED
-from topologies.errors import InputError
 
 SINGLE = """gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iteration_ms
 4,4,1,256,4,4,128,2,1,2,60
@@ -109,5 +109,4 @@ def test_the_tables_of_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no CSV of measured steps"):
-        plan_accuracy.main([tmp_path])
+    assert "no CSV of measured steps" in refusal(plan_accuracy.main, [tmp_path])

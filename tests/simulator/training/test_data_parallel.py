@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from law_cases import tries
+from refusals import refusal
 from simulator.collectives.collective import REDUCE
 from simulator.schedules import semantics
 from simulator.schedules.schedule import TRANSFER
@@ -321,9 +322,7 @@ def test_a_device_without_input_and_a_failed_step_have_no_outputs() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(InputError, match=r"dp: launch=-1.0: seconds, 0 or more"):
-        DataParallel(launch=-1.0)
-    with pytest.raises(InputError, match=r"dp: chunk=0: bytes, more than 0"):
-        DataParallel(chunk=0)
+    assert "dp: launch=-1.0: seconds, 0 or more" in refusal(DataParallel, launch=-1.0)
+    assert "dp: chunk=0: bytes, more than 0" in refusal(DataParallel, chunk=0)
     with pytest.raises(InputError, match=r"dp: chunk=0.0001 cuts 20KiB into more than \d+ chunks"):
         planned(DataParallel(chunk=1e-4), 2)
