@@ -1,8 +1,6 @@
 """Results of commands as they were when they were stored: strategies, conditions, plans, groups,
 traces, learning. A change of a rule stores them anew, in a commit that says what moved."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

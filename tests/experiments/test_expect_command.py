@@ -1,7 +1,5 @@
 """`simctl expect`, and one measured number in `simctl diagnose`."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`simctl measure` with ranks that only pretend: what it keeps, resumes, prints and refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

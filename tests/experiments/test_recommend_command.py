@@ -1,7 +1,5 @@
 """`simctl recommend`: the best algorithm by size, and a map by ranks."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`simctl serve`."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

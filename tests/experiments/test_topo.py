@@ -1,8 +1,6 @@
 """`simctl topo`: lists, facts of machines worked out by hand, files that are read back the same,
 one line a mistake."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

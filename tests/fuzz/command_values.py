@@ -1,7 +1,5 @@
 """Values of options that are valid, each alone, and mean little work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 

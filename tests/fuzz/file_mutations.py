@@ -1,7 +1,5 @@
 """Damage that files come with: bits, cuts, lines, columns, numbers, nesting and encodings."""
 
-from __future__ import annotations
-
 import gzip
 import pickletools
 import re

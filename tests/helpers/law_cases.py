@@ -1,7 +1,5 @@
 """Algorithms, shapes, numbers of ranks and orders of operations on which the laws are tested."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from heapq import heapify, heappop, heappush

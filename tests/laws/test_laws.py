@@ -6,8 +6,6 @@ doubling any reduction is caught; (4) volume and steps equal the closed form; (5
 compiled engines agree to the bit.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from random import Random
 

@@ -1,8 +1,6 @@
 """What hurts in other simulators, so that it does not happen in this one. Each test names its
 trap."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache
 

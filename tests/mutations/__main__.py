@@ -12,8 +12,6 @@ of a file instead. Stderr says now and then how many mutants have been tried, so
 run has a result too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,8 +1,6 @@
 """Single-line mutations of a source file: a comparison flipped, a sign changed, a statement left
 out."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator

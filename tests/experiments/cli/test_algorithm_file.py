@@ -1,7 +1,5 @@
 """`--algo-file` is where `--algo` is, and a wrong algorithm is drawn."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

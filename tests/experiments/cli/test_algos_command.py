@@ -1,7 +1,5 @@
 """`simctl algos import` and `export`: between files and algorithms."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

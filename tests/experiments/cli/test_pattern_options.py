@@ -1,7 +1,5 @@
 """Options of patterns and of machines."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """`simctl train --learn`: what it prints, writes and refuses."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

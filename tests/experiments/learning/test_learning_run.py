@@ -1,7 +1,5 @@
 """What a run learns, against one device and against results by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Every schedule, interpreted rank by rank, computes what its collective promises, whatever arrives
 first."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,8 +1,6 @@
 """Real torch.distributed on this machine: results, a rank that hangs, and ranks that something else
 has started."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Pictures of results: their legends and labels, bands, learning runs, and maps of winners."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The picture of a sweep: what its axes show, which points make a curve, and what it leaves out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

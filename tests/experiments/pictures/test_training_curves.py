@@ -1,7 +1,5 @@
 """The pictures of several training runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from matplotlib.figure import Figure

@@ -1,7 +1,5 @@
 """Bytes of weights and KV caches, and deployments that cannot be."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

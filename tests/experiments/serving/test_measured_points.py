@@ -1,7 +1,5 @@
 """Points of a user, and their files."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

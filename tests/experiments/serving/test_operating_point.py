@@ -1,7 +1,5 @@
 """Laws of iterations and operating points."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,8 +1,6 @@
 """Predicted beside measured operations of gloo: on rows made for it, on the committed sweep, and on
 a live lab."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

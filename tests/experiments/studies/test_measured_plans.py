@@ -1,7 +1,5 @@
 """Readers of files of measured steps, on a few rows in the form of the published files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from experiments.studies.measured_plans import (

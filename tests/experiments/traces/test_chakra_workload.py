@@ -1,7 +1,5 @@
 """Chakra workloads on our machines: their times, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Who was late in a job: Kineto traces of all ranks, and dumps of the flight recorder."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

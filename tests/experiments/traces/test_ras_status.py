@@ -1,7 +1,5 @@
 """The status of communicators from NCCL's RAS: who is missing or behind, and what is no status."""
 
-from __future__ import annotations
-
 import csv
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Steps of plans as graphs of ranks, as Chakra traces, and as Kineto traces."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections import Counter

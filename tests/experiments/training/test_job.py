@@ -1,7 +1,5 @@
 """`simctl train`: whether a worker holds its share of a job, and what a run that does not says."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

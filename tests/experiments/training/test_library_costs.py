@@ -1,7 +1,5 @@
 """Training steps under a calibrated library."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`simctl train`: what it prints, stores and refuses."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Tables of strategies and plans: which is fastest, and where more workers stop paying."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Bruck's algorithms and PAT."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Binary, split binary and k-nomial trees."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

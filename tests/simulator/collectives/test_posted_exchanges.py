@@ -1,7 +1,5 @@
 """Exchanges by patterns, and gossip."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import ceil
 

@@ -1,7 +1,5 @@
 """NCCL's own model: times by hand, and laws."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

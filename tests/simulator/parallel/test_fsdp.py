@@ -1,7 +1,5 @@
 """FSDP as a strategy: the step of its plan, what it proves, what it sends, and what it holds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Degrees of a plan, the groups of ranks that they make, and the times of their collectives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

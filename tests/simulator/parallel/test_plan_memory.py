@@ -1,7 +1,5 @@
 """The memory of the ranks of a plan."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Steps of plans with more places: ranks that differ, and all transfers of all ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

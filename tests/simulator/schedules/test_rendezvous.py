@@ -1,8 +1,6 @@
 """Ready signals before every transfer: when they are posted, what they cost, and that nothing else
 changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

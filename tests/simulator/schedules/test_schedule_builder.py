@@ -1,8 +1,6 @@
 """The builder in stories: who waits for whom, how a child is inlined, and what a schedule is made
 of."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

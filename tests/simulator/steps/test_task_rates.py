@@ -1,8 +1,6 @@
 """Tests of simulator.steps.task_rates and simulator.kernels.rates, against a second loop in exact
 rationals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product

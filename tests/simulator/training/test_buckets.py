@@ -1,7 +1,5 @@
 """Buckets as DDP cuts them, and what they cost: copies, hooks, and a slower backward."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What makes ranks differ; the time of epochs, and a limit of the input."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

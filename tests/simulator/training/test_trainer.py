@@ -1,7 +1,5 @@
 """What strategies have in common: graphs of runs, collectives, names, and slower computations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

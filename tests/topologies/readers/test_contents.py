@@ -1,7 +1,5 @@
 """The text of a file, a machine whose ranks reach each other, and values in messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Hosts of `topology.conf` and of `nvidia-smi -q`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Logs of NCCL Inspector: the time of a call, damage, and what is no record."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

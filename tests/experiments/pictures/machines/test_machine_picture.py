@@ -1,8 +1,6 @@
 """Pictures of machines: every one renders, nothing lies on anything else, and each level is a
 row."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections import Counter

@@ -1,8 +1,6 @@
 """Chrome traces of training runs and collectives: valid, in microseconds, complete, and nothing
 overlaps on a track."""
 
-from __future__ import annotations
-
 import json
 from collections import defaultdict
 from collections.abc import Callable
