@@ -18,6 +18,7 @@ from experiments.studies import generated_pages
 from grouped_cases import each_case
 from page_blocks import blocks
 from refusals import refusal
+from simctl_process import Simctl
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = (
@@ -53,7 +54,6 @@ PAGES = sorted(
     )
 )
 NOTEBOOKS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 Printed = Callable[..., str]
 BLOCK = re.compile(
     r"(```console\n\$ (?P<command>[^\n]*)\n```\n(?:(?!```).)*?```text\n)"

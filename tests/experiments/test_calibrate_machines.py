@@ -3,7 +3,6 @@
 import csv
 import io
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,8 @@ import pytest
 from experiments.commands.calibrate import Calibrate
 from experiments.options.options import Format
 from experiments.profiles import read
+from simctl_process import Simctl
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 HEADER = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n"
 MACHINE = "mn5_acc:nodes=4"
 NIC = 20e9

@@ -4,8 +4,7 @@ import csv
 import io
 import json
 import resource
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from experiments.text_lines import visible
 from extras import needs
 from grouped_cases import each_case
 from refusals import refusal
+from simctl_process import Simctl
 from topologies.errors import InputError
 
 
@@ -178,7 +178,6 @@ def test_progress_makes_room_for_a_row_on_a_terminal(monkeypatch: pytest.MonkeyP
     assert stream.getvalue() == "points: 2 of 10, 3 min left\r\033[K"
 
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 COMMANDS = {
     "sweep": ("sweep", "--algo", "ring,tree", "--p", "2..5", "--size", "8B,1GiB"),
     "train": ("train", "--model", "resnet50:batch=2", "--p", "1,2"),

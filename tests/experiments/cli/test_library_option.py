@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import pickle
-import subprocess
-from collections.abc import Callable
 
 import pytest
 
@@ -15,11 +13,11 @@ from experiments.options.profile_options import ProfileOptions
 from experiments.options.values import named, parse_algorithm, parse_algorithms, usual_ranks
 from experiments.simulations.case import Case
 from experiments.simulations.grid import Grid, sweep
+from simctl_process import Simctl
 from simulator.collectives import Algorithm, find
 from simulator.profile import Profile
 from topologies.catalogue import find as find_machine
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 NOTE = "note: nccl on machines like this: population of "
 
 

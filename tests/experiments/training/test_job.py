@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +18,11 @@ from experiments.training import job as jobs
 from experiments.training import strategy_options, training_grid
 from experiments.training.job import Job
 from grouped_cases import each_case
+from simctl_process import Simctl
 from simulator.training.footprint import kept
 from topologies.catalogue import find
 from topologies.resources import Need
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 LARGE = "train", "--model", "resnet50:batch=1024", "--topology", "dgx1", "--gpus"
 SWEEP = "train", "--topology", "dgx1", "--gpus", "2", "--sweep"
 

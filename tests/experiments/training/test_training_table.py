@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +14,7 @@ from experiments.options.training_options import TrainingOptions
 from experiments.output import Record, RunFiles
 from experiments.training.training_table import Scaling, comparison_text, scaling, scaling_text
 from grouped_cases import each_case
+from simctl_process import Simctl
 
 
 def record(ranks: int, speed_up: float, strategy: str = "ddp") -> Record:
@@ -137,7 +136,6 @@ def test_the_fastest_is_said_and_all_are_drawn(
     assert b"<svg" in (tmp_path / "a.svg").read_bytes()
 
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 BERT = "bert_large:layers=4"
 OPTIONS = "--model", BERT, "--topology", "hgx_h100"
 TRAIN, PLAN = ("train", *OPTIONS), ("plan", *OPTIONS)
