@@ -1,7 +1,5 @@
 """`calibrate`, `judge` and `--profile`, as a user calls them."""
 
-import csv
-import io
 import json
 import subprocess
 import sys
@@ -11,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.calibration.calibrated_profile import Calibration
 from experiments.calibration.calibrated_profile import calibrate as fit
 from experiments.commands import judged_runs
@@ -92,7 +91,7 @@ def test_a_profile_is_held_against_runs(
     assert "mine as it is" in capsys.readouterr().out
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     assert replace(request, tolerance="0.001", format=Format.csv).run() == 1
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    rows = rows_of(capsys.readouterr().out)
     assert len(rows) == 10
     assert sum(abs(float(row["error"])) for row in rows) / 10 < 0.15
     assert replace(request, tolerance="0.5", format=Format.json).run() == 0

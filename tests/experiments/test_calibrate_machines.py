@@ -1,12 +1,11 @@
 """Runs of NCCL on a machine whose NICs are known: `--topology` names the machine."""
 
-import csv
-import io
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.commands.calibrate import Calibrate
 from experiments.options.options import Format
 from experiments.profiles import read
@@ -40,7 +39,7 @@ def profile(runs: str) -> str:
 
 def rows(answer: "subprocess.CompletedProcess[str]") -> list[dict[str, str]]:
     assert answer.returncode == 0, answer.stderr
-    return list(csv.DictReader(io.StringIO(answer.stdout)))
+    return rows_of(answer.stdout)
 
 
 def test_a_nic_is_as_fast_as_its_share_of_the_ring(profile: str) -> None:

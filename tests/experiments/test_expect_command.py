@@ -1,12 +1,11 @@
 """`simctl expect`, and one measured number in `simctl diagnose`."""
 
-import csv
-import io
 import json
 import re
 
 import pytest
 
+from csv_texts import rows_of
 from grouped_cases import each_case
 from simctl_process import Simctl, mistake
 
@@ -16,7 +15,7 @@ SIZES = "1KiB,1MiB,1GiB"
 
 def test_the_numbers_are_those_of_run(simctl: Simctl) -> None:
     text = simctl("expect", *MACHINE, "--size", SIZES, "--format", "csv").stdout
-    for row in csv.DictReader(io.StringIO(text)):
+    for row in rows_of(text):
         options = ("--library", "nccl", "--size", f"{row['size_B']}B", "--format", "json")
         (run,) = [json.loads(simctl("run", *MACHINE, *options).stdout)["summary"]]
         for name in ("expected_s", "low_s", "high_s"):
@@ -40,7 +39,7 @@ def test_a_version_decides_what_runs(
     options = "--library", library, "--library-version", version
     size = "--size", "1GiB" if library == "nccl" else "1MiB"
     text = simctl("expect", "--topology", machine, *options, *size, "--format", "csv").stdout
-    [row] = csv.DictReader(io.StringIO(text))
+    [row] = rows_of(text)
     assert (row["library"], row["version"]) == (library, version)
     assert row["algorithm"].partition(":")[0].partition(",")[0] == algorithm
 

@@ -1,13 +1,12 @@
 """`simctl recommend`: the best algorithm by size, and a map by ranks."""
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.commands.recommend import Recommend
 from experiments.options.options import Format
 from experiments.simulations.winners import LAST
@@ -26,7 +25,7 @@ def test_the_table_names_algorithms_crossovers_and_reasons(simctl: Simctl) -> No
 
 
 def test_records(simctl: Simctl) -> None:
-    rows = list(csv.DictReader(io.StringIO(simctl(*STAR, "--format", "csv").stdout)))
+    rows = rows_of(simctl(*STAR, "--format", "csv").stdout)
     report = json.loads(simctl(*STAR, "--format", "json").stdout)
     assert [row["algorithm"] for row in rows] == [row["algorithm"] for row in report["advice"]]
     assert report["crossovers"][0]["after"] == rows[1]["algorithm"]
@@ -102,7 +101,7 @@ def printed(capsys: pytest.CaptureFixture[str], how: str, **files: Any) -> str:
 
 
 def test_rows_have_the_second_and_its_margin(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = list(csv.DictReader(io.StringIO(printed(capsys, "csv"))))
+    rows = rows_of(printed(capsys, "csv"))
     assert [(row["ranks"], float(row["size_B"])) for row in rows] == [
         (ranks, size) for ranks in ("2", "3") for size in SIZES
     ]
@@ -166,7 +165,7 @@ def test_a_placement_says_what_it_costs(simctl: Simctl, tmp_path: Path) -> None:
 def test_a_placement_goes_with_every_command(simctl: Simctl, tmp_path: Path) -> None:
     done = simctl("sweep", *placed(tmp_path, "n[3,1]")[1:], "--algo", "ring", "--format", "csv")
     assert done.returncode == 0, done.stderr
-    assert [row["ranks"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["16"]
+    assert [row["ranks"] for row in rows_of(done.stdout)] == ["16"]
 
 
 @pytest.mark.parametrize(

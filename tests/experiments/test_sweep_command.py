@@ -1,8 +1,6 @@
 """`simctl sweep`: rows as they come, points that fail, how much work is taken on, and what is said
 below."""
 
-import csv
-import io
 import json
 import re
 import subprocess
@@ -13,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.commands import sweep as command
 from experiments.options.values import parse_ranks
 from experiments.simulations import grid, workload
@@ -85,7 +84,7 @@ def test_without_a_number_of_ranks_a_machine_has_all_of_its_own(
 ) -> None:
     done = simctl("sweep", "--topology", topology, "--format", "csv")
     assert done.returncode == 0
-    assert [row["ranks"] for row in csv.DictReader(io.StringIO(done.stdout))] == ranks
+    assert [row["ranks"] for row in rows_of(done.stdout)] == ranks
 
 
 def test_the_ranks_of_a_file_are_swept(simctl: Simctl, tmp_path: Path) -> None:
@@ -105,7 +104,7 @@ def test_a_point_that_fails_costs_only_itself(simctl: Simctl, tmp_path: Path) ->
     out = tmp_path / "sweep.csv"
     done = simctl("sweep", *HGX, "--p", "8,33,16", "--format", "csv", "--out", out)
     assert done.returncode == 2
-    assert [row["ranks"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["8", "16"]
+    assert [row["ranks"] for row in rows_of(done.stdout)] == ["8", "16"]
     assert out.read_text() == done.stdout
     why = "hgx_h100:nodes=4 has 32 GPUs, not 33: take fewer ranks or more nodes"
     assert done.stderr.splitlines() == [f"note: failed ring, 33 ranks: {why}"]
@@ -265,7 +264,7 @@ def test_bounds_that_are_left_out_are_named(
     assert "p = 4 to 6: every cut." in simctl("sweep", *line, "--p", "3..6").stdout
     assert "Bounds left out: every cut." in simctl("run", *line, "--p", "8").stdout
     text = simctl("sweep", *line, "--p", "3,4", "--format", "csv").stdout
-    rows = csv.DictReader(io.StringIO(text))
+    rows = rows_of(text)
     assert [row["bounds_left_out"] for row in rows] == ["", "every cut"]
     [record] = json.loads(simctl("sweep", *line, "--p", "9", "--format", "json").stdout)
     assert record["bounds_left_out"] == "every cut"

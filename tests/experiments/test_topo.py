@@ -1,8 +1,6 @@
 """`simctl topo`: lists, facts of machines worked out by hand, files that are read back the same,
 one line a mistake."""
 
-import csv
-import io
 import json
 import re
 from dataclasses import fields
@@ -12,6 +10,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from csv_texts import rows_of
 from experiments.commands.list import List, _machines
 from experiments.commands.topo import FILES, PATHS, SHOWN, ImportedMachine, ShownMachine
 from experiments.machine_facts import BOUNDS, PAIRS, facts
@@ -174,7 +173,7 @@ def test_json_has_every_fact(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_csv_has_a_fact_a_row(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = list(csv.DictReader(io.StringIO(shown("bus", capsys, "3", "csv"))))
+    rows = rows_of(shown("bus", capsys, "3", "csv"))
     facts = {(row["part"], row["item"], row["field"]): row["value"] for row in rows}
     assert len(facts) == len(rows)
     assert facts["devices", "gpu", ""] == "3"
@@ -232,7 +231,7 @@ def test_the_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_list_as_records(how: str, capsys: pytest.CaptureFixture[str]) -> None:
     List(what="machines", format=Format(how)).run()
     text = capsys.readouterr().out
-    rows = json.loads(text) if how == "json" else list(csv.DictReader(io.StringIO(text)))
+    rows = json.loads(text) if how == "json" else rows_of(text)
     assert [row["name"] for row in rows] == [*SHAPES, *MACHINES]
     nvl72 = next(row for row in rows if row["name"] == "nvl72")
     assert (str(nvl72["gpus"]), str(nvl72["nics"]), nvl72["network"], nvl72["port"]) == (

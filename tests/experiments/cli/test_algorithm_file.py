@@ -1,12 +1,11 @@
 """`--algo-file` is where `--algo` is, and a wrong algorithm is drawn."""
 
-import csv
-import io
 import json
 from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from msccl_texts import SHAPES
 from simctl_process import Simctl, mistake
 
@@ -56,7 +55,7 @@ def test_sweep_compares_it_with_others(command: Simctl, folder: Path, jobs: str)
     files = ("--algo-file", "mine.py:fan", "--algo-file", "mine.py:wrong")
     options = ("--algo", "naive", *files, "--p", "3,4", "--jobs", jobs, "--out", "out.csv")
     done = command("sweep", *options, "--format", "csv", cwd=folder)
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    rows = rows_of(done.stdout)
     assert [(row["algorithm"], row["ranks"], row["formula_s"] == "") for row in rows] == [
         ("naive", "3", False),
         ("naive", "4", False),

@@ -1,7 +1,5 @@
 """The command line as a user meets it: tables, files, pictures, notes."""
 
-import csv
-import io
 import json
 import os
 import re
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from simctl_process import Simctl, mistake, simctl
 
 ROOT = Path(__file__).parents[3]
@@ -35,7 +34,7 @@ def test_sweep_writes_csv_with_its_provenance(command: Simctl, tmp_path: Path) -
     assert done.returncode == 0
     written = (tmp_path / "sweep.csv").read_text()
     assert written == done.stdout
-    row = next(csv.DictReader(io.StringIO(written)))
+    row = rows_of(written)[0]
     # 2(p-1)(2α + V/(pβ)): a route of the default machine, a star, has two links
     assert float(row["time_s"]) == pytest.approx(6 * (2e-6 + 2**26 / 4 / 50e9), rel=1e-9)
     assert row["verdict"] == "ok"
@@ -197,7 +196,7 @@ def test_a_number_of_ranks_that_an_algorithm_cannot_take_is_skipped_and_named(
     sweep = ("sweep", "--algo", "nvls", "--topology", "hgx_h100:nodes=2", "--p")
     done = command(*sweep, "8,9,16", "--format", "csv")
     assert done.returncode == 0
-    assert [row["ranks"] for row in csv.DictReader(io.StringIO(done.stdout))] == ["8", "16"]
+    assert [row["ranks"] for row in rows_of(done.stdout)] == ["8", "16"]
     assert (
         "note: skipped nvls, 9 ranks: nvls: 8 ranks on one switch and 1 on another" in done.stderr
     )

@@ -1,13 +1,12 @@
 """Intervals of a profile's predictions: in tables and records, at the level that is asked for."""
 
-import csv
-import io
 import json
 import re
 from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from grouped_cases import each_case
 from simctl_process import Simctl, mistake
 from sure_profile import SURE, UNSURE
@@ -17,7 +16,7 @@ SWEEP = ("sweep", "--p", "8", "--size", "1KiB,8KiB,1MiB", "--profile")
 
 def rows(simctl: Simctl, *arguments: str) -> list[dict[str, str]]:
     text = simctl(*arguments, "--format", "csv").stdout
-    return list(csv.DictReader(io.StringIO(text)))
+    return rows_of(text)
 
 
 def test_a_sweep_has_an_interval_for_each_time(simctl: Simctl, profile: str) -> None:

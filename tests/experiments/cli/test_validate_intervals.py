@@ -1,12 +1,11 @@
 """`simctl validate` under a profile or a library: intervals, and where the machine stands."""
 
-import csv
-import io
 import json
 from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from grouped_cases import each_case
 from simctl_process import Simctl, mistake
 from sure_profile import UNSURE
@@ -14,7 +13,7 @@ from sure_profile import UNSURE
 
 def rows(simctl: Simctl, *arguments: str) -> list[dict[str, str]]:
     text = simctl("validate", *arguments, "--format", "csv").stdout
-    return list(csv.DictReader(io.StringIO(text)))
+    return rows_of(text)
 
 
 def test_each_point_has_an_interval(simctl: Simctl, runs: str, profile: str) -> None:

@@ -1,13 +1,12 @@
 """`simctl train --learn`: what it prints, writes and refuses."""
 
-import csv
-import io
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from grouped_cases import each_case
 from simctl_process import Simctl, mistake
 
@@ -42,7 +41,7 @@ def test_a_table_compares_strategies_and_workers(learned: Simctl) -> None:
 
 
 def test_csv_and_json_have_the_same_figures(learned: Simctl) -> None:
-    (record,) = csv.DictReader(io.StringIO(learned("--format", "csv").stdout))
+    (record,) = rows_of(learned("--format", "csv").stdout)
     (document,) = json.loads(learned("--format", "json").stdout)
     assert document["curve"][-1]["loss"] == document["loss"] == float(record["loss"])
     assert document["target_s"] is None

@@ -1,13 +1,12 @@
 """`simctl train`: whether a worker holds its share of a job, and what a run that does not says."""
 
-import csv
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.commands import train_runs as train
 from experiments.models import model_catalogue
 from experiments.options.profile_options import SimulationOptions
@@ -45,7 +44,7 @@ def test_a_run_that_fits_says_of_how_much(simctl: Simctl) -> None:
 
 
 def rows(text: str) -> list[str]:
-    return [row["fits"] for row in csv.DictReader(io.StringIO(text))]
+    return [row["fits"] for row in rows_of(text)]
 
 
 @each_case(

@@ -1,7 +1,5 @@
 """`simctl train`: what it prints, stores and refuses."""
 
-import csv
-import io
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.commands import train_runs as train
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
@@ -94,11 +93,7 @@ def test_a_run_is_told_in_words(request_: Request, capsys: pytest.CaptureFixture
 
 
 def test_a_sweep_has_a_row_a_value(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = list(
-        csv.DictReader(
-            io.StringIO(shown(replace(request_, sweep="bucket=0,1MB..4MB:x2"), capsys, "csv"))
-        )
-    )
+    rows = rows_of(shown(replace(request_, sweep="bucket=0,1MB..4MB:x2"), capsys, "csv"))
     assert [row["bucket"] for row in rows] == ["0", "1000000.0B", "2000000.0B", "4000000.0B"]
     steps = [float(row["step_s"]) for row in rows]
     assert steps[0] == steps[1] < steps[2] < steps[3] == pytest.approx(0.019)
@@ -107,11 +102,7 @@ def test_a_sweep_has_a_row_a_value(request_: Request, capsys: pytest.CaptureFixt
 def test_a_scaling_curve_begins_with_one_worker(
     request_: Request, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = list(
-        csv.DictReader(
-            io.StringIO(shown(replace(request_, p="1..8:x2", bucket="1GiB"), capsys, "csv"))
-        )
-    )
+    rows = rows_of(shown(replace(request_, p="1..8:x2", bucket="1GiB"), capsys, "csv"))
     assert [float(row["efficiency"]) for row in rows] == pytest.approx(
         [1.0] + [13 / (13 + 8 * (p - 1) / p) for p in (2, 4, 8)]
     )
@@ -282,7 +273,7 @@ def test_how_a_run_was_made_is_said_in_full(
         "cpu",
         "resnet50:batch=2,device=v100",
     )
-    assert next(csv.DictReader(io.StringIO(table.read_text())))["device"] == "v100"
+    assert rows_of(table.read_text())[0]["device"] == "v100"
 
 
 def test_each_rank_computes_with_its_own_times(
