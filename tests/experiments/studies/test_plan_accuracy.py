@@ -21,7 +21,7 @@ SINGLE = """gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,itera
 2,8,1,256,4,4,128,1,2,1,80
 """
 MLPERF = """round,machine,gpus,tp,pp,cp,dp,global_batch,micro_batches,step_s
-5.0,Eos H100,512,8,8,2,4,1152,288,55.13
+5.0,Eos H100,512,8,8,2,4,96,24,5.13
 """
 
 

@@ -98,9 +98,9 @@ def test_what_does_not_fit_is_refused_with_steps_that_fit() -> None:
 
 @pytest.mark.usefixtures("free_for_most")
 def test_the_steps_that_local_sgd_is_advised_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    topology = machine("star").with_links(1e9, 0.0).build(1000)
+    topology = machine("star").with_links(1e9, 0.0).build(250)
     strategy = LocalSGD(every=8, algo="gloo_ring")
-    message = refusal(strategy.plan, MODEL, Setting(topology, 1000, 800))
+    message = refusal(strategy.plan, MODEL, Setting(topology, 250, 800))
     steps = int(message.partition("take ")[2].split()[0])
 
     class Fits(Exception):
@@ -111,7 +111,7 @@ def test_the_steps_that_local_sgd_is_advised_fit(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("simulator.training.trainer.lower", write)
     with pytest.raises(Fits):
-        strategy.plan(MODEL, Setting(topology, 1000, steps))
+        strategy.plan(MODEL, Setting(topology, 250, steps))
 
 
 @pytest.mark.usefixtures("free_for_most")
