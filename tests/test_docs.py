@@ -22,27 +22,9 @@ from simctl_process import Simctl
 
 ROOT = Path(__file__).parents[1]
 COMMANDS = (
-    "sweep",
-    "run",
-    "train",
-    "plan",
-    "profile-model",
-    "animate",
-    "recommend",
-    "measure",
-    "validate",
-    "calibrate",
-    "diagnose",
-    "expect",
-    "serve",
-    "report",
-    "list",
-    "pipelines",
-    "doctor",
-    "algos import",
-    "algos export",
-    "topo show",
-    "topo import",
+    *("sweep", "run", "train", "plan", "profile-model", "animate", "recommend", "measure"),
+    *("validate", "calibrate", "diagnose", "expect", "serve", "report", "list", "pipelines"),
+    *("doctor", "algos import", "algos export", "topo show", "topo import"),
 )
 PAGES = sorted(
     str(path.relative_to(ROOT))

@@ -35,22 +35,9 @@ NEAR = 40.0
 EVERY = 10
 """Mutants between two lines of progress."""
 MODULES = (
-    *(
-        "numpy",
-        "scipy.sparse.csgraph",
-        "scipy.optimize",
-        "networkx",
-        "simpy",
-        "numba",
-        "yaml",
-        "pydantic",
-    ),
-    *(
-        "defusedxml.ElementTree",
-        "platformdirs",
-        "hypothesis.strategies",
-        "hypothesis.extra.numpy",
-    ),
+    *("numpy", "scipy.sparse.csgraph", "scipy.optimize", "networkx", "simpy", "numba", "yaml"),
+    *("pydantic", "defusedxml.ElementTree", "platformdirs"),
+    *("hypothesis.strategies", "hypothesis.extra.numpy"),
 )
 """Imported once, before the forks."""
 

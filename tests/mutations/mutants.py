@@ -11,14 +11,8 @@ from textwrap import dedent
 from typing import NamedTuple
 
 CORE = (
-    "simulator",
-    "simulator/analysis",
-    "simulator/collectives",
-    "simulator/cost_models",
-    "simulator/engines",
-    "simulator/kernels",
-    "simulator/schedules",
-    "simulator/training",
+    *("simulator", "simulator/analysis", "simulator/collectives", "simulator/cost_models"),
+    *("simulator/engines", "simulator/kernels", "simulator/schedules", "simulator/training"),
 )
 """Folders whose files are mutated, with `topologies` (its readers are tested by fuzzing)."""
 _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (

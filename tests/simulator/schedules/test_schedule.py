@@ -44,20 +44,8 @@ from topologies.shapes import star
 MODULES = tuple(iter_modules(kernel_package.__path__))
 
 COLUMNS = (
-    *(
-        "kind",
-        "rank",
-        "peer",
-        "source",
-        "target",
-        "count",
-        "reduces",
-        "seconds",
-        "lane",
-        "phase",
-        "indptr",
-        "indices",
-    ),
+    *("kind", "rank", "peer", "source", "target", "count", "reduces", "seconds", "lane", "phase"),
+    *("indptr", "indices"),
     "shares",
 )
 

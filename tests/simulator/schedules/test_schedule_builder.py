@@ -184,20 +184,8 @@ def test_a_child_of_nothing_adds_nothing() -> None:
 
 
 COLUMNS = (
-    *(
-        "kind",
-        "rank",
-        "peer",
-        "source",
-        "target",
-        "count",
-        "reduces",
-        "nbytes",
-        "seconds",
-        "lane",
-        "phase",
-    ),
-    *("indptr", "indices"),
+    *("kind", "rank", "peer", "source", "target", "count", "reduces", "nbytes", "seconds", "lane"),
+    *("phase", "indptr", "indices"),
 )
 
 

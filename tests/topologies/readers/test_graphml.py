@@ -257,14 +257,8 @@ def test_a_mistake_is_named_with_its_node_or_edge(body: str, message: str) -> No
         ),
     ],
     ids=[
-        "a file",
-        "a bomb",
-        "cut short",
-        "crossed",
-        "a word",
-        "another format",
-        "nested groups",
-        "a type",
+        *("a file", "a bomb", "cut short", "crossed", "a word", "another format"),
+        *("nested groups", "a type"),
     ],
 )
 def test_what_is_no_graphml_is_refused(text: str, message: str) -> None:
