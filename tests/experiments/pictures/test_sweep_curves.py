@@ -12,6 +12,7 @@ from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.measured_curves import MeasuredCurve
 from experiments.simulations.rules import Rules
+from figure_words import legend
 from grouped_cases import each_case
 from simulator.collectives import find as algorithm
 from topologies.catalogue import find as machine
@@ -36,11 +37,6 @@ def curves(axes: Axes) -> dict[str, list[float]]:
     """The places on the axis of the simulated points, by label."""
     lines = {str(line.get_label()): line for line in axes.lines if line.get_linestyle() == "-"}
     return {label: np.asarray(line.get_xdata()).tolist() for label, line in lines.items()}
-
-
-def legend(figure: Figure) -> list[str]:
-    (beside,) = figure.legends
-    return [text.get_text() for text in beside.get_texts()]
 
 
 @each_case(

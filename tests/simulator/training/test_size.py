@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 
+import ddp_steps
 from law_cases import by_turns
 from refusals import refusal
 from simulator.training.asgd import ASGD, SSP
@@ -14,7 +15,7 @@ from simulator.training.conditions import Conditions, Failure
 from simulator.training.data_parallel import DataParallel
 from simulator.training.ddp import DDP
 from simulator.training.local_sgd import LocalSGD
-from simulator.training.model import Layer, Model, Tensor
+from simulator.training.model import Model
 from simulator.training.plan import Setting
 from simulator.training.size import OPERATION, check_size, most_operations
 from simulator.training.ssgd import SSGD
@@ -24,11 +25,7 @@ from topologies.errors import InputError
 
 Free = Callable[[float], None]
 MOST = 2**24
-LAYERS = tuple(
-    Layer(f"fc{k}", 0.25, 0.5, 64.0, (Tensor("w", 4096.0),), buffers=16.0, channels=2)
-    for k in range(4)
-)
-MODEL = Model("model", 8, LAYERS, optimizer=0.125, inputs=512.0, outputs=256.0)
+MODEL = replace(ddp_steps.MODEL, inputs=512.0, outputs=256.0)
 
 
 def planned(strategy: Strategy, ranks: int, steps: int, model: Model = MODEL) -> tuple[int, float]:
