@@ -4,8 +4,6 @@ it.
 Nodes of the syntax tree count, without docstrings: long names, comments and documentation are free.
 """
 
-from __future__ import annotations
-
 import ast
 import sys
 import tomllib

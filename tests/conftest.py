@@ -95,7 +95,9 @@ def simctl(
     """The command line in this process, where all is imported already."""
     from experiments.cli import main
 
-    def here(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    def here(*arguments: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+        if cwd:
+            monkeypatch.chdir(cwd)
         monkeypatch.setattr(sys, "argv", ["simctl", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as stop:

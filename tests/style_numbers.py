@@ -5,8 +5,6 @@ command line's functions are its options, and those of dataclasses are their fie
 neither has a limit.
 """
 
-from __future__ import annotations
-
 import ast
 import statistics
 import sys

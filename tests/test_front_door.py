@@ -11,8 +11,8 @@ import pytest
 
 import simctl as door
 from grouped_cases import each_case
+from simctl_process import Simctl
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 LOG = Path(__file__).parents[1] / "examples" / "h100_10_nodes_all_reduce.csv"
 
 

@@ -1,26 +1,22 @@
 """Results of commands as they were when they were stored: strategies, conditions, plans, groups,
 traces, learning. A change of a rule stores them anew, in a commit that says what moved."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex
-import subprocess
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from golden_results import differences, files_of, squeezed
+from simctl_process import Simctl
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMANDS: dict[str, Any] = tomllib.loads((GOLDEN / "commands.toml").read_text())
 TOLERANCES = {"priced": 1e-12, "fair": 1e-9, "fits": 1e-6}
 IS_UPDATE = bool(os.environ.get("SIMCTL_UPDATE_GOLDEN"))
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 KEYS = [(table, key) for table, commands in COMMANDS.items() for key in commands]
 
 

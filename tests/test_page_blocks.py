@@ -22,6 +22,7 @@ import ras_files
 import smi_matrices
 from grouped_cases import each_case
 from page_blocks import Block, blocks, uncompared, untested
+from simctl_process import Simctl
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -37,7 +38,6 @@ SHOWN = "docs/reference/commands.md"
 FINDINGS = ("diagnose", "validate")
 """Commands that exit with 1 if they find something."""
 MN5 = ROOT / "examples" / "mn5_acc_all_reduce.csv"
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def runs(name: str, keep: str = "") -> Callable[[Path], object]:

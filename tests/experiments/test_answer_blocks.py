@@ -1,7 +1,5 @@
 """Blocks of answers in a terminal, and records that are printed as they come."""
 
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +7,8 @@ import pytest
 from experiments.answer_blocks import Block, Facts, Remarks, table, to_text
 from experiments.streaming import StreamedTable
 from experiments.templates import fill
+from simctl_process import Simctl
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 LOG = Path(__file__).parents[2] / "examples" / "alps_gh200_p16_aws-ofi-1.9.2.log"
 COLUMNS = {"name": "name", "time": "time_s"}
 

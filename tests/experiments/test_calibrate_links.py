@@ -1,14 +1,13 @@
 """`calibrate --links` and `--gap`, and few points, as a user calls them."""
 
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from experiments.profiles import read
+from simctl_process import Simctl
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 HEADER = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n"
 PAIRS = """\
 srun -N 2 -n 8 ./osu_mbw_mr

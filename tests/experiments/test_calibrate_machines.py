@@ -1,17 +1,15 @@
 """Runs of NCCL on a machine whose NICs are known: `--topology` names the machine."""
 
-import csv
-import io
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.commands.calibrate import Calibrate
 from experiments.profiles import read
+from simctl_process import Simctl
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 HEADER = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n"
 MACHINE = "mn5_acc:nodes=4"
 NIC = 20e9
@@ -40,7 +38,7 @@ def profile(runs: str) -> str:
 
 def rows(answer: "subprocess.CompletedProcess[str]") -> list[dict[str, str]]:
     assert answer.returncode == 0, answer.stderr
-    return list(csv.DictReader(io.StringIO(answer.stdout)))
+    return rows_of(answer.stdout)
 
 
 def test_a_nic_is_as_fast_as_its_share_of_the_ring(profile: str) -> None:

@@ -5,9 +5,8 @@ import multiprocessing
 import os
 import resource
 import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -21,10 +20,10 @@ from experiments.execution import executor, journal
 from experiments.execution.journal import Journal, journal_of
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.rules import Rules
+from simctl_process import Simctl
 from simulator.collectives import find
 from topologies.catalogue import find as find_machine
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 NAMES, RANKS, SIZES = ("ring", "nvls", "tree"), range(2, 9), (2.0**10, 2.0**30)
 SWEEP = ("sweep", "--algo", ",".join(NAMES), "--p", "2..8", "--size", "1KiB,1GiB")
 POINTS = len(NAMES) * len(RANKS) * len(SIZES)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ import pytest
 import pretended_ranks
 from experiments.measure.result_rows import read_rows
 from experiments.profiles import read
+from simctl_process import Simctl
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 LIMIT = 300
 """Bytes after which a write ends the process."""
 STORY = f"""
@@ -45,17 +44,8 @@ main()
 """
 """Runs simctl, and ends it at the nth renaming of a file in its folder, or within the first write
 there."""
-MEASURE = (
-    "measure",
-    "--p",
-    "2",
-    "--collective",
-    "ring,broadcast",
-    "--size",
-    "4KiB,8KiB",
-    "--out",
-    "runs.csv",
-)
+CASES = ("--p", "2", "--collective", "ring,broadcast", "--size", "4KiB,8KiB")
+MEASURE = ("measure", *CASES, "--out", "runs.csv")
 CALIBRATE = ("calibrate", "small.csv", "--out", "mine.yaml")
 SMALL = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n" + "".join(
     f"all_reduce,ring,2,2,{size},{11 + size / 2000:.3f},MPI 1\n"

@@ -1,12 +1,11 @@
 """`simctl list models`."""
 
-import csv
-import io
 import json
 from typing import cast
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.commands.list import List
 from experiments.models.model_catalogue import MODELS
 from experiments.options.options import Format
@@ -28,7 +27,7 @@ def test_the_table_has_groups(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_model_that_no_device_holds_has_its_parameters_alone(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rows = {row["model"]: row for row in csv.DictReader(io.StringIO(printed("csv", capsys)))}
+    rows = {row["model"]: row for row in rows_of(printed("csv", capsys))}
     large, small = rows["mixtral_8x7b"], rows["gpt2"]
     assert (large["parameters"], large["active_parameters"]) == ("46702792704", "12879925248")
     assert large["forward_s"] == large["batch"] == large["source"] == ""

@@ -1,7 +1,5 @@
 """The page of patterns names every collective, and algorithms of it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

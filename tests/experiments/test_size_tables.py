@@ -1,7 +1,5 @@
 """Files of sizes: what is read, and what is refused with file and line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from experiments.size_tables import MOST_BYTES, parse_table, read_table

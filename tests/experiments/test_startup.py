@@ -7,19 +7,8 @@ import sys
 import pytest
 
 HEAVY = {
-    "numpy",
-    "numpy.ma",
-    "networkx",
-    "simpy",
-    "pandas",
-    "matplotlib",
-    "numba",
-    "llvmlite",
-    "pydantic",
-    "scipy",
-    "yaml",
-    "defusedxml",
-    "jinja2",
+    *("numpy", "numpy.ma", "networkx", "simpy", "pandas", "matplotlib", "numba", "llvmlite"),
+    *("pydantic", "scipy", "yaml", "defusedxml", "jinja2"),
 }
 
 

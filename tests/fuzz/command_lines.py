@@ -1,8 +1,6 @@
 """Random command lines, made of what the commands themselves declare: names, types and numbers of
 values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from functools import cache

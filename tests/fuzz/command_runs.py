@@ -1,7 +1,5 @@
 """A command line run in this process, and what is wrong with what came of it."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,25 +1,12 @@
 """Values of options that are valid, each alone, and mean little work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 
 Value = Callable[[Random], str]
 SHAPES = (
-    *(
-        "ring",
-        "star",
-        "full_mesh",
-        "full_mesh_one_port",
-        "bus",
-        "line",
-        "tree",
-        "grid",
-        "torus",
-        "hypercube",
-    ),
-    *("nodes", "leaf_spine", "fat_tree", "dragonfly"),
+    *("ring", "star", "full_mesh", "full_mesh_one_port", "bus", "line", "tree", "grid", "torus"),
+    *("hypercube", "nodes", "leaf_spine", "fat_tree", "dragonfly"),
 )
 LINKS = ("bandwidth", "latency", "gap")
 """Options that describe the links of a shape."""
@@ -34,34 +21,14 @@ def _several(*values: str, most: int = 3) -> Value:
 
 
 _WITH_OPTIONS = (
-    *(
-        "torus:dims=2x2",
-        "grid:dims=2x4,periodic=yes",
-        "tree:branching=3",
-        "nodes:per_node=4",
-        "full_mesh:ports=one",
-    ),
-    *(
-        "leaf_spine:ports_per_leaf=4,spines=2",
-        "fat_tree:k=4",
-        "dragonfly:hosts=2,routers=2,global_links=1",
-    ),
+    *("torus:dims=2x2", "grid:dims=2x4,periodic=yes", "tree:branching=3", "nodes:per_node=4"),
+    *("full_mesh:ports=one", "leaf_spine:ports_per_leaf=4,spines=2"),
+    *("fat_tree:k=4", "dragonfly:hosts=2,routers=2,global_links=1"),
 )
 _MACHINES = (
-    *(
-        "dgx1",
-        "hgx_h100:nodes=2",
-        "leonardo",
-        "mn5_acc:nodes=2",
-        "alps:nodes=2,network=leaf_spine",
-        "mi300x",
-    ),
-    *(
-        "pcie_box:nics=1",
-        "hgx_h100:nodes=1,sharp=yes",
-        "dgx_a100:nodes=1,paths=hash",
-        "b200:nodes=2,port=hdr",
-    ),
+    *("dgx1", "hgx_h100:nodes=2", "leonardo", "mn5_acc:nodes=2", "alps:nodes=2,network=leaf_spine"),
+    *("mi300x", "pcie_box:nics=1", "hgx_h100:nodes=1,sharp=yes"),
+    *("dgx_a100:nodes=1,paths=hash", "b200:nodes=2,port=hdr"),
 )
 _FILES = (
     "machine.yaml",
@@ -72,39 +39,13 @@ _FILES = (
     "machine.yaml:nodes=2",
 )
 _ALGORITHMS = (
-    *(
-        "ring",
-        "ring",
-        "naive",
-        "tree",
-        "rings",
-        "halving_doubling",
-        "double_tree",
-        "recursive_doubling",
-        "chain",
-    ),
-    *(
-        "binary_tree",
-        "nvls",
-        "sharp",
-        "gloo_reduce",
-        "parameter_server",
-        "shift",
-        "ring_all_gather",
-        "pairwise",
-    ),
+    *("ring", "ring", "naive", "tree", "rings", "halving_doubling", "double_tree"),
+    *("recursive_doubling", "chain", "binary_tree", "nvls", "sharp", "gloo_reduce"),
+    *("parameter_server", "shift", "ring_all_gather", "pairwise"),
 )
 RUNS = (
-    "h100.csv",
-    "=1\x1b[2J.csv",
-    "log.txt",
-    "small.csv",
-    "latency.txt",
-    "runs.csv",
-    "both.log",
-    "all.json",
-    "logs",
-    "families",
+    *("h100.csv", "=1\x1b[2J.csv", "log.txt", "small.csv", "latency.txt", "runs.csv", "both.log"),
+    *("all.json", "logs", "families"),
 )
 FAMILIES, SILENT = "families", ("both.log", "latency.txt")
 """A folder with an index, and files that do not say how many ranks took part."""
@@ -212,16 +153,8 @@ VALUES: dict[str, Value] = {
             "ssgd",
             "ssgd:pipelined=yes,server=sharded",
         ),
-        *(
-            "asgd",
-            "asgd:server=sharded",
-            "ssp:bound=1",
-            "ssp:bound=0",
-            "local_sgd",
-            "local_sgd:every=2,algo=rings",
-            "fsdp",
-            "fsdp:zero=2,wire=bf16,accumulate=2",
-        ),
+        *("asgd", "asgd:server=sharded", "ssp:bound=1", "ssp:bound=0", "local_sgd"),
+        *("local_sgd:every=2,algo=rings", "fsdp", "fsdp:zero=2,wire=bf16,accumulate=2"),
         *(
             "ddp:startup=yes",
             "ddp:launch=10us,slowdown=0.1",

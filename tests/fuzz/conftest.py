@@ -1,7 +1,5 @@
 """How much the fuzzers try: `--fuzz-count N` and `--fuzz-seed S`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

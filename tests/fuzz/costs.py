@@ -1,7 +1,5 @@
 """What a case costs: seconds of this process and memory at its peak, and an end to what hangs."""
 
-from __future__ import annotations
-
 import resource
 import signal
 import time

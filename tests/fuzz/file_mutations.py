@@ -1,7 +1,5 @@
 """Damage that files come with: bits, cuts, lines, columns, numbers, nesting and encodings."""
 
-from __future__ import annotations
-
 import gzip
 import pickletools
 import re
@@ -17,36 +15,10 @@ MOST = 2**22
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _TOKEN = re.compile(rb"[A-Za-z_][\w.]*|\d[\w.]*|[^\w\s]")
 _NUMBERS = (
-    *(
-        b"0",
-        b"-0",
-        b"-1",
-        b"1",
-        b"2",
-        b"1e400",
-        b"-1e400",
-        b"1e308",
-        b"1e-400",
-        b"1e-320",
-        b"nan",
-        b"inf",
-        b"-inf",
-    ),
-    *(
-        b"N/A",
-        b"null",
-        b"true",
-        b"0x10",
-        b"1_000",
-        b"1,5",
-        b"1.",
-        b".5",
-        b"1e",
-        b"--1",
-        b"+3",
-        b"0.1",
-        b"999999999",
-    ),
+    *(b"0", b"-0", b"-1", b"1", b"2", b"1e400", b"-1e400", b"1e308", b"1e-400", b"1e-320", b"nan"),
+    *(b"inf", b"-inf"),
+    *(b"N/A", b"null", b"true", b"0x10", b"1_000", b"1,5", b"1.", b".5", b"1e", b"--1", b"+3"),
+    *(b"0.1", b"999999999"),
     *(
         b"2147483648",
         b"9223372036854775807",
@@ -58,35 +30,10 @@ _NUMBERS = (
     *("٣".encode(), "²".encode(), "１２".encode(), b"1e5", b"1e22", b"4294967296"),
 )
 _WORDS = (
-    *(
-        b"null",
-        b"[]",
-        b"{}",
-        b'""',
-        b"''",
-        b"[[]]",
-        b"{a: b}",
-        b"true",
-        b"~",
-        b"!!python/object:x",
-        b"&a",
-        b"*a",
-    ),
-    *(
-        b"<!DOCTYPE x>",
-        b"&amp;",
-        b"&x;",
-        b"#",
-        b"-",
-        b":",
-        b",",
-        b'"',
-        b"'",
-        b"\\",
-        b"\\u0000",
-        b"\\ud800",
-        b"%s",
-    ),
+    *(b"null", b"[]", b"{}", b'""', b"''", b"[[]]", b"{a: b}", b"true", b"~", b"!!python/object:x"),
+    *(b"&a", b"*a"),
+    *(b"<!DOCTYPE x>", b"&amp;", b"&x;", b"#", b"-", b":", b",", b'"', b"'", b"\\", b"\\u0000"),
+    *(b"\\ud800", b"%s"),
     *(
         "é".encode(),
         "\u2028".encode(),
@@ -289,17 +236,8 @@ def _grown(data: bytes, random: Random) -> bytes:
 def _nothing(data: bytes, random: Random) -> bytes:
     return random.choice(
         (
-            b"",
-            b" ",
-            b"\n" * 100,
-            b"\xef\xbb\xbf",
-            b"\0",
-            b"{}",
-            b"[]",
-            b"<a/>",
-            b"null",
-            b"0",
-            b"---",
+            *(b"", b" ", b"\n" * 100, b"\xef\xbb\xbf", b"\0", b"{}", b"[]", b"<a/>", b"null"),
+            *(b"0", b"---"),
         )
     )
 

@@ -1,7 +1,5 @@
 """Every reader of files, with the first thing that a command does with what it reads."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whole files of every format that the project reads: what the mutations start from."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Random command lines: an exit code of 0, 1 or 2, one line for a mistake, and never a
 traceback."""
 
-from __future__ import annotations
-
 import logging
 import shlex
 import shutil

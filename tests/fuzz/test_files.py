@@ -1,7 +1,5 @@
 """Mutated files of every format: a reader answers, or refuses in one line; nothing else."""
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Iterator

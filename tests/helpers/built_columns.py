@@ -8,18 +8,8 @@ from topologies.topology_builder import TopologyBuilder
 
 NAN, INF = float("nan"), float("inf")
 COLUMNS = (
-    *(
-        "node",
-        "reduction",
-        "copy",
-        "in_network",
-        "placement",
-        "source",
-        "target",
-        "latency",
-        "assumed",
-    ),
-    *("link_indptr", "link_media", "medium_bandwidth", "medium_gap"),
+    *("node", "reduction", "copy", "in_network", "placement", "source", "target", "latency"),
+    *("assumed", "link_indptr", "link_media", "medium_bandwidth", "medium_gap"),
 )
 SECONDS = st.sampled_from((0.0, 1e-6, 0.1, 3.0))
 BANDWIDTHS = st.sampled_from((1.0, 1e9, 0.3, INF))

@@ -17,17 +17,8 @@ SHAPE_KEYS = {
     "dragonfly": [*LINK_KEYS, "hosts", "routers", "global_links", "cables"],
 }
 NETWORK_KEYS = [
-    "nodes",
-    "network",
-    "nics",
-    "p2p",
-    "port",
-    "oversubscription",
-    "spines",
-    "nodes_per_leaf",
-    "sharp",
-    "paths",
-    "used",
+    *("nodes", "network", "nics", "p2p", "port", "oversubscription", "spines", "nodes_per_leaf"),
+    *("sharp", "paths", "used"),
 ]
 
 DEVICES = {

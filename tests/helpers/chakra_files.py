@@ -1,7 +1,5 @@
 """Folders of Chakra traces written by a test."""
 
-from __future__ import annotations
-
 import json
 from base64 import b64decode
 from collections.abc import Mapping, Sequence

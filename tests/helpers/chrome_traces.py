@@ -1,7 +1,5 @@
 """Reading Chrome traces as Perfetto does."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from typing import Any
 

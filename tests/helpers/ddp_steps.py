@@ -1,4 +1,4 @@
-"""Steps of DDP on a star, of a small model with round numbers."""
+"""Steps of data-parallel training on a star, of a small model with round numbers."""
 
 from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions
@@ -7,6 +7,7 @@ from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
 from simulator.training.plan_simulation import train
+from simulator.training.strategy import Strategy
 from topologies.catalogue import find
 from topologies.topology import Topology
 
@@ -30,7 +31,7 @@ def star(ranks: int, bandwidth: float = 1024.0, latency: float = 0.0, servers: i
 
 
 def planned(
-    strategy: DDP,
+    strategy: Strategy,
     ranks: int,
     *,
     model: Model = MODEL,
@@ -43,13 +44,13 @@ def planned(
     return strategy.plan(model, Setting(machine, ranks, steps, how))
 
 
-def ran(strategy: DDP, ranks: int, **options: object) -> tuple[Plan, Timeline, Measures]:
+def ran(strategy: Strategy, ranks: int, **options: object) -> tuple[Plan, Timeline, Measures]:
     plan = planned(strategy, ranks, **options)  # type: ignore[arg-type]
     timeline = train(plan)
     return plan, timeline, measure(plan, timeline)
 
 
-def step(strategy: DDP, ranks: int, **options: object) -> float:
+def step(strategy: Strategy, ranks: int, **options: object) -> float:
     return ran(strategy, ranks, **options)[2].step
 
 

@@ -1,7 +1,5 @@
 """Deployments that the tests share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from experiments.models.model_catalogue import find_transformer

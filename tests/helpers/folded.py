@@ -1,7 +1,5 @@
 """Folded schedules held against those of all ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from math import prod

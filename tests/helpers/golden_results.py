@@ -1,7 +1,5 @@
 """Results of commands as they are stored, JSON in which long lists are sums; what differs."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

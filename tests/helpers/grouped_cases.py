@@ -1,7 +1,5 @@
 """Many small cases of a law in one test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import wraps
 from inspect import signature

@@ -1,7 +1,5 @@
 """What NCCL Inspector writes of a job that never ran: logs of processes and metrics of GPUs."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

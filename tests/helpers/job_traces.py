@@ -1,7 +1,5 @@
 """Traces of the ranks of a job, written by a test."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from collections.abc import Sequence

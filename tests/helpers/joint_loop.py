@@ -1,7 +1,5 @@
 """When the tasks of a graph end whose lanes have an order: a plain loop over joint calls."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from graphlib import TopologicalSorter
 

@@ -4,8 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
+import refusals
 from experiments.models import kineto
 from simulator.training.model import Model
 from topologies.errors import InputError
@@ -81,10 +80,7 @@ def model(events: Sequence[object], name: str = "t.json", devices: object = None
 
 def refusal(events: Sequence[object]) -> str:
     """The one line with which it is refused."""
-    with pytest.raises(InputError) as caught:
-        model(events)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusals.refusal(model, events)
 
 
 def outcome(data: bytes) -> Model | str:

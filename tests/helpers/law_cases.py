@@ -1,7 +1,5 @@
 """Algorithms, shapes, numbers of ranks and orders of operations on which the laws are tested."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from functools import cache
 from heapq import heapify, heappop, heappush
@@ -46,6 +44,13 @@ OTHERS = (*sorted({*COUNTS} - {*SOME}), 64)
 """All others, and one that is far larger."""
 every_algorithm = pytest.mark.parametrize("name", NAMES)
 every_plain_algorithm = pytest.mark.parametrize("name", PLAIN)
+every_count = pytest.mark.parametrize(
+    "several",
+    [
+        pytest.param(SOME, id="some"),
+        pytest.param(OTHERS, id="others", marks=pytest.mark.exhaustive),
+    ],
+)
 
 
 def a_third(cases: Iterable[Any], first: int) -> list[ParameterSet]:

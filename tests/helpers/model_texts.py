@@ -1,7 +1,6 @@
 """A small model as text and as a value, and what is made of any text."""
 
-import pytest
-
+import refusals
 from experiments.models.model_files import parse
 from simulator.training.model import Layer, Model, Tensor
 from topologies.errors import InputError
@@ -33,7 +32,4 @@ def outcome(text: str, name: str) -> Model | str:
 
 def refusal(text: str, name: str = "m.yaml") -> str:
     """The one line with which a text is refused."""
-    with pytest.raises(InputError) as caught:
-        parse(text, name)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusals.refusal(parse, text, name)

@@ -1,7 +1,5 @@
 """Small MSCCL files, of the shapes that published ones have."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from experiments.algorithm_files.msccl_program import REDUCES, Gpu, MscclProgram, ThreadBlock

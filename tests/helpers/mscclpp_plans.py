@@ -1,7 +1,5 @@
 """Small MSCCL++ plans, of the shapes that published ones have."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

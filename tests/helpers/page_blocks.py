@@ -7,8 +7,6 @@
 | needs: EXTRA | the block needs an extra of simctl |
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from dataclasses import dataclass

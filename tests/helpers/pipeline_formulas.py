@@ -7,8 +7,6 @@ table 2 (ZB-H1, ZB-H2), and the README of sail-sg/zero-bubble-pipeline-paralleli
 the README of deepseek-ai/DualPipe.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

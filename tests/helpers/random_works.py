@@ -1,7 +1,5 @@
 """Random plans on a mesh, where streams share no wire, and on nodes, where they share NICs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 

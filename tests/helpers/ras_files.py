@@ -1,7 +1,5 @@
 """What NCCL's RAS says of a job that never ran."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -10,17 +10,8 @@ from topologies.topology import Topology
 
 RANKS = [*range(2, 10), 16, 33]
 COLUMNS = (
-    *(
-        "placement",
-        "source",
-        "target",
-        "latency",
-        "link_indptr",
-        "link_media",
-        "medium_bandwidth",
-        "medium_gap",
-    ),
-    *("reduction", "copy"),
+    *("placement", "source", "target", "latency", "link_indptr", "link_media", "medium_bandwidth"),
+    *("medium_gap", "reduction", "copy"),
 )
 
 

@@ -1,4 +1,4 @@
-"""The command line in a process of its own."""
+"""The command line in a process of its own, and what it says of a mistake."""
 
 import os
 import subprocess
@@ -19,3 +19,10 @@ def simctl(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
         env=os.environ,
         check=False,
     )
+
+
+def mistake(done: "subprocess.CompletedProcess[str]") -> str:
+    """The one line with which a command is refused; notes may stand before it."""
+    lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
+    assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done.stderr
+    return lines[0]

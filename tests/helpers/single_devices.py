@@ -1,7 +1,5 @@
 """Training on one device, to compare with."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from experiments.learning.task import LearningTask

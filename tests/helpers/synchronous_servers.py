@@ -32,9 +32,15 @@ def star(ssgd: SSGD, ranks: int, bandwidth: float, latency: float = 0.0) -> Topo
 
 
 def planned(
-    ssgd: SSGD, ranks: int, *, steps: int = 1, bandwidth: float = 2.0, latency: float = 0.0, model:
-    Model = MODEL, conditions: Conditions = CALM,
-) -> Plan:  # fmt: skip
+    ssgd: SSGD,
+    ranks: int,
+    *,
+    steps: int = 1,
+    bandwidth: float = 2.0,
+    latency: float = 0.0,
+    model: Model = MODEL,
+    conditions: Conditions = CALM,
+) -> Plan:
     return ssgd.plan(
         model, Setting(star(ssgd, ranks, bandwidth, latency), ranks, steps, conditions)
     )

@@ -1,7 +1,5 @@
 """Graphs of tasks of ranks, written task by task."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """What is stored of results, and which differences count."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

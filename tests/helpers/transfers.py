@@ -1,7 +1,5 @@
 """When the parts of a transfer happen, an operation at a time, as the rules of time say it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from simulator.schedules.timeline import Timeline

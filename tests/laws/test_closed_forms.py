@@ -1,8 +1,6 @@
 """Simulated time and memory against the closed forms, wherever those claim to hold, and that they
 claim enough."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, lru_cache

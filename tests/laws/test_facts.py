@@ -1,7 +1,5 @@
 """The facts of the design as numbers by hand: time, bytes and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

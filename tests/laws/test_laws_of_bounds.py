@@ -1,7 +1,5 @@
 """No simulated time beats a bound, and bounds by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from itertools import permutations

@@ -1,8 +1,6 @@
 """Reference and compiled engines agree to the bit: on every algorithm, on random schedules, and
 every time."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import cycle, islice
 from random import Random

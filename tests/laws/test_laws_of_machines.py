@@ -24,20 +24,11 @@ from topologies.topology import Topology
 from topologies.variants import ORDERS, Order
 
 SPECS = (
-    "pcie_box",
-    "dgx1",
-    "dgx1:nodes=2",
-    "dgx_a100:nodes=2,nics=3",
-    "hgx_h100",
-    "hgx_h100:nodes=3,spines=0",
-    "hgx_h100:nodes=2,sharp=yes",
-    "b200:nodes=2,network=leaf_spine,oversubscription=4",
-    "mi300x",
-    "leonardo:nodes=4",
-    "mn5_acc:nodes=5,network=fat_tree",
-    "alps:nodes=3,paths=hash",
-    "torus:dims=3x3",
-    "leaf_spine:ports_per_leaf=3",
+    *("pcie_box", "dgx1", "dgx1:nodes=2", "dgx_a100:nodes=2,nics=3", "hgx_h100"),
+    *("hgx_h100:nodes=3,spines=0", "hgx_h100:nodes=2,sharp=yes"),
+    *("b200:nodes=2,network=leaf_spine,oversubscription=4", "mi300x", "leonardo:nodes=4"),
+    *("mn5_acc:nodes=5,network=fat_tree", "alps:nodes=3,paths=hash"),
+    *("torus:dims=3x3", "leaf_spine:ports_per_leaf=3"),
 )
 Sharing = Literal["fifo", "fair"]
 RULES: tuple[dict[str, Any], ...] = ({}, {"store_and_forward": True}, {"sharing": "fair"})

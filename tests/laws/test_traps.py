@@ -1,8 +1,6 @@
 """What hurts in other simulators, so that it does not happen in this one. Each test names its
 trap."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache
 
@@ -280,11 +278,7 @@ def overwriting_ring(ranks: int) -> Schedule:
 
 def adding_gather(ranks: int) -> Schedule:
     """Adds where it should copy."""
-    builder = ScheduleBuilder(ranks, float(ranks), slots=ranks)
-    rank = np.arange(ranks)
-    for step in range(ranks - 1):
-        builder.reduce(rank, (rank + 1) % ranks, slot=(rank - step) % ranks)
-    return builder.build()
+    return ring_with(ranks, ranks - 1, shift=1)
 
 
 def star_from(root: int, ranks: int) -> Schedule:

@@ -12,8 +12,6 @@ of a file instead. Stderr says now and then how many mutants have been tried, so
 run has a result too.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os
@@ -37,22 +35,9 @@ NEAR = 40.0
 EVERY = 10
 """Mutants between two lines of progress."""
 MODULES = (
-    *(
-        "numpy",
-        "scipy.sparse.csgraph",
-        "scipy.optimize",
-        "networkx",
-        "simpy",
-        "numba",
-        "yaml",
-        "pydantic",
-    ),
-    *(
-        "defusedxml.ElementTree",
-        "platformdirs",
-        "hypothesis.strategies",
-        "hypothesis.extra.numpy",
-    ),
+    *("numpy", "scipy.sparse.csgraph", "scipy.optimize", "networkx", "simpy", "numba", "yaml"),
+    *("pydantic", "defusedxml.ElementTree", "platformdirs"),
+    *("hypothesis.strategies", "hypothesis.extra.numpy"),
 )
 """Imported once, before the forks."""
 

@@ -1,8 +1,6 @@
 """Single-line mutations of a source file: a comparison flipped, a sign changed, a statement left
 out."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,14 +11,8 @@ from textwrap import dedent
 from typing import NamedTuple
 
 CORE = (
-    "simulator",
-    "simulator/analysis",
-    "simulator/collectives",
-    "simulator/cost_models",
-    "simulator/engines",
-    "simulator/kernels",
-    "simulator/schedules",
-    "simulator/training",
+    *("simulator", "simulator/analysis", "simulator/collectives", "simulator/cost_models"),
+    *("simulator/engines", "simulator/kernels", "simulator/schedules", "simulator/training"),
 )
 """Folders whose files are mutated, with `topologies` (its readers are tested by fuzzing)."""
 _PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (

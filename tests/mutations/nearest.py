@@ -1,8 +1,6 @@
 """The tests that are nearest to a file: its doctests, the mirrored test files, then those that
 import it."""
 
-from __future__ import annotations
-
 import ast
 from collections import deque
 from functools import cache

@@ -1,8 +1,6 @@
 """Runs tests on copies of the tree, each in a fork of a process that has imported everything but
 the project."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Several profiles as one: its formulas give what each gives alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Machines with the ranks of a job on their hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from grouped_cases import each_case
+from refusals import refusal
 from routes import devices_of
 from topologies import _kernels
 from topologies.errors import InputError
@@ -62,10 +63,9 @@ def check_routes(topology: Topology, unit: float) -> None:
         for target in range(topology.ranks):
             wanted = best_way(topology, source, target, unit)
             if wanted is None:
-                with pytest.raises(
-                    InputError, match=f"no route from rank {source} to rank {target} in random"
-                ):
-                    topology.route(source, target)
+                assert f"no route from rank {source} to rank {target} in random" in refusal(
+                    topology.route, source, target
+                )
             else:
                 assert devices_of(topology, source, topology.route(source, target)) == wanted
 
@@ -114,8 +114,7 @@ def test_two_ranks_on_one_device_need_no_link() -> None:
 @each_case("pair", [(0, 4), (4, 0), (-1, 0), (0, -1), (7, 7)])
 def test_a_rank_without_a_device_is_refused(pair: tuple[int, int]) -> None:
     outside = next(rank for rank in pair if not 0 <= rank < 4)
-    with pytest.raises(InputError, match=f"rank {outside} has no device"):
-        ring(4, bandwidth=1e9).route(*pair)
+    assert f"rank {outside} has no device" in refusal(ring(4, bandwidth=1e9).route, *pair)
 
 
 def test_of_many_ranks_the_one_without_a_device_is_named() -> None:
@@ -132,10 +131,9 @@ def test_islands_whose_every_device_has_one_way_out_do_not_hang() -> None:
     topology = builder.build(names)
     assert topology.route(0, 1) == (0,)
     for pair in ((0, 2), (0, 3), (3, 1)):
-        with pytest.raises(
-            InputError, match=f"no route from rank {pair[0]} to rank {pair[1]} in islands"
-        ):
-            topology.route(*pair)
+        assert f"no route from rank {pair[0]} to rank {pair[1]} in islands" in refusal(
+            topology.route, *pair
+        )
     assert distances(topology)[0, 2] == np.inf
 
 

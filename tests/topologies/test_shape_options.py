@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from grouped_cases import each_case
+from refusals import refusal
 from shape_forms import RANKS, full_bandwidth, gpu_edges, same, square
 from topologies.errors import InputError
 from topologies.routing import distances
@@ -221,8 +222,7 @@ def test_impossible_parameters_are_refused(shape: str, parameter: str, bad: floa
 
 @each_case("ports", ["two", "", "Peer", 1])
 def test_unknown_ports_are_refused(ports: Any) -> None:
-    with pytest.raises(InputError, match="it is 'peer' or 'one'"):
-        full_mesh(3, bandwidth=1e9, ports=ports)
+    assert "it is 'peer' or 'one'" in refusal(full_mesh, 3, bandwidth=1e9, ports=ports)
 
 
 @pytest.mark.parametrize("branching", [0, -1])

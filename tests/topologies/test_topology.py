@@ -183,9 +183,6 @@ def test_a_topology_loads_networkx_only_for_its_graph() -> None:
     assert done.stdout == "False 2 True\n"
 
 
-NAN, INF = float("nan"), float("inf")
-
-
 def machine() -> Topology:
     builder = TopologyBuilder("small")
     for name in ("a", "b", "c"):

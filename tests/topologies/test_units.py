@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from refusals import Parse, attempt, refusal
-from topologies.errors import InputError
 from topologies.units import parse_bandwidth, parse_bytes, parse_counts, parse_seconds, parse_sizes
 
 SIZES = {
@@ -272,10 +271,8 @@ def test_sizes_are_listed_in_order_once_each(text: str, expected: list[float]) -
 
 
 def test_a_number_too_long_to_count_is_said_to_be() -> None:
-    with pytest.raises(
-        InputError, match=r"^'100000000000' is too large: a whole number has at most 9 digits here$"
-    ):
-        parse_counts("100000000000")
+    message = refusal(parse_counts, "100000000000")
+    assert message == "'100000000000' is too large: a whole number has at most 9 digits here"
 
 
 @pytest.mark.parametrize(

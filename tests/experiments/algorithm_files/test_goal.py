@@ -1,7 +1,5 @@
 """GOAL files are matched, checked and timed by hand; what is exported takes as long as ours."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

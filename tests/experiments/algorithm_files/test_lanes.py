@@ -1,7 +1,5 @@
 """Lanes run in turns, wait for each other, block each other, and race."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.algorithm_files.lanes import (

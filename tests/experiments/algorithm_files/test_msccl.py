@@ -1,7 +1,5 @@
 """MSCCL's files are read, proven, timed, or refused with the place; ours read back as equal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """MSCCL++ plans are read, proven and timed, or refused with the place in the JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from itertools import product

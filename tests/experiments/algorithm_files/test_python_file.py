@@ -1,7 +1,5 @@
 """A user's Python file: its algorithm is found, guarded, proven, and taken to other processes."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

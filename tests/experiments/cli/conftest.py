@@ -1,40 +1,27 @@
-"""The command line in this process and in one of its own, and a profile in a file."""
+"""The command line in this process and in one of its own, a profile and measured runs in files."""
 
-import logging
-import subprocess
-import sys
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from simctl_process import Simctl, simctl
+import simctl_process
+from simctl_process import Simctl
 from sure_profile import SURE
+
+MEASURED = """\
+collective,algorithm,library,ranks,nodes,size_bytes,time_us
+all_reduce,ring,MPI,8,8,1024,38
+all_reduce,ring,MPI,8,8,8192,50
+all_reduce,ring,MPI,8,8,1048576,9000
+"""
+"""The last time is far too long."""
 
 
 @pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.exhaustive)])
-def command(
-    request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Iterator[Simctl]:
+def command(request: pytest.FixtureRequest) -> Simctl:
     """`simctl` in this process, where all is imported, or in one of its own."""
-    from experiments.cli import main
-
-    def here(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-        monkeypatch.chdir(cwd or Path.cwd())
-        monkeypatch.setattr(sys, "argv", ["simctl", *arguments])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as stop:
-            main()
-        assert isinstance(stop.value.code, int | None)
-        return subprocess.CompletedProcess(arguments, stop.value.code or 0, *capsys.readouterr())
-
-    logger, level = logging.getLogger("simctl"), logging.getLogger("simctl").level
-    monkeypatch.setattr("warnings.showwarning", warnings.showwarning)
-    yield here if request.param == "here" else simctl
-    logger.setLevel(level)
+    here: Simctl = request.getfixturevalue("simctl")
+    return here if request.param == "here" else simctl_process.simctl
 
 
 @pytest.fixture
@@ -42,4 +29,12 @@ def profile(tmp_path: Path) -> str:
     """The path of a profile that says how sure it is."""
     path = tmp_path / "mine.yaml"
     path.write_text(SURE)
+    return str(path)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> str:
+    """The path of runs that were measured."""
+    path = tmp_path / "runs.csv"
+    path.write_text(MEASURED)
     return str(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simctl_process import Simctl
+from simctl_process import Simctl, mistake
 
 ROOT = Path(__file__).parents[3]
 LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
@@ -218,12 +218,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
 def test_a_mistake_gets_one_line_and_exit_code_2(
     arguments: tuple[str, ...], message: str, command: Simctl, tmp_path: Path
 ) -> None:
-    done = command(*arguments, cwd=tmp_path)
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
-    assert done.returncode == 2, done.stderr
-    assert len(lines) == 1, done.stderr
-    assert message in lines[0]
-    assert done.stdout == ""
+    assert message in mistake(command(*arguments, cwd=tmp_path))
     assert list(tmp_path.iterdir()) == [], "nothing half-written"
 
 
@@ -262,10 +257,9 @@ def test_a_log_that_is_none_gets_one_line(
 ) -> None:
     path = tmp_path / "job.log"
     path.write_bytes(content)
-    done = command("validate", str(path), "--fit", "--plot", str(tmp_path / "fit.png"))
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-    assert message in done.stderr
+    assert message in mistake(
+        command("validate", str(path), "--fit", "--plot", str(tmp_path / "fit.png"))
+    )
     assert [file.name for file in tmp_path.iterdir()] == ["job.log"], "no picture of nothing"
 
 
@@ -281,40 +275,33 @@ def test_an_output_that_cannot_be_written_gets_one_line() -> None:
     assert done.stderr.splitlines() == ["simctl: cannot write the output: No space left on device"]
 
 
-def test_an_interruption_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    from experiments import cli
-
-    def interrupted(**_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "_command", lambda: interrupted)
-    monkeypatch.setattr("warnings.showwarning", None)
-    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
-    with pytest.raises(SystemExit) as stop:
-        cli.main()
-    assert stop.value.code == 130
-
-
-def test_a_file_that_cannot_be_opened_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (
+            PermissionError(13, "Permission denied", "closed/log.csv"),
+            2,
+            "simctl: cannot open 'closed/log.csv': Permission denied\n",
+        ),
+    ],
+    ids=["an interruption", "a file that cannot be opened"],
+)
+def test_what_ends_a_command_is_no_traceback(
+    error: BaseException,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from experiments import cli
 
-    def denied(**_: object) -> None:
-        raise PermissionError(13, "Permission denied", "closed/log.csv")
+    def ended(**_: object) -> None:
+        raise error
 
-    monkeypatch.setattr(cli, "_command", lambda: denied)
+    monkeypatch.setattr(cli, "_command", lambda: ended)
     monkeypatch.setattr("warnings.showwarning", None)
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     with pytest.raises(SystemExit) as stop:
         cli.main()
-    assert (stop.value.code, capsys.readouterr().err) == (
-        2,
-        "simctl: cannot open 'closed/log.csv': Permission denied\n",
-    )
-
-
-def test_a_broken_pipe_is_quiet() -> None:
-    shell = f'{sys.executable} -c "from experiments.cli import main; main()" algos | head -1'
-    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=False)
-    assert done.stderr == ""
+    assert (stop.value.code, capsys.readouterr().err) == (code, said)

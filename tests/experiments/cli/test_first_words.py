@@ -2,18 +2,16 @@
 
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
-from subprocess import CompletedProcess
 
 import pytest
 
 from experiments.cli import FIRST_WORDS
+from simctl_process import Simctl
 
 ROOT = Path(__file__).parents[3]
 LOG = ROOT / "examples" / "h100_10_nodes_all_reduce.csv"
 SLOW = "  simctl recommend", "  simctl run"
-Simctl = Callable[..., "CompletedProcess[str]"]
 
 
 def test_simctl_alone_says_what_to_try_first(simctl: Simctl) -> None:

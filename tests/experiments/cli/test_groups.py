@@ -1,7 +1,5 @@
 """Collectives of groups: what `--groups` reads, and the calls at once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,26 +1,23 @@
 """`--library`: its intervals, its choices, and what it takes by default."""
 
-import csv
-import io
 import json
 import pickle
-import subprocess
-from collections.abc import Callable
 from typing import cast
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import LibraryName
 from experiments.options.profile_options import ProfileOptions
 from experiments.options.values import named, parse_algorithm, parse_algorithms, usual_ranks
 from experiments.simulations.case import Case
 from experiments.simulations.grid import Grid, sweep
+from simctl_process import Simctl
 from simulator.collectives import Algorithm, find
 from simulator.profile import Profile
 from topologies.catalogue import find as find_machine
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 NOTE = "note: nccl on machines like this: population of "
 
 
@@ -55,7 +52,7 @@ def test_times_have_intervals(simctl: Simctl, command: str) -> None:
     factors = []
     for level in ((), ("--level", "0.95")):
         done = simctl(*words, "--library", "nccl", *level, "--format", "csv")
-        (row,) = csv.DictReader(io.StringIO(done.stdout))
+        (row,) = rows_of(done.stdout)
         assert float(row["expected_s"]) == pytest.approx(float(row["time_s"]))
         factors.append(float(row["high_s"]) / float(row["low_s"]))
     usual, wide = factors
@@ -76,14 +73,14 @@ def test_more_ranks_than_one_node_have_links_between_nodes(simctl: Simctl) -> No
     words = "sweep", "--algo", "ring", "--p", "8,16", "--size", "1KiB", "--format", "csv"
     for machine in ("hgx_h100", "nodes:per_node=8"):
         done = simctl(*words, "--library", "nccl", "--topology", machine)
-        inside, between = csv.DictReader(io.StringIO(done.stdout))
+        inside, between = rows_of(done.stdout)
         assert float(inside["time_s"]) < float(between["time_s"])
 
 
 def test_software_takes_longer_than_links(simctl: Simctl) -> None:
     words = "sweep", "--algo", "ring", "--p", "8", "--size", "1KiB", "--topology", "dgx_a100"
     bare, nccl = (
-        next(csv.DictReader(io.StringIO(simctl(*words, *more, "--format", "csv").stdout)))
+        rows_of(simctl(*words, *more, "--format", "csv").stdout)[0]
         for more in ((), ("--library", "nccl"))
     )
     assert float(nccl["time_s"]) > 1.5 * float(bare["time_s"])

@@ -1,15 +1,12 @@
 """Options of patterns and of machines."""
 
-from __future__ import annotations
-
-import csv
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.options.machine_options import MachineOptions
 from grouped_cases import each_case
 from refusals import refusal
@@ -50,7 +47,7 @@ def test_a_tolerance_reports_its_error(command: Simctl) -> None:
     assert "grid_error_s" not in exact["summary"]
     sweep = ("sweep", *line[1:], *rules)
     assert "off by" in command(*sweep).stdout
-    [row] = csv.DictReader(io.StringIO(command(*sweep, "--format", "csv").stdout))
+    [row] = rows_of(command(*sweep, "--format", "csv").stdout)
     assert float(row["grid_error_s"]) == report["grid_error_s"]
     assert "off by" not in command(*sweep[:-1], "fair").stdout
 

@@ -1,7 +1,5 @@
 """Gradients of the small network, and the batches of torch's DistributedSampler."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,8 +1,6 @@
 """Every schedule, interpreted rank by rank, computes what its collective promises, whatever arrives
 first."""
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -305,8 +303,7 @@ def test_slots_may_differ() -> None:
 def test_what_cannot_be_run_is_refused() -> None:
     builder = ScheduleBuilder(2, 8.0)
     builder.compute(0, 1.0)
-    with pytest.raises(InputError, match="computations"):
-        compile_program(builder.build(), 0, 1)
+    assert "computations" in refusal(compile_program, builder.build(), 0, 1)
     with pytest.raises(InputError, match="cut no number"):
         granularity(ScheduleBuilder(2, 8.0, slots=[1 / np.pi, 1 - 1 / np.pi]).build())
     uneven = ScheduleBuilder(2, 8.0, slots=[0.25, 0.75])

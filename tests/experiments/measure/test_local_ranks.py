@@ -1,8 +1,6 @@
 """Processes that fail in every way, without torch: one line says who, what was measured is kept,
 and none remains."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

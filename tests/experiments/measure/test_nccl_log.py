@@ -1,7 +1,5 @@
 """What NCCL says that it ran, point by point."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from experiments.measure.nccl_log import NcclLog

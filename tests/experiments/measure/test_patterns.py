@@ -18,8 +18,8 @@ from experiments.measure.patterns import (
 )
 from grouped_cases import each_case
 from law_cases import tries
+from refusals import refusal
 from simulator.collectives import algorithms
-from topologies.errors import InputError
 
 SIMULATED = {algorithm.collective.name: algorithm.collective for algorithm in algorithms().values()}
 
@@ -80,5 +80,4 @@ def test_sums_are_exact(dtype: str) -> None:
 
 
 def test_too_many_ranks_for_a_dtype_are_refused() -> None:
-    with pytest.raises(InputError, match="bfloat16 counts to 256 only"):
-        BufferValues(129, "bfloat16")
+    assert "bfloat16 counts to 256 only" in refusal(BufferValues, 129, "bfloat16")

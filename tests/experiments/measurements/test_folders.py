@@ -8,6 +8,7 @@ import pytest
 import nccl_logs
 from experiments.measurements import read_all
 from experiments.measurements.reading import belongs
+from refusals import refusal
 from topologies.errors import InputError
 
 MEASURED = Path(__file__).parents[3] / ".." / "shared" / "measured"
@@ -87,16 +88,13 @@ def test_curves_of_no_family_are_counted(folder: Path, tmp_path: Path) -> None:
 
 def test_a_file_given_by_name_must_be_read(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("size_bytes,time_us\n8,x\n")
-    with pytest.raises(InputError, match="time_us 'x' is not a number"):
-        read_all([tmp_path / "a.csv"])
-    with pytest.raises(InputError, match="no such file"):
-        read_all([tmp_path / "b.csv"])
+    assert "time_us 'x' is not a number" in refusal(read_all, [tmp_path / "a.csv"])
+    assert "no such file" in refusal(read_all, [tmp_path / "b.csv"])
     with pytest.raises(
         InputError, match=r"no measurements in .*: .*a.csv: not read: .*'x' is not a number"
     ):
         read_all([tmp_path])
-    with pytest.raises(InputError, match="no measurements in no file"):
-        read_all([])
+    assert "no measurements in no file" in refusal(read_all, [])
 
 
 def test_an_index_written_anew_is_read_anew(folder: Path) -> None:

@@ -2,18 +2,16 @@
 
 import json
 import re
-import subprocess
-from collections.abc import Callable
 
 from experiments.answer_blocks import Table, to_text
 from experiments.names import wait_records
 from experiments.pages.reports.collective_story import SHOWN, contention
 from experiments.pages.reports.result import Result
 from grouped_cases import each_case
+from simctl_process import Simctl
 from simulator.analysis.critical_path import QueueWait
 from simulator.schedules.schedule_builder import ScheduleBuilder
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 SCHEDULE = ScheduleBuilder(9, 1.0, servers=1).build()
 
 

@@ -1,7 +1,5 @@
 """What all plots share: ticks that are tidy and apart, titles and legends that fit."""
 
-from __future__ import annotations
-
 import matplotlib as mpl
 import pytest
 from matplotlib.axes import Axes

@@ -1,7 +1,5 @@
 """Pictures of results: their legends and labels, bands, learning runs, and maps of winners."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -30,6 +28,7 @@ from experiments.pictures.result_curves import (
 )
 from experiments.simulations.recommendation import Advice
 from experiments.simulations.winners import Winner
+from figure_words import legend
 from simulator.uncertainty.interval import Interval
 
 ROOT = Path(__file__).parents[3]
@@ -190,11 +189,6 @@ def winners(names: list[str], ranks: int = 4, margin: float | None = 1.2) -> lis
 
 def words(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].texts]
-
-
-def legend(figure: Figure) -> list[str]:
-    (beside,) = figure.legends
-    return [text.get_text() for text in beside.get_texts()]
 
 
 def colours(figure: Figure) -> list[tuple[float, ...]]:

@@ -1,7 +1,5 @@
 """The picture of a sweep: what its axes show, which points make a curve, and what it leaves out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +12,7 @@ from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.measured_curves import MeasuredCurve
 from experiments.simulations.rules import Rules
+from figure_words import legend
 from grouped_cases import each_case
 from simulator.collectives import find as algorithm
 from topologies.catalogue import find as machine
@@ -38,11 +37,6 @@ def curves(axes: Axes) -> dict[str, list[float]]:
     """The places on the axis of the simulated points, by label."""
     lines = {str(line.get_label()): line for line in axes.lines if line.get_linestyle() == "-"}
     return {label: np.asarray(line.get_xdata()).tolist() for label, line in lines.items()}
-
-
-def legend(figure: Figure) -> list[str]:
-    (beside,) = figure.legends
-    return [text.get_text() for text in beside.get_texts()]
 
 
 @each_case(

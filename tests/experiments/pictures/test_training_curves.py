@@ -1,14 +1,12 @@
 """The pictures of several training runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from experiments.output import Record
 from experiments.pictures.training_curves import training_drawing
+from figure_words import legend
 
 NAMES = {"0": "0", "1.0B": "1B", "ddp": "ddp", "$asgd": "$asgd"}
 
@@ -22,11 +20,6 @@ def record(ranks: int, speed_up: float, **more: str) -> Record:
         **dict.fromkeys((*times, "twice_compute_s"), step / 2),
         **more,
     }
-
-
-def legend(figure: Figure) -> list[str]:
-    (beside,) = figure.legends
-    return [text.get_text() for text in beside.get_texts()]
 
 
 def test_a_scaling_curve_shows_the_ideal_and_the_last_number_that_pays() -> None:

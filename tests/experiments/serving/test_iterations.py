@@ -1,7 +1,5 @@
 """The graphs of iterations: as long as their parts together, but where stages wait."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

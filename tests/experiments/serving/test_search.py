@@ -1,7 +1,5 @@
 """Ways to serve under limits."""
 
-from __future__ import annotations
-
 import pytest
 
 from deployments import deploy

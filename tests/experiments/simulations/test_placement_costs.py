@@ -1,7 +1,5 @@
 """What hosts on several leaves cost a plan."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Searches of plans beside simulations of all plans."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.studies import plan_winners

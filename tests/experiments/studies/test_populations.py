@@ -12,9 +12,9 @@ from experiments.calibration.population.population import Population
 from experiments.calibration.population.population import parse as population
 from experiments.studies.population_fit import MachineRuns, fit_population
 from experiments.studies.populations import main, sharpened, specified
+from refusals import refusal
 from simulator.cost_models.nccl import NcclJob, channels, choice
 from tests.experiments.studies.conftest import runs_of
-from topologies.errors import InputError
 
 SIZES = [4**k for k in range(6, 15)]
 MACHINES = {
@@ -59,8 +59,7 @@ def test_machines_are_predicted_and_the_population_is_written(folder: Path, tmp_
 
 
 def test_a_folder_without_runs_of_a_library_is_refused(folder: Path) -> None:
-    with pytest.raises(InputError, match=r": no runs of mpi$"):
-        main(folder, "mpi")
+    assert refusal(main, folder, "mpi").endswith(": no runs of mpi")
 
 
 def test_four_points_say_how_machines_differ(machines: list[MachineRuns]) -> None:

@@ -1,7 +1,5 @@
 """What serving engines add to kernels, learnt from a few points."""
 
-from __future__ import annotations
-
 import csv
 from itertools import product
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Training runs as Chakra traces: read back, they take as long."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

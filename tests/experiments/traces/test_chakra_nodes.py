@@ -1,7 +1,5 @@
 """Chakra files: the wire format, and damaged files."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Dumps of torch's flight recorder: pickles that run nothing, and JSON."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 import os

@@ -1,12 +1,8 @@
 """The status of communicators from NCCL's RAS: who is missing or behind, and what is no status."""
 
-from __future__ import annotations
-
 import csv
 import json
-import subprocess
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +13,7 @@ from experiments.traces.ras_status import read_status
 from grouped_cases import each_case
 from ras_files import answering, communicator, document, silent, written
 from refusals import attempt, refusal
-
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
+from simctl_process import Simctl, mistake
 
 
 def problems(folder: Path, *communicators: Any, **more: Any) -> list[tuple[str, str]]:
@@ -173,6 +168,6 @@ def test_json_that_is_none_is_refused(tmp_path: Path, text: str, words: str) -> 
 
 def test_a_status_among_other_files_is_refused(simctl: Simctl, tmp_path: Path) -> None:
     file = written(tmp_path, document(communicator([answering(0)], [])))
-    done = simctl("diagnose", "--job", file, file)
-    assert done.returncode == 2
-    assert "ras.json is a status of NCCL's RAS: give it alone" in done.stderr
+    assert "ras.json is a status of NCCL's RAS: give it alone" in mistake(
+        simctl("diagnose", "--job", file, file)
+    )

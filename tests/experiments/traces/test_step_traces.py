@@ -1,11 +1,7 @@
 """Steps of plans as graphs of ranks, as Chakra traces, and as Kineto traces."""
 
-from __future__ import annotations
-
 import json
-import subprocess
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,6 +20,7 @@ from experiments.traces.job_folder import read_job
 from experiments.traces.job_tables import group_rows, rank_rows
 from random_works import RINGS
 from refusals import refusal
+from simctl_process import Simctl
 from simulator.engines import simulate
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
@@ -33,7 +30,6 @@ from simulator.steps.group_meetings import meetings
 from simulator.steps.written import write as write_ranks
 from topologies.catalogue import find
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 MODEL = "gpt3_1_7b:layers=2,hidden=1024,heads=8,seq=512"
 PLANS = (
     "dp=8,batch=8",

@@ -1,7 +1,5 @@
 """Slow ranks of jobs: found where communication or computing bounds them, never made up."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,17 +1,12 @@
 """`simctl train`: whether a worker holds its share of a job, and what a run that does not says."""
 
-from __future__ import annotations
-
-import csv
-import io
 import json
-import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from csv_texts import rows_of
 from experiments.commands import train_runs as train
 from experiments.models import model_catalogue
 from experiments.options.profile_options import SimulationOptions
@@ -22,11 +17,11 @@ from experiments.training import job as jobs
 from experiments.training import strategy_options, training_grid
 from experiments.training.job import Job
 from grouped_cases import each_case
+from simctl_process import Simctl
 from simulator.training.footprint import kept
 from topologies.catalogue import find
 from topologies.resources import Need
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 LARGE = "train", "--model", "resnet50:batch=1024", "--topology", "dgx1", "--gpus"
 SWEEP = "train", "--topology", "dgx1", "--gpus", "2", "--sweep"
 
@@ -49,7 +44,7 @@ def test_a_run_that_fits_says_of_how_much(simctl: Simctl) -> None:
 
 
 def rows(text: str) -> list[str]:
-    return [row["fits"] for row in csv.DictReader(io.StringIO(text))]
+    return [row["fits"] for row in rows_of(text)]
 
 
 @each_case(

@@ -1,23 +1,19 @@
 """Tables of strategies and plans: which is fastest, and where more workers stop paying."""
 
-from __future__ import annotations
-
-import csv
-import io
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import simctl as door
+from csv_texts import rows_of
 from experiments.commands import train_runs as train
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import Record, RunFiles
 from experiments.training.training_table import Scaling, comparison_text, scaling, scaling_text
 from grouped_cases import each_case
+from simctl_process import Simctl
 
 
 def record(ranks: int, speed_up: float, strategy: str = "ddp") -> Record:
@@ -122,10 +118,10 @@ def printed(
 
 
 def test_a_row_is_the_run_of_a_strategy_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = list(csv.DictReader(io.StringIO(printed(capsys, "csv", ", ".join(NAMES), "1,2"))))
+    rows = rows_of(printed(capsys, "csv", ", ".join(NAMES), "1,2"))
     assert [row["strategy"] for row in rows] == [NAMES[0]] * 2 + [NAMES[1]] * 2
     assert [row["ranks"] for row in rows] == ["1", "2"] * 2
-    (alone,) = csv.DictReader(io.StringIO(printed(capsys, "csv", NAMES[0], "2")))
+    (alone,) = rows_of(printed(capsys, "csv", NAMES[0], "2"))
     assert rows[1]["step_s"] == alone["step_s"]
 
 
@@ -139,7 +135,6 @@ def test_the_fastest_is_said_and_all_are_drawn(
     assert b"<svg" in (tmp_path / "a.svg").read_bytes()
 
 
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 BERT = "bert_large:layers=4"
 OPTIONS = "--model", BERT, "--topology", "hgx_h100"
 TRAIN, PLAN = ("train", *OPTIONS), ("plan", *OPTIONS)
@@ -149,7 +144,7 @@ PLANS = "dp=8,micro=16", "tp=2,micro=16"
 def test_a_row_is_the_run_alone(simctl: Simctl, tmp_path: Path) -> None:
     picture = tmp_path / "a.svg"
     done = simctl(*PLAN, "--strategy", "ddp", *PLANS, "--format", "csv", "--plot", picture)
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    rows = rows_of(done.stdout)
     assert [row["strategy"] for row in rows] == ["ddp", "dp=8,micro=16", "tp=2,micro=16"]
     strategy = json.loads(simctl(*TRAIN, "--format", "json").stdout)["summary"]
     # Collectives of strategies, and of plans beside them, are those of links alone.
@@ -174,7 +169,7 @@ def test_steps_that_calibrate_leave_plans_beside_strategies_on_links(
     steps.write_text(f'model,plan,seconds\n{BERT},"{PLANS[0]}",0.06\n')
     calibrated = *PLAN, "--calibrate-compute", steps
     with_plan = simctl(*calibrated, "--strategy", "ddp", PLANS[0], "--format", "csv")
-    _, row = csv.DictReader(io.StringIO(with_plan.stdout))
+    _, row = rows_of(with_plan.stdout)
     on_links = simctl(*calibrated, f"{PLANS[0]},links=ideal", "--format", "json")
     assert float(row["step_s"]) == json.loads(on_links.stdout)["summary"]["step_s"]
 

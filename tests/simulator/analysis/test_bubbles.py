@@ -6,17 +6,19 @@ forward takes 1 s a layer and backward 2 s; on the server, updating layer 2 take
 s. A gradient is pushed as soon as its backward is done, the weights are pulled as soon as they are
 updated, and then the next step's forward begins.
 
-    what                        rank 0   rank 1   rank 2   rank 3     because forward 1
-    0-1      0-1      0-1      0-1 forward 2                     1-2      1-2      1-2      1-2
-    backward 2                    2-4      2-4      2-4      2-4 push 2, into the server       4-5
-    5-6      6-7      7-8      all ready at 4; one port into the server backward 1
-    4-6      4-6      4-6      4-6 push 1, into the server      8-10    10-12    12-14    14-16
-    all ready at 6; the port is busy until 8 update 2, on the server                 8-9
-    the last push 2 arrives at 8 pull 2, out of the server    9-10    10-11    11-12    12-13
-    one port out of the server update 1, on the server                16-18                      the
-    last push 1 arrives at 16 pull 1, out of the server   18-20    20-22    22-24    24-26 next
-    forward 1              20-21    22-23    24-25    26-27 next forward 2              21-22
-    23-24    25-26    27-28
+    what                        rank 0   rank 1   rank 2   rank 3   because
+    forward 1                      0-1      0-1      0-1      0-1
+    forward 2                      1-2      1-2      1-2      1-2
+    backward 2                     2-4      2-4      2-4      2-4
+    push 2, into the server        4-5      5-6      6-7      7-8   ready at 4; one port into it
+    backward 1                     4-6      4-6      4-6      4-6
+    push 1, into the server       8-10    10-12    12-14    14-16   ready at 6; busy until 8
+    update 2, on the server                  8-9                    the last push 2 arrives at 8
+    pull 2, out of the server     9-10    10-11    11-12    12-13   one port out of it
+    update 1, on the server                 16-18                   the last push 1 arrives at 16
+    pull 1, out of the server    18-20    20-22    22-24    24-26
+    next forward 1               20-21    22-23    24-25    26-27
+    next forward 2               21-22    23-24    25-26    27-28
 
 Bubble of rank r: idle from 6 to 20 + 2r, and from 22 + 2r to 28. Back from its next forward 1: pull
 1 on the wire for 2 s, after 2r s behind other pulls of the server; update 1 for 2 s; push 1 of rank

@@ -1,7 +1,5 @@
 """Algorithms by name, of packages, on one rank; their phases and how many operations they have."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

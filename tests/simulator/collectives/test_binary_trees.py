@@ -1,7 +1,5 @@
 """Binary, split binary and k-nomial trees."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grouped_cases import each_case
-from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.collectives.binary_trees import (
     binary_tree_all_reduce,
@@ -65,17 +62,6 @@ def test_the_root_of_a_reduce_takes_in_twice_what_there_is() -> None:
         ]
         assert times[1] == pytest.approx(2 * times[0])
         assert 2.0 <= times[0] < 2.4
-
-
-@each_case("name", [name for name in BUILDS if name.startswith("binary")])
-@each_case("ranks", [2, 3, 4, 8])
-def test_each_moves_and_holds_what_its_closed_form_says(name: str, ranks: int) -> None:
-    schedule, cost = find(name).build(ranks, 3360.0), find(name).cost
-    usage = memory.trace(schedule, simulate(schedule, full_mesh(ranks, bandwidth=1.0)))
-    assert schedule.volume == pytest.approx(cost.volume(ranks) * 3360.0)
-    assert schedule.steps == cost.steps(ranks)
-    assert usage.peak == pytest.approx(cost.peak(ranks) * 3360.0)
-    assert usage.peak_redundant == pytest.approx(cost.redundant(ranks) * 3360.0)
 
 
 def test_nothing_is_broadcast_before_all_is_reduced() -> None:

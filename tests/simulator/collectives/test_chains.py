@@ -1,7 +1,5 @@
 """Chains, alone and along rings, and scans."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

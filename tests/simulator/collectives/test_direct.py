@@ -1,7 +1,5 @@
 """Direct reads, and all-to-alls by pairs."""
 
-from __future__ import annotations
-
 import pytest
 
 from simulator.collectives import find

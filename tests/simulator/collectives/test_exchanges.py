@@ -1,7 +1,5 @@
 """Exchanges of chunks: neighbour exchange, recursive doubling and halving, ring exchange."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from law_cases import tries
-from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE, DECLARED, REDUCE, Algorithm
 from simulator.collectives.gloo import gloo_ring_all_reduce, gloo_ring_reduce, segments
@@ -94,17 +93,6 @@ def test_what_goes_straight_takes_its_closed_form_through_a_switch_too(
     assert timeline.makespan == pytest.approx(
         algorithm.cost.time(observe(timeline.routed), ranks, nbytes), rel=1e-9
     )
-
-
-@each_case("algorithm", GLOO)
-@each_case("ranks", [2, 3, 5, 8])
-def test_each_moves_and_holds_what_its_closed_form_says(algorithm: Algorithm, ranks: int) -> None:
-    schedule, cost, nbytes = algorithm.build(ranks, 840.0), algorithm.cost, 840.0
-    usage = memory.trace(schedule, simulate(schedule, full_mesh(ranks, bandwidth=1.0, latency=0.5)))
-    assert schedule.volume == pytest.approx(cost.volume(ranks) * nbytes)
-    assert schedule.steps == cost.steps(ranks)
-    assert usage.peak == pytest.approx(cost.peak(ranks) * nbytes)
-    assert usage.peak_redundant == pytest.approx(cost.redundant(ranks) * nbytes)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])

@@ -1,7 +1,5 @@
 """Switches that reduce and multicast."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

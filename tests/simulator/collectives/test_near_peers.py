@@ -1,7 +1,5 @@
 """Swing and Bine."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

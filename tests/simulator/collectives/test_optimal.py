@@ -1,7 +1,5 @@
 """Packed trees."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -152,13 +150,10 @@ FEWEST_AT_POWERS_OF_TWO = [
     *("recursive_halving_reduce_scatter", "bine_all_gather", "bine_reduce_scatter"),
 ]
 LEAST_VOLUME = [
-    *("ring", "ring_all_gather", "ring_reduce_scatter", "rings", "two_level"),
-    *("blue_connect", "torus_rings", "two_shot", "sharded_parameter_server"),
-    *("bruck_all_gather", "pat_all_gather", "pat_reduce_scatter", "neighbor_exchange"),
-    *("pairwise", "pairwise_sync", "linear_all_to_all", "tree_broadcast", "tree_reduce"),
-    *("chain_broadcast", "chain_reduce", "binary_tree_broadcast", "split_binary_broadcast"),
-    *("k_nomial_broadcast", "bine_broadcast", "scatter_allgather_broadcast"),
-    *("scatter_allgather_ring_broadcast", "linear_broadcast", "halving_doubling"),
+    *("rings", "torus_rings", "pairwise_sync", "linear_all_to_all", "halving_doubling"),
+    *("tree_broadcast", "tree_reduce", "chain_broadcast", "chain_reduce", "linear_broadcast"),
+    *("binary_tree_broadcast", "split_binary_broadcast", "k_nomial_broadcast"),
+    *("bine_broadcast", "scatter_allgather_broadcast", "scatter_allgather_ring_broadcast"),
 ]
 LEAST_A_RANK = [
     *("ring", "ring_all_gather", "ring_reduce_scatter", "two_level", "blue_connect"),
@@ -166,7 +161,7 @@ LEAST_A_RANK = [
     *("pat_reduce_scatter", "neighbor_exchange", "pairwise"),
 ]
 """Algorithms in which every rank sends as much as every other."""
-RANKS = (2, 3, 5, 8, 12, 17)
+RANKS = (2, 3, 5, 7, 8, 12, 13, 17, 33)
 
 
 @each_case("name", [*LOGARITHMIC, *FEWEST_AT_POWERS_OF_TWO, "pairwise", "naive"])

@@ -1,7 +1,5 @@
 """Parameter servers that share V, and map-reduce."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

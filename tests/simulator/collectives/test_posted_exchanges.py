@@ -1,7 +1,5 @@
 """Exchanges by patterns, and gossip."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import ceil
 
@@ -23,14 +21,8 @@ from simulator.schedules import semantics
 from topologies.shapes import SHAPES, nodes, star
 
 PATTERNS = (
-    patterns.next_rank,
-    patterns.permutation,
-    patterns.incast,
-    patterns.bisection,
-    patterns.ping_pong,
-    patterns.halo,
-    patterns.torus_neighbors,
-    patterns.stages,
+    *(patterns.next_rank, patterns.permutation, patterns.incast, patterns.bisection),
+    *(patterns.ping_pong, patterns.halo, patterns.torus_neighbors, patterns.stages),
 )
 every_pattern = pytest.mark.parametrize("pattern", PATTERNS)
 

@@ -1,7 +1,5 @@
 """Rooted collectives from every root."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scatter, gather, van de Geijn's broadcast, and barriers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

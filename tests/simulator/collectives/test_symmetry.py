@@ -1,7 +1,5 @@
 """Shifts by which schedules fold, and those that users declare."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

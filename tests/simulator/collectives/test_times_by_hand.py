@@ -1,7 +1,5 @@
 """Times that can be worked out by hand, on machines whose links carry 1 B/s."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

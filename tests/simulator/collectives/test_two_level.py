@@ -1,7 +1,5 @@
 """Rings over nodes, and all-to-alls in two stages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Chunks and blocks of unequal sizes."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,12 +1,13 @@
 """NCCL's own model: times by hand, and laws."""
 
-from __future__ import annotations
+import re
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from grouped_cases import each_case
+from refusals import refusal
 from simulator.cost_models.nccl import (
     ALGORITHMS,
     COLLECTIVES,
@@ -21,7 +22,6 @@ from simulator.cost_models.nccl import (
     latency,
     seconds,
 )
-from topologies.errors import InputError
 
 FIVE = channels("hopper", 100e9)
 MICRO = 1e-6
@@ -247,6 +247,5 @@ def test_faster_links_are_never_slower(
 )
 def test_mistakes_are_answered_in_one_line(wrong: object, says: str) -> None:
     assert callable(wrong)
-    with pytest.raises(InputError, match=says) as error:
-        wrong()
-    assert "\n" not in str(error.value)
+    message = refusal(wrong)
+    assert re.search(says, message)

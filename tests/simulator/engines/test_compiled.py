@@ -1,7 +1,5 @@
 """A part of a run that begins while media and lanes are still held."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

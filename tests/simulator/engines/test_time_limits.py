@@ -1,8 +1,6 @@
 """Times beyond what a float holds are refused before a run; and fair sharing in which flows end at
 multiples of a grid step."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

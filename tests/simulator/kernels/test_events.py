@@ -1,7 +1,5 @@
 """Events in order: runs, and a heap for what fits none."""
 
-from __future__ import annotations
-
 from heapq import heappop, heappush
 from math import inf
 

@@ -1,7 +1,5 @@
 """Flows under fair sharing: their queues, the levels of media, and what starts and ends flows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import fsum
 from random import Random

@@ -1,7 +1,5 @@
 """Runs in which steps that repeat are skipped."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from functools import partial
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """What parallelism inside a layer promises, on integers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The memory of the ranks of a plan."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -12,6 +10,7 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from law_cases import tries
+from refusals import refusal
 from simulator.parallel.blocks import Block
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
@@ -22,7 +21,6 @@ from simulator.parallel.sharding import Sharding
 from simulator.parallel.step_work import Work
 from simulator.steps.kinds import BACKWARD, FORWARD
 from simulator.training.buckets import BucketRules
-from topologies.errors import InputError
 from topologies.shapes import star
 
 ORDERS = ("gpipe", "1f1b", "interleaved:chunks=2", "zb_h1", "zb_h2", "zb_v", "dual_pipe")
@@ -209,5 +207,4 @@ def test_overheads_are_stated() -> None:
     more = memory(plan, State(), communicator=100.0, context=50.0, fragmentation=1.25)
     assert more.peak - bare.peak == 2 * 100 + 50 + 2
     assert more.parts(0)["fragmentation"] == 2.0
-    with pytest.raises(InputError, match=r"fragmentation is 0.5: 1 or more"):
-        memory(plan, State(), fragmentation=0.5)
+    assert "fragmentation is 0.5: 1 or more" in refusal(memory, plan, State(), fragmentation=0.5)

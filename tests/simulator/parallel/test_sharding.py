@@ -1,7 +1,5 @@
 """Steps with shared parameters: what they gather and reduce, and when."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace

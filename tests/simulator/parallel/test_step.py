@@ -1,7 +1,5 @@
 """A training step of a plan as a schedule on places."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The lower bound of a step, against the simulation."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,8 +1,6 @@
 """Ready signals before every transfer: when they are posted, what they cost, and that nothing else
 changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -54,17 +52,8 @@ def test_nothing_else_changes(name: str, ranks: int) -> None:
     ready = rendezvous(plain)
     rest = np.setdiff1d(np.arange(len(ready)), signals(ready))
     for column in (
-        "kind",
-        "rank",
-        "peer",
-        "source",
-        "target",
-        "count",
-        "reduces",
-        "nbytes",
-        "seconds",
-        "lane",
-        "phase",
+        *("kind", "rank", "peer", "source", "target", "count", "reduces", "nbytes", "seconds"),
+        *("lane", "phase"),
     ):
         mine, theirs = getattr(ready, column), getattr(plain, column)
         assert mine.dtype == theirs.dtype

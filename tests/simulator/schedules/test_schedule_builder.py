@@ -1,8 +1,6 @@
 """The builder in stories: who waits for whom, how a child is inlined, and what a schedule is made
 of."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -186,20 +184,8 @@ def test_a_child_of_nothing_adds_nothing() -> None:
 
 
 COLUMNS = (
-    *(
-        "kind",
-        "rank",
-        "peer",
-        "source",
-        "target",
-        "count",
-        "reduces",
-        "nbytes",
-        "seconds",
-        "lane",
-        "phase",
-    ),
-    *("indptr", "indices"),
+    *("kind", "rank", "peer", "source", "target", "count", "reduces", "nbytes", "seconds", "lane"),
+    *("phase", "indptr", "indices"),
 )
 
 

@@ -1,7 +1,5 @@
 """What the builder refuses, and that a refused call leaves nothing behind; whole numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

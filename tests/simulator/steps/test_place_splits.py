@@ -1,7 +1,5 @@
 """Places that are split as far as ranks differ."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

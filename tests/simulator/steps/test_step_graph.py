@@ -1,7 +1,5 @@
 """Graphs of tasks: what is refused, what rows say, and collectives of several groups at once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

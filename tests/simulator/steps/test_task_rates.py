@@ -1,8 +1,6 @@
 """Tests of simulator.steps.task_rates and simulator.kernels.rates, against a second loop in exact
 rationals."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
@@ -13,6 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from law_cases import tries
+from refusals import refusal
 from simulator.engines import run as run_engine
 from simulator.kernels.rates import Usages
 from simulator.schedules.routed import Routed, route
@@ -20,7 +19,6 @@ from simulator.steps import task_rates
 from simulator.steps.kinds import COMPUTATION
 from simulator.steps.step_graph import priced, step_graph
 from simulator.steps.task_rates import Shared
-from topologies.errors import InputError
 from topologies.shapes import star
 
 LANES = 3
@@ -246,8 +244,7 @@ ROUNDED = Drawn(
 def test_the_loop_agrees_with_exact_rationals(graph: Drawn) -> None:
     start, finish = naive(graph)
     if len(finish) < len(graph.place):
-        with pytest.raises(InputError, match="wait for each other in a circle"):
-            ran(graph)
+        assert "wait for each other in a circle" in refusal(ran, graph)
         return
     timeline = ran(graph).timeline
     assert timeline.start == pytest.approx([float(each) for each in start], rel=1e-9, abs=1e-9)
@@ -287,8 +284,7 @@ def test_calls_that_wait_for_each_other_in_a_circle_are_refused() -> None:
         uses=[[{}]] * 4,
         slowdown=Fraction(0),
     )
-    with pytest.raises(InputError, match="4 of 4 tasks wait for each other in a circle"):
-        ran(graph)
+    assert "4 of 4 tasks wait for each other in a circle" in refusal(ran, graph)
 
 
 @tries(60, 600)

@@ -1,7 +1,5 @@
 """Graphs of tasks with all transfers: computations, calls and messages of ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,8 +1,6 @@
 """Staleness of asynchronous SGD, what a bound on it holds back, and updates per second against
 closed forms of queueing, without the drain at the end."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import comb, exp, factorial, prod
 

@@ -1,8 +1,6 @@
 """Our buckets are those of torch.nn.parallel.DistributedDataParallel, which says what its buckets
 are."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from copy import deepcopy

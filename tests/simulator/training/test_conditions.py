@@ -1,9 +1,5 @@
 """What makes ranks differ; the time of epochs, and a limit of the input."""
 
-from __future__ import annotations
-
-import csv
-import io
 import json
 from pathlib import Path
 
@@ -12,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from csv_texts import rows_of
 from experiments.commands import train_runs as train
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
@@ -112,7 +109,7 @@ def printed(
 
 
 def rows(options: TrainingOptions, capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(printed(options, capsys, "csv"))))
+    return rows_of(printed(options, capsys, "csv"))
 
 
 @given(

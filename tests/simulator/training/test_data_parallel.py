@@ -2,25 +2,24 @@
 proofs."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ddp_steps
 from law_cases import tries
+from refusals import refusal
 from simulator.collectives.collective import REDUCE
 from simulator.schedules import semantics
 from simulator.schedules.schedule import TRANSFER
-from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.data_parallel import DataParallel
 from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
-from simulator.training.measures import Measures, measure
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan import Plan, Setting
-from simulator.training.plan_simulation import train
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
 from topologies.topology import Topology
@@ -40,29 +39,9 @@ def network(ranks: int, shape: str = "star", bandwidth: float = BETA) -> Topolog
     return machine(shape).with_links(bandwidth=bandwidth, latency=0.0).build(max(ranks, 2))
 
 
-def planned(
-    strategy: DataParallel | DDP,
-    ranks: int,
-    topology: Topology | None = None,
-    model: Model = MODEL,
-    steps: int = 1,
-    **conditions: object,
-) -> Plan:
-    how = Conditions(**conditions)  # type: ignore[arg-type]
-    setting = Setting(topology or network(ranks), ranks, steps, how)
-    return strategy.plan(model, setting)
-
-
-def ran(
-    strategy: DataParallel | DDP, ranks: int, **options: object
-) -> tuple[Plan, Timeline, Measures]:
-    plan = planned(strategy, ranks, **options)  # type: ignore[arg-type]
-    timeline = train(plan)
-    return plan, timeline, measure(plan, timeline)
-
-
-def step(strategy: DataParallel | DDP, ranks: int, **options: object) -> float:
-    return ran(strategy, ranks, **options)[2].step
+planned = partial(ddp_steps.planned, model=MODEL)
+ran = partial(ddp_steps.ran, model=MODEL)
+step = partial(ddp_steps.step, model=MODEL)
 
 
 def unlocked(**options: object) -> DataParallel:
@@ -133,7 +112,7 @@ def test_a_step_of_two_by_hand() -> None:
 @pytest.mark.parametrize("topology", [network(8), machine("dgx1").build(8)], ids=["star", "dgx1"])
 def test_what_is_moved(topology: Topology) -> None:
     moved = 7 * (512 + REPLICA + 2 * 256 + GRADIENTS)
-    assert planned(unlocked(), 8, topology).schedule.volume == pytest.approx(moved)
+    assert planned(unlocked(), 8, topology=topology).schedule.volume == pytest.approx(moved)
 
 
 def test_inputs_that_are_there_are_not_scattered() -> None:
@@ -186,7 +165,7 @@ def test_a_step_adds_up_the_gradients_on_the_first_device(
     ranks: int, shape: str, chunk: float
 ) -> None:
     topology = machine("dgx1").build(8) if shape == "dgx1" else network(ranks, shape)
-    plan = planned(DataParallel(chunk=chunk), ranks, topology)
+    plan = planned(DataParallel(chunk=chunk), ranks, topology=topology)
     semantics.check(plan.schedule, REDUCE)
     before = semantics.inputs(plan.schedule)
     replicas = semantics.run(plan.schedule, before)[:, plan.schedule.buffer :]
@@ -194,7 +173,7 @@ def test_a_step_adds_up_the_gradients_on_the_first_device(
 
 
 def test_every_chain_has_a_channel_and_begins_at_the_first_device() -> None:
-    plan = planned(DataParallel(), 16, machine("hgx_h100:nodes=2").build(16))
+    plan = planned(DataParallel(), 16, topology=machine("hgx_h100:nodes=2").build(16))
     replicating = plan.schedule.phase == plan.schedule.phases.index("replicate")
     chains = np.unique(plan.schedule.lane[replicating & (plan.schedule.kind == TRANSFER)])
     assert chains.tolist() == list(range(8))
@@ -321,9 +300,7 @@ def test_a_device_without_input_and_a_failed_step_have_no_outputs() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(InputError, match=r"dp: launch=-1.0: seconds, 0 or more"):
-        DataParallel(launch=-1.0)
-    with pytest.raises(InputError, match=r"dp: chunk=0: bytes, more than 0"):
-        DataParallel(chunk=0)
+    assert "dp: launch=-1.0: seconds, 0 or more" in refusal(DataParallel, launch=-1.0)
+    assert "dp: chunk=0: bytes, more than 0" in refusal(DataParallel, chunk=0)
     with pytest.raises(InputError, match=r"dp: chunk=0.0001 cuts 20KiB into more than \d+ chunks"):
         planned(DataParallel(chunk=1e-4), 2)

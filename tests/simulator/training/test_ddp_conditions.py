@@ -1,7 +1,5 @@
 """DDP under conditions, and what its ranks exchange besides gradients."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The memory of outlines: that of all transfers, or an upper bound."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Collectives that are timed once: the same times as with all of their transfers, to the bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

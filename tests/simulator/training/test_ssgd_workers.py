@@ -1,7 +1,5 @@
 """Synchronous SGD with workers that are slow, fail or have no batch, and what is measured."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import inf
 

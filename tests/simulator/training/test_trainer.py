@@ -1,7 +1,5 @@
 """What strategies have in common: graphs of runs, collectives, names, and slower computations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +9,7 @@ from hypothesis import strategies as st
 
 from ddp_steps import MODEL, ONE_BUCKET, quiet, ran, star
 from law_cases import tries
+from refusals import refusal
 from simulator.collectives import find as find_algorithm
 from simulator.collectives.collective import ALL_REDUCE
 from simulator.engines import simulate
@@ -102,10 +101,9 @@ def mesh(ranks: int) -> Setting:
 
 @pytest.mark.parametrize("small", ["rings", "nvls", "parameter_server_apart"])
 def test_small_messages_need_neither_a_machine_nor_a_server(small: str) -> None:
-    with pytest.raises(
-        InputError, match=f"^small is '{small}': a plain all-reduce among the workers, like tree or"
-    ):
-        Communicator(mesh(4), small=small)
+    assert refusal(Communicator, mesh(4), small=small).startswith(
+        f"small is '{small}': a plain all-reduce among the workers, like tree or"
+    )
 
 
 def test_training_searches_no_options() -> None:
@@ -137,10 +135,8 @@ def test_strategies_are_those_that_files_declare() -> None:
 
 
 def test_an_unknown_strategy_is_refused_with_the_nearest_name() -> None:
-    with pytest.raises(InputError, match="did you mean 'local_sgd'"):
-        find_strategy("local_sdg")
-    with pytest.raises(InputError, match="take fsdp, or a plan of any stage, like "):
-        find_strategy("zero2")
+    assert "did you mean 'local_sgd'" in refusal(find_strategy, "local_sdg")
+    assert "take fsdp, or a plan of any stage, like " in refusal(find_strategy, "zero2")
 
 
 WIDE = Model(
@@ -176,5 +172,4 @@ def test_the_lengths_are_those_of_the_timeline_that_they_make() -> None:
 
 @pytest.mark.parametrize("slowdown", [-0.1, float("nan"), 1000.0])
 def test_a_slowdown_is_a_share(slowdown: float) -> None:
-    with pytest.raises(InputError, match="slowdown"):
-        DDP(slowdown=slowdown)
+    assert "slowdown" in refusal(DDP, slowdown=slowdown)

@@ -1,7 +1,5 @@
 """Steps written for the ranks that stand for all: the same numbers as of all ranks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,13 +1,12 @@
 """The text of a file, a machine whose ranks reach each other, and values in messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from grouped_cases import each_case
-from topologies.errors import InputError, as_text, shown
+from refusals import refusal
+from topologies.errors import as_text, shown
 from topologies.link import Link
 from topologies.readers.contents import LIMIT, check_text, csv_rows
 from topologies.readers.files import check_connected
@@ -56,9 +55,10 @@ def test_one_way_round_and_devices_without_ranks_are_fine(links: list[str], rank
     ],
 )
 def test_two_ranks_without_a_route_are_named(links: list[str], ranks: str, ends: str) -> None:
-    with pytest.raises(InputError) as error:
-        check_connected(machine(links, ranks), "file.yaml")
-    assert str(error.value) == f"file.yaml: no route from {ends}: connect them"
+    assert (
+        refusal(check_connected, machine(links, ranks), "file.yaml")
+        == f"file.yaml: no route from {ends}: connect them"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,7 @@ def test_text_is_taken_as_it_is_less_a_byte_order_mark(text: str) -> None:
     ids=["empty", "blank", "large", "NUL", "surrogate", "escape"],
 )
 def test_what_is_not_text_is_refused(text: str, message: str) -> None:
-    with pytest.raises(InputError) as error:
-        check_text(text, "file")
-    assert str(error.value) == message
+    assert refusal(check_text, text, "file") == message
 
 
 @each_case(

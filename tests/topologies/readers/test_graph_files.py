@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from refusals import refusal
-from topologies.errors import InputError
 from topologies.link import Link
 from topologies.readers import files
 from topologies.readers.files import (
@@ -27,7 +26,7 @@ from topologies.readers.files import (
     to_yaml,
 )
 from topologies.readers.plain_files import load_yaml
-from topologies.shapes import SHAPES, star
+from topologies.shapes import SHAPES
 from topologies.topology import Paths, Topology
 from topologies.topology_builder import TopologyBuilder
 
@@ -250,42 +249,6 @@ HOSTILE = {
 @each_case("form", FORMATS)
 def test_a_hostile_file_is_one_line(text: str, form: str) -> None:
     assert refusal(FORMATS[form][1], text, "file").startswith("file")
-
-
-@st.composite
-def damaged(draw: st.DrawFn, text: str) -> str:
-    """A file with a few of its bytes cut, doubled or overwritten."""
-    data = text.encode()
-    for _ in range(draw(st.integers(1, 3))):
-        start, length = draw(st.integers(0, len(data))), draw(st.integers(0, 20))
-        new = draw(
-            st.binary(max_size=3)
-            | st.sampled_from((b"", data[start : start + length] * 2, b"- ", b": ", b'"'))
-        )
-        data = data[:start] + new + data[start + length :]
-    return data.decode(errors="replace")
-
-
-def answer(read: Callable[[str, str], Topology], text: str) -> str:
-    try:
-        return f"file has {read(text, 'file').ranks} ranks"
-    except InputError as error:
-        return str(error)
-
-
-GOOD = {
-    "yaml": GOLDEN,
-    "json": GOLDEN_JSON,
-    "graphml": to_graphml(star(2, bandwidth=1e9, latency=1e-6)),
-}
-
-
-@pytest.mark.parametrize("form", FORMATS)
-@given(data=st.data())
-def test_a_damaged_file_is_read_or_refused_in_one_line(form: str, data: st.DataObject) -> None:
-    message = answer(FORMATS[form][1], data.draw(damaged(GOOD[form])))
-    assert message.startswith("file")
-    assert len(message.splitlines()) == 1
 
 
 def pair(name: str = "a", bandwidth: float = 1e9, media: tuple[str, ...] = ()) -> Topology:

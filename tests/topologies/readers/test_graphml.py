@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+import refusals
 from grouped_cases import each_case
-from topologies.errors import InputError
 from topologies.link import LINKS
 from topologies.readers.files import read_graphml, to_graphml
 from topologies.shapes import ring
@@ -45,10 +45,7 @@ def read(body: str, *, default: str = "undirected", keys: str = KEYS) -> Topolog
 
 
 def refusal(text: str) -> str:
-    with pytest.raises(InputError) as error:
-        read_graphml(text, "box.graphml")
-    assert len(str(error.value).splitlines()) == 1
-    return str(error.value)
+    return refusals.refusal(read_graphml, text, "box.graphml")
 
 
 def test_an_undirected_edge_is_a_link_in_each_direction() -> None:
@@ -260,14 +257,8 @@ def test_a_mistake_is_named_with_its_node_or_edge(body: str, message: str) -> No
         ),
     ],
     ids=[
-        "a file",
-        "a bomb",
-        "cut short",
-        "crossed",
-        "a word",
-        "another format",
-        "nested groups",
-        "a type",
+        *("a file", "a bomb", "cut short", "crossed", "a word", "another format"),
+        *("nested groups", "a type"),
     ],
 )
 def test_what_is_no_graphml_is_refused(text: str, message: str) -> None:

@@ -56,6 +56,7 @@ def check_routes(machine: Topology) -> None:
 def test_every_gpu_reaches_every_other(path: Path) -> None:
     text = path.read_text()
     machine = read_nccl_xml(text, path.name)
+    assert machine.name == path.name
     assert looks_like(text)
     assert machine.device_kinds.are("gpu").sum() == machine.ranks
     assert machine.device_kinds.are("port").sum() == text.count("<net ")

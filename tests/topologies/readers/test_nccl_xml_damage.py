@@ -3,28 +3,14 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from grouped_cases import each_case
-from law_cases import tries
 from nccl_machines import TWO, refused
 from refusals import refusal
-from topologies.errors import InputError
 from topologies.link import LINKS
 from topologies.readers.files import check_connected
 from topologies.readers.nccl_xml import read_nccl_xml
 from topologies.topology import Topology
-
-FILES = sorted((Path(__file__).parent / "data").glob("nccl_*"))
-
-
-def read_or_refused(text: str) -> str:
-    """The name of the machine, or what the refusal says."""
-    try:
-        return read_nccl_xml(text, "topo.xml").name
-    except InputError as error:
-        return str(error)
 
 
 @each_case(
@@ -138,33 +124,6 @@ def test_more_cpus_than_any_machine_has() -> None:
     assert refused(f"<system>{cpus}</system>").startswith(
         "topo.xml line 258: numaid of <cpu> is '256'"
     )
-
-
-@tries(62, 250)
-@given(st.data())
-def test_whatever_happened_to_a_file_it_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from(FILES)).read_text()
-    for _ in range(data.draw(st.integers(1, 2))):
-        start = data.draw(st.integers(0, len(text)))
-        end = min(len(text), start + data.draw(st.sampled_from((0, 1, 1, 9, 80))))
-        lines = text.splitlines(keepends=True)
-        line = data.draw(st.integers(0, len(lines) - 1))
-        text = data.draw(
-            st.sampled_from(
-                (
-                    "".join(lines[:line] + lines[line + 1 :]),
-                    "".join(lines[: line + 1] + lines[line:]),
-                    text[:end] + text[start:],
-                    text[:start]
-                    + data.draw(st.sampled_from(("0", "-1", "x", '"', "<nic/>", "\x00")))
-                    + text[end:],
-                    text[:start] + data.draw(st.text(max_size=3)) + text[end:],
-                )
-            )
-        )
-    outcome = read_or_refused(text)
-    assert len(outcome.splitlines()) == 1
-    assert outcome.startswith("topo.xml")
 
 
 DATA = Path(__file__).parent / "data"

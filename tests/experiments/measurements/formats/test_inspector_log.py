@@ -1,11 +1,8 @@
 """Logs of NCCL Inspector: the time of a call, damage, and what is no record."""
 
-from __future__ import annotations
-
 import os
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +25,9 @@ from inspector_files import (
 )
 from nccl_logs import log
 from refusals import attempt, refusal
+from simctl_process import Simctl
 
 ROOT = Path(__file__).parents[4]
-Simctl = Callable[..., "subprocess.CompletedProcess[str]"]
 GOOD = line(record(0, 1, 8192, 30))
 
 

@@ -1,7 +1,5 @@
 """The Prometheus text of NCCL Inspector: sizes from ranges, GPUs of a job, and what is no gauge."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

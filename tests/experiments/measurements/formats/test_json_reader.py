@@ -1,6 +1,7 @@
 """The JSON of nccl-tests: both versions, its habits, cut anywhere, and what is no such JSON."""
 
 import json
+import re
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from experiments.measurements import Curve, Measurements, Point, read
 from experiments.measurements.formats.json_reader import parse_json
 from experiments.output import counted
 from grouped_cases import each_case
+from refusals import refusal
 from topologies.errors import InputError
 
 SIZES = (1024, 131072, 16777216)
@@ -266,16 +268,14 @@ def test_a_file_cut_short_keeps_its_whole_results(data: st.DataObject) -> None:
 def test_what_is_no_such_json_is_refused_in_one_line(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(text)
-    with pytest.raises(InputError, match=says) as caught:
-        read(path)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 500
+    message = refusal(read, path)
+    assert re.search(says, message)
+    assert len(message) < 500
 
 
 def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("")
-    with pytest.raises(InputError, match="is empty"):
-        read(tmp_path / "x.json")
+    assert "is empty" in refusal(read, tmp_path / "x.json")
 
 
 def test_a_large_file_is_read_soon() -> None:

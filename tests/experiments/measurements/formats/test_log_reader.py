@@ -32,6 +32,7 @@ from nccl_logs import (
     shaped,
     timed,
 )
+from refusals import refusal
 from topologies.errors import InputError
 
 # What a whole log says
@@ -376,10 +377,8 @@ def test_a_table_without_rows_is_told_once_where_failures_are_asked_for(tmp_path
 def test_a_log_of_failures_alone_is_a_mistake_unless_they_are_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "job.log"
     path.write_text(BARE)
-    with pytest.raises(InputError, match="a table header with no rows below"):
-        read(path)
-    with pytest.raises(InputError, match="a table header with no rows below"):
-        read_all([path])
+    assert "a table header with no rows below" in refusal(read, path)
+    assert "a table header with no rows below" in refusal(read_all, [path])
     for where in (path, tmp_path):
         measurements = read_all([where], failed=True)
         assert (measurements.curves, len(measurements.failures)) == ((), 1)

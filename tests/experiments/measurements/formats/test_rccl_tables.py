@@ -1,7 +1,5 @@
 """Tables of rccl-tests, with every column that its options add."""
 
-from __future__ import annotations
-
 import json
 from itertools import product
 

@@ -1,7 +1,5 @@
 """What NCCL says that it runs: a label of each size, and parts of a curve for a fit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Hidden communication as it is drawn covers what computations hide."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The colours of timelines: the colour-blind tell them apart, and hatches help without colours."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Spans as plain columns: of runs, of training, of plans; thinned, stored and read back."""
 
-from __future__ import annotations
-
 import json
 from copy import deepcopy
 from functools import cache

@@ -1,8 +1,6 @@
 """The spans of training runs and of steps of plans, and their Kineto traces: a file a worker, and
 what HolisticTraceAnalysis reads there."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
