@@ -70,14 +70,14 @@ def test_what_the_population_does_not_reach_has_wider_intervals() -> None:
 
 
 def test_over_several_nodes_middle_sizes_are_less_sure_than_gigabytes() -> None:
-    """Half the width in log: at least 1.5 times as much at 4 MiB as at 8 GiB, and less at that than
-    a fifth of the time."""
+    """Half the width in log: at least 1.5 times as much at 4 MiB as at 8 GiB, where an interval ends
+    within 30% of the time."""
     topology = built("hgx_h100:nodes=2")
     profile = profile_for("nccl", topology).profile
     runs = times(profile, algorithm("rings"), topology, 16, [2.0**22, 2.0**33])
     middle, large = (log(run.interval.high / run.seconds) for run in runs.values() if run.interval)
     assert middle > 1.5 * large
-    assert large < log(1.25)
+    assert large < log(1.3)
 
 
 def test_a_rack_is_larger_than_the_nodes_that_were_measured() -> None:
