@@ -68,8 +68,8 @@ PER_NODE, NODES, USUAL_NODES = 2, (1, 4, 16), 8.0
 HOPPER = 500e9
 """The NVLinks of a GPU of Hopper are below this β in bytes/s, and those of Blackwell above."""
 FURTHER = 0.15
-"""How unsure times are besides on a machine beyond the measured ones, in log. On two racks of 72
-GPUs large sizes take 24% longer than expected: 1.6 times this."""
+"""How unsure large sizes are besides on a machine beyond the measured ones, in log. On a rack of 72
+GPUs they take 24% longer than expected: 1.6 times this."""
 HOSTED = {None: log(4), False: log(2), True: 0.0}
 """How unsure times over PCIe are besides, in log: GPUs read each other's memory or not, or nobody
 says it. If not, they may share the way of a PCIe switch to the host, often four GPUs. What the
@@ -258,13 +258,14 @@ def _moves(model: Model, population: Population | None) -> Floats:
 
 def _sure(population: Population | None, unreached: int, hosted: float) -> Uncertainty:
     """The rules of intervals, if the population does not reach the machine for so many reasons.
-    Each adds the variance of FURTHER; `hosted` is a standard deviation besides. A library
+    Each adds the variance of another machine; `hosted` is a standard deviation besides. A library
     without a population is as unsure as MPI, and one reason more."""
     if population is None:
         population, unreached = population_of(MPI.name), unreached + 1
     learnt = (population and population.intervals) or GUESSED
+    of_machines = hypot(learnt.machine, FURTHER)
     rules = shipped_rules()._replace(
-        machine=hypot(learnt.machine, sqrt(unreached) * FURTHER, hosted),
+        machine=hypot(learnt.machine, sqrt(unreached) * of_machines, hosted),
         parameters=learnt.parameters,
     )
     residuals = Residuals(rules, NOWHERE, np.zeros(0))

@@ -57,14 +57,15 @@ def test_a_library_says_how_sure_it_is(name: str) -> None:
 
 def test_what_the_population_does_not_reach_has_wider_intervals() -> None:
     """RCCL runs on one of the measured machines, and not with NVLinks. Each of the two reasons adds
-    a variance."""
+    the variance of another machine."""
     topology, sure = built("dgx_a100"), []
     for name in ("nccl", "rccl"):
         known = profile_for(name, topology).profile.uncertainty
         assert known is not None
         sure.append(known)
     reached, wider = (known.residuals.rules for known in sure)
-    assert wider.machine == pytest.approx(hypot(reached.machine, 2**0.5 * FURTHER))
+    of_machines = hypot(reached.machine, FURTHER)
+    assert wider.machine == pytest.approx(hypot(reached.machine, 2**0.5 * of_machines))
     assert wider._replace(machine=0) == reached._replace(machine=0)
     assert (sure[0].software, sure[0].between) == (sure[1].software, sure[1].between)
 
