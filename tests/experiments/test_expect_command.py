@@ -71,8 +71,9 @@ def test_prometheus_reads_the_lines(simctl: Simctl) -> None:
 @each_case(
     ("busbw", "code", "words"),
     [
-        ("360GB/s", 0, "as expected"),
-        ("40GB/s", 1, "below expectation"),
+        ("450GB/s", 0, "as expected"),
+        ("390GB/s", 0, "outside the interval"),
+        ("300GB/s", 1, "below expectation"),
     ],
 )
 def test_one_number_is_enough(simctl: Simctl, busbw: str, code: int, words: str) -> None:

@@ -45,7 +45,7 @@ def imported(*arguments: str, crossover: float = math.inf) -> set[str]:
         ),
         (
             ("run", "--p", "8", "--algo", "rings", "--topology", "dgx1"),
-            {"numpy", "numpy.ma", "simpy", "scipy"},
+            {"numpy", "numpy.ma", "simpy"},
         ),
     ],
 )
