@@ -71,7 +71,7 @@ def test_what_the_population_does_not_reach_has_wider_intervals() -> None:
 
 
 def test_over_several_nodes_middle_sizes_are_less_sure_than_gigabytes() -> None:
-    """Half the width in log: at least 1.5 times as much at 4 MiB as at 8 GiB, where an interval ends
+    """Half the width in log: at least 1.5 times as much at 4 MiB as at 8 GiB, where intervals end
     within 30% of the time."""
     topology = built("hgx_h100:nodes=2")
     profile = profile_for("nccl", topology).profile
