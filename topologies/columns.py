@@ -43,16 +43,25 @@ def distinct_rows(*columns: npt.NDArray[Any], met: bool = False) -> tuple[Longs,
     >>> first.tolist(), number.tolist()
     ([2, 1, 0], [2, 1, 0, 2])
     """
-    code = np.zeros(len(columns[0]), dtype=np.int64)
+    code, codes = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
-        whole = column if column.dtype.kind in "bi" else np.unique(column, return_inverse=True)[1]
+        whole = column if column.dtype.kind in "bi" else _numbers(column)
         least, most = int(whole.min(initial=0)), int(whole.max(initial=0))
+        if codes * (most - least + 1) > np.iinfo(np.int64).max:
+            code, whole, least = _numbers(code), _numbers(column), 0
+            codes, most = int(code.max()) + 1, int(whole.max())
+        codes *= most - least + 1
         code = code * (most - least + 1) + whole - least
     _, first, number = np.unique(code, return_index=True, return_inverse=True)
     if met:
         order = np.argsort(first)
         first, number = first[order], np.argsort(order)[number]
     return first, number
+
+
+def _numbers(values: npt.NDArray[Any]) -> Longs:
+    """The number of each value among those that are there, in ascending order."""
+    return np.unique(values, return_inverse=True)[1]
 
 
 def plain_rows(*columns: npt.NDArray[Any]) -> Iterator[tuple[Any, ...]]:

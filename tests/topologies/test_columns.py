@@ -8,10 +8,18 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from grouped_cases import each_case
 from refusals import refusal
-from topologies.columns import DeviceNames, MediumNames, Numbered, Words
+from topologies.columns import (
+    DeviceNames,
+    MediumNames,
+    Numbered,
+    Words,
+    distinct_rows,
+    plain_rows,
+)
 
 WORDS = st.lists(st.text(max_size=3), max_size=12)
 
@@ -173,3 +181,21 @@ def test_a_copy_takes_further_names_alone() -> None:
 )
 def test_heads_and_tails_tell_whether_names_are_different(names: Numbered, different: bool) -> None:
     assert names.are_different is different
+
+
+@given(st.data(), st.booleans())
+def test_distinct_rows_are_those_of_a_set(data: st.DataObject, met: bool) -> None:
+    """However far apart the values of a column are: their product may be beyond 64 bits."""
+    rows, width = data.draw(st.integers(1, 6)), data.draw(st.integers(1, 4))
+    far = st.sampled_from([-(2**33), 0, 1, 2**32, 2**33])
+    columns = [data.draw(arrays(np.int64, rows, elements=far)) for _ in range(width)]
+    first, number = distinct_rows(*columns, met=met)
+    plain = [*plain_rows(*columns)]
+    known = [*dict.fromkeys(plain)] if met else sorted({*plain})
+    assert [plain[row] for row in first] == known
+    assert [known[each] for each in number] == plain
+
+
+def test_rows_of_far_values_do_not_collide() -> None:
+    far = 2**32 * np.eye(3, dtype=np.int64)
+    assert len(distinct_rows(*far)[0]) == 3
