@@ -106,7 +106,7 @@ def prediction(
     where = place(
         algorithm.collective.name,
         measured_as(algorithm.listed_name),
-        path.routed.schedule.ranks,
+        path.routed.schedule.workers,
         used_nodes(path.routed.machine),
         path.routed.schedule.nbytes_total,
         _messages(profile, path, laid, seconds),

@@ -324,7 +324,7 @@ class Profile:
     ) -> dict[str, Floats]:
         """The same in arrays of shape (1,), or (profiles, 1) of several profiles as one."""
         jobs = job(algorithm.listed_name, topology, algorithm.collective.name)
-        jobs = jobs._replace(ranks=np.array(float(schedule.ranks))).at(np.newaxis)
+        jobs = jobs._replace(ranks=np.array(float(schedule.workers))).at(np.newaxis)
         kinds = [kind for kind in self.crowding if topology.link_kinds.are(kind).any()]
         excess = 0.0
         if np.any(self.exchanges.slowness):

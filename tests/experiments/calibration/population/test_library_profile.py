@@ -13,7 +13,9 @@ from experiments.calibration.population.specification import KERNELS
 from experiments.calibration.prediction import times
 from law_cases import tries
 from simulator.collectives import find as algorithm
+from simulator.predictions import prediction
 from simulator.profile import Profile
+from simulator.schedules.routed import route
 from topologies.catalogue import find
 from topologies.topology import Topology
 
@@ -79,6 +81,18 @@ def test_over_several_nodes_middle_sizes_are_less_sure_than_gigabytes() -> None:
     middle, large = (log(run.interval.high / run.seconds) for run in runs.values() if run.interval)
     assert middle > 1.5 * large
     assert large < log(1.3)
+
+
+def test_switches_are_no_ranks_of_a_run() -> None:
+    """Intervals widen beyond the ranks that were measured: sixteen, whatever reduces for them."""
+    topology, in_switches = built("hgx_h100:nodes=2"), algorithm("nvls_tree:segments=64")
+    schedule, machine, _, _ = in_switches.on(topology, 16, 1e9)
+    profile = profile_for("nccl", topology).profile
+    assert schedule.ranks > 16
+    run = profile.simulate(route(schedule, machine), in_switches)
+    predicted = prediction(profile, run, in_switches)
+    assert predicted is not None
+    assert predicted.place.ranks.tolist() == [16]
 
 
 def test_a_rack_is_larger_than_the_nodes_that_were_measured() -> None:
