@@ -20,6 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
+from experiments import remarks
 from experiments.text_lines import GAP, NARROWEST, WIDEST, shrunk, visible, wrapped
 from experiments.trace_choice import ALL, TraceChoice
 from topologies.errors import InputError
@@ -341,6 +342,7 @@ class Progress:
         if time.monotonic() < self._next:
             return
         self.clear()
+        remarks.release()
         self._next, self._shown = time.monotonic() + (1.0 if self._stream.isatty() else 10.0), True
         end = "" if self._stream.isatty() else "\n"
         print(f"{self._what}: {done} of {total}{remark}", end=end, file=self._stream, flush=True)
@@ -365,6 +367,7 @@ def tell(text: str) -> None:
 
 def is_read(text: str) -> bool:
     """Print data to stdout, unless nobody reads it any more."""
+    remarks.release()
     try:
         print(visible(text), flush=True)  # noqa: T201
     except BrokenPipeError:
@@ -374,8 +377,8 @@ def is_read(text: str) -> bool:
 
 
 def note(text: str) -> None:
-    """Print a remark to stderr."""
-    print(visible(f"note: {text}"), file=sys.stderr)  # noqa: T201
+    """Print a remark to stderr, in a command in front of its answer."""
+    remarks.remark(visible(f"note: {text}"))
 
 
 def to_json(value: object) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.main import get_command
 
+from experiments import remarks
 from experiments.cli.command_classes import COMMANDS, STYLE, Commands, show_help
 from experiments.options.completion import join_words
 from topologies.errors import InputError
@@ -89,8 +90,10 @@ def main() -> None:
     warnings.showwarning = _show_warning
     logging.basicConfig(format="note: %(message)s", level=logging.ERROR, stream=sys.stderr)
     logging.getLogger("simctl").setLevel(logging.INFO)
+    remarks.hold()
     try:
         code = _command()(prog_name="simctl", standalone_mode=False)
+        remarks.release()
         if sys.stdout:
             sys.stdout.flush()
     except InputError as error:

@@ -269,7 +269,10 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
 def _no_curve(chosen: Algorithm | None) -> str:
     if chosen is None:
         return "no curve to simulate: choose an algorithm for it with --algo"
-    return f"no curve to simulate by {chosen.name}: choose another algorithm, or leave out --algo"
+    return (
+        f"no curve to simulate by {chosen.name}, which is {chosen.collective.name}: choose another "
+        f"algorithm, or leave out --algo"
+    )
 
 
 def _declared(collective: str) -> list[Algorithm]:

@@ -22,7 +22,7 @@ def simctl(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProc
 
 
 def mistake(done: "subprocess.CompletedProcess[str]") -> str:
-    """The one line with which a command is refused; notes may stand before it."""
-    lines = [line for line in done.stderr.splitlines() if not line.startswith("note:")]
+    """The one line with which a command is refused, without a note in front of it."""
+    lines = done.stderr.splitlines()
     assert (done.returncode, done.stdout, len(lines)) == (2, "", 1), done.stderr
     return lines[0]

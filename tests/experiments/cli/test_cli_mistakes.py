@@ -191,7 +191,7 @@ BAD: dict[str, tuple[tuple[str, ...], str]] = {
     "log is a folder": (("validate", "/"), "/"),
     "algorithm for another collective": (
         ("validate", str(LOG), "--algo", "ring_all_gather"),
-        "no curve to simulate by ring_all_gather: choose another algorithm",
+        "no curve to simulate by ring_all_gather, which is all_gather: choose another algorithm",
     ),
     "too many ranks": (("run", "--p", "10000000"), "at most 1048576"),
     "a size beyond reason": (("sweep", "--size", "1e300B"), "out of range"),
