@@ -4,6 +4,8 @@ remark."""
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 _held: list[list[str]] = []
 """The lines that wait, if remarks are held."""
@@ -17,9 +19,16 @@ def remark(line: str) -> None:
         print(line, file=sys.stderr)  # noqa: T201
 
 
-def hold() -> None:
-    """Let remarks wait until they are released."""
+@contextmanager
+def held() -> Iterator[None]:
+    """Let remarks wait until they are released, at the latest at the end. After an exception they
+    are dropped."""
     _held[:] = [[]]
+    try:
+        yield
+        release()
+    finally:
+        _held.clear()
 
 
 def release() -> None:

@@ -90,10 +90,9 @@ def main() -> None:
     warnings.showwarning = _show_warning
     logging.basicConfig(format="note: %(message)s", level=logging.ERROR, stream=sys.stderr)
     logging.getLogger("simctl").setLevel(logging.INFO)
-    remarks.hold()
     try:
-        code = _command()(prog_name="simctl", standalone_mode=False)
-        remarks.release()
+        with remarks.held():
+            code = _command()(prog_name="simctl", standalone_mode=False)
         if sys.stdout:
             sys.stdout.flush()
     except InputError as error:
