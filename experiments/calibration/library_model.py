@@ -221,13 +221,13 @@ class Model:
         Fewer points than parameters leave most of these open. Then how machines differ says which
         of them move, and which move together.
         """
-        own = np.diag(self.weight)
+        of_library = np.diag(self.weight)
         if self.machine_covariance is None or points >= len(self.parameters):
-            return own
+            return of_library
         # directions in which machines do not differ stay nearly where they start
-        covariance = self.machine_covariance + 1e-6 * np.eye(len(own))
+        covariance = self.machine_covariance + 1e-6 * np.eye(len(of_library))
         of_machines = USUAL_ERROR * np.linalg.inv(np.linalg.cholesky(covariance))
-        return np.concatenate((of_machines, own[self.weight >= SURE]))
+        return np.concatenate((of_machines, of_library[self.weight >= SURE]))
 
     def taking(self, algorithms: Mapping[int, tuple[str, ...]]) -> Model:
         """The same model with other algorithms for some curves, whatever their labels say.

@@ -151,8 +151,8 @@ def fit_population(
     first-order method of nonlinear mixed effects: Sheiner and Beal, J. Pharmacokinet. Biopharm.
     8(6), 1980). Expectation and maximisation alternate (Dempster, Laird and Rubin, JRSS B 39(1),
     1977), with the library's own model as a prior of the mean, of spread `near`, or `looser` for
-    LEARNT parameters, and FREE for g between nodes. The prior of an offset that all α between nodes
-    share has the spread `apart`. Parameters between nodes do not go together with others.
+    LEARNT parameters, and FREE for g between nodes. All α between nodes share an offset, whose
+    prior has the spread `apart`. Parameters between nodes do not go together with others.
     """
     return _Fit(runs, near, apart, looser).population()
 

@@ -20,8 +20,8 @@ all_reduce,ring,MPI,8,8,1048576,9000
 @pytest.fixture(params=["here", pytest.param("alone", marks=pytest.mark.exhaustive)])
 def command(request: pytest.FixtureRequest) -> Simctl:
     """`simctl` in this process, where all is imported, or in one of its own."""
-    here: Simctl = request.getfixturevalue("simctl")
-    return here if request.param == "here" else simctl_process.simctl
+    in_process: Simctl = request.getfixturevalue("simctl")
+    return in_process if request.param == "here" else simctl_process.simctl
 
 
 @pytest.fixture

@@ -276,7 +276,7 @@ def test_an_output_that_cannot_be_written_gets_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (KeyboardInterrupt(), 130, ""),
         (
@@ -290,7 +290,7 @@ def test_an_output_that_cannot_be_written_gets_one_line() -> None:
 def test_what_ends_a_command_is_no_traceback(
     error: BaseException,
     code: int,
-    said: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -304,4 +304,4 @@ def test_what_ends_a_command_is_no_traceback(
     monkeypatch.setattr("logging.basicConfig", lambda **_: None)
     with pytest.raises(SystemExit) as stop:
         cli.main()
-    assert (stop.value.code, capsys.readouterr().err) == (code, said)
+    assert (stop.value.code, capsys.readouterr().err) == (code, message)
