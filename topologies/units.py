@@ -99,7 +99,7 @@ def _quantity(text: str, units: dict[str, float], noun: str, example: str) -> fl
 def _wrong_unit(text: str, match: str, units: dict[str, float], noun: str, example: str) -> str:
     unit = next(iter(units))
     bare = re.fullmatch(rf"({_NUMBER})\s*([kKMGTP]?)", text)
-    if bare and unit != "s":
+    if bare and unit != "s" and float(bare[1]) >= 0:
         number, prefix = _plain(bare[1]), bare[2]
         if prefix:
             readings = f"{number}{prefix}{unit} or {number}{prefix.upper()}i{unit}"

@@ -124,6 +124,10 @@ def test_a_bare_number_is_offered_readings_that_parse(text: str) -> None:
         assert parse_bytes(reading) > 0
 
 
+def test_a_negative_number_is_not_offered_with_a_unit() -> None:
+    assert refusal(parse_bytes, "-1") == "'-1' has no unit: write it like 64MiB"
+
+
 def test_a_bare_prefix_offers_both_readings() -> None:
     assert "64MB or 64MiB" in refusal(parse_bytes, "64M")
     assert "50GB/s or 50GiB/s" in refusal(parse_bandwidth, "50G")
