@@ -1,8 +1,6 @@
 """`calibrate`, `judge` and `--profile`, as a user calls them."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +14,8 @@ from experiments.commands import judged_runs
 from experiments.commands.calibrate import Calibrate
 from experiments.commands.sweep import Sweep
 from experiments.commands.validate import Validate
-from experiments.profiles import find, names, parse, read
-from grouped_cases import each_case
-from refusals import refusal
+from experiments.profiles import find, names, read
 from simctl_process import Simctl, mistake
-from topologies.errors import InputError
 
 HEADER = "collective,algorithm,ranks,nodes,size_bytes,time_us,library\n"
 
@@ -161,45 +156,6 @@ def test_mistakes_are_answered_in_one_line(profile: Path, tmp_path: Path, simctl
     assert "like 0.15" in refusal(*judged, profile, "--tolerance", "15%")
     unknown.write_text(HEADER + "all_reduce,ring,4,4,1024,1e-300,MPI\n")
     assert "from 1 ns to a week" in refusal("calibrate", unknown)
-
-
-@pytest.mark.exhaustive
-def test_a_mistake_of_a_user_is_one_line(tmp_path: Path) -> None:
-    script = "from experiments.cli import main; main()"
-    arguments = [sys.executable, "-c", script, "calibrate", str(tmp_path / "absent.csv")]
-    assert "absent.csv" in mistake(
-        subprocess.run(arguments, capture_output=True, text=True, check=False)
-    )
-
-
-@each_case(
-    "text",
-    [
-        "",
-        "[]",
-        "profile: x",
-        "profile: x\nmachine: y\nlibrary: z\nlaunch: -1\nprotocols: {}\n",
-        "profile: x\nmachine: y\nlibrary: z\nlaunch: .nan\nprotocols: {a: {b: {latency: 1, "
-        "bandwidth: 1}}}\n",
-        "profile: x\nmachine: y\nlibrary: z\nlaunch: 1\nprotocols: {a: {b: {latency: 1, "
-        "bandwidth: 0}}}\n",
-        "profile: x\nmachine: y\nlibrary: z\nlaunch: 1\nprotocols: {a: {b: {latency: 1, "
-        "bandwidth: 1}}}\nmore: 1\n",
-        "a: &x 1\nb: *x\n",
-        "{" * 5000,
-    ],
-)
-def test_what_is_no_profile_is_refused(text: str) -> None:
-    assert "bad.yaml" in refusal(parse, text, "bad.yaml")
-
-
-def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "huge.yaml").write_bytes(b"#" * (2**24 + 1))
-    for name in ("binary.yaml", "huge.yaml", "absent.yaml", "."):
-        with pytest.raises(InputError):
-            read(tmp_path / name)
-    assert "is no profile" in refusal(find, "nonsense")
 
 
 @pytest.mark.parametrize("name", names())

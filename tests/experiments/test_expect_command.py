@@ -7,7 +7,7 @@ import pytest
 
 from csv_texts import rows_of
 from grouped_cases import each_case
-from simctl_process import Simctl, mistake
+from simctl_process import Simctl
 
 MACHINE = ("--topology", "hgx_h100:nodes=2")
 SIZES = "1KiB,1MiB,1GiB"
@@ -80,27 +80,3 @@ def test_one_number_is_enough(simctl: Simctl, busbw: str, code: int, words: str)
     done = simctl("diagnose", *MACHINE, "--size", "8GiB", "--busbw", busbw)
     assert done.returncode == code
     assert words in done.stdout
-
-
-@each_case(
-    ("words", "message"),
-    [
-        (("diagnose",), "nothing to diagnose: name a LOG"),
-        (("diagnose", "--busbw", "1GB/s", "--size", "1GiB"), "give --topology as well"),
-        (("diagnose", *MACHINE, "--busbw", "1GB/s"), "give --size as well"),
-        (("diagnose", *MACHINE, "--size", "1GiB"), "--size 1GiB goes with --busbw"),
-        (("diagnose", "x.log", *MACHINE, "--busbw", "1GB/s"), "leave one of them out"),
-        (("diagnose", *MACHINE, "--size", "1GiB", "--busbw", "fast"), "fast"),
-        (("expect", "barrier"), "--collective 'barrier': expected all_reduce"),
-        (("expect", "--collective", "ring"), "--collective 'ring': expected all_reduce"),
-        (("expect", "all_reduce", "--collective", "reduce"), "leave one of them out"),
-        (("expect", "--library-version", "new"), "'new': expected a version like 2.27.5"),
-        (("diagnose", "x.log", "--library-version", "2.16"), "2.16 goes with --busbw: write both"),
-        (("expect", "--p", "1"), "1"),
-        (("expect", *MACHINE, "--p", "17"), "17"),
-        (("expect", "--level", "2"), "--level 2"),
-        (("expect", "--size", "0"), "0"),
-    ],
-)
-def test_mistakes_are_one_line(simctl: Simctl, words: tuple[str, ...], message: str) -> None:
-    assert message in mistake(simctl(*words))

@@ -206,20 +206,3 @@ def test_training_runs_go_on_too(jobs: tuple[str, ...], simctl: Simctl, folder: 
     done = simctl(*TRAIN, "--format", "csv", "--out", "x.csv", "--resume", *jobs)
     assert (done.returncode, done.stdout) == (0, whole.stdout)
     assert (folder / "x.csv").read_bytes() == (folder / "whole.csv").read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("sweep", "--resume"), "--resume of which file: name it with --out"),
-        (("sweep", "--jobs", "1025"), "--jobs 1025: expected 1 to 1024 processes"),
-        (
-            ("train", "--jobs", "2"),
-            "--jobs and --resume are of several runs: give --p, --strategy or --sweep "
-            "several values, or leave them out",
-        ),
-    ],
-)
-def test_mistakes_are_one_line(arguments: tuple[str, ...], message: str, simctl: Simctl) -> None:
-    done = simctl(*arguments)
-    assert (done.returncode, done.stderr) == (2, f"simctl: {message}\n")

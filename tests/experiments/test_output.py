@@ -1,18 +1,18 @@
-"""Tables and files of answers."""
+"""Tables and files of answers, and remarks that wait for them."""
 
 import csv
 import io
 import json
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from experiments import output
+from experiments import output, remarks
 from experiments.text_lines import visible
 from extras import needs
 from grouped_cases import each_case
@@ -207,3 +207,28 @@ def test_without_pyarrow_the_extra_is_named(
         f"cannot write {str(path)!r}: this needs pyarrow, which is not installed: "
         "pip install '.[parquet]'"
     )
+
+
+def test_remarks_stand_in_front_of_an_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with remarks.held():
+        remarks.remark("first")
+        assert capsys.readouterr().err == ""
+        remarks.release()
+        remarks.remark("second")
+        assert capsys.readouterr().err == "first\nsecond\n"
+
+
+def test_a_command_without_an_answer_says_its_remarks(capsys: pytest.CaptureFixture[str]) -> None:
+    with remarks.held():
+        remarks.remark("first")
+    assert capsys.readouterr().err == "first\n"
+
+
+def test_a_mistake_drops_remarks_and_holds_no_further_ones(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with suppress(InputError), remarks.held():
+        remarks.remark("first")
+        raise InputError("a mistake")
+    remarks.remark("second")
+    assert capsys.readouterr().err == "second\n"

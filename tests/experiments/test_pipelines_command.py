@@ -1,13 +1,15 @@
-"""`simctl pipelines`."""
+"""Pipelines: the command, and orders from files."""
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
 
+from experiments.pipeline_files import find_order
+from refusals import refusal
 from simctl_process import Simctl, mistake
-from simulator.parallel.pipelines import orders
+from simulator.parallel.pipelines import find, orders
+from simulator.parallel.pipelines.pipeline import pipeline_csv
 
 
 def records(simctl: Simctl, *arguments: object) -> dict[str, dict[str, str]]:
@@ -54,26 +56,6 @@ def test_what_is_written_is_read_again(simctl: Simctl, tmp_path: Path) -> None:
     )
 
 
-def test_mistakes_are_one_line(simctl: Simctl, tmp_path: Path) -> None:
-    for arguments, message in (
-        (["1f2b"], "did you mean '1f1b'"),
-        (["interleaved", "--batch", 9], "take a multiple of 8"),
-        (["gpipe,1f1b", "--out", tmp_path / "a.csv"], "name one order, there are 2"),
-        (["gpipe", "--out", tmp_path / "a.txt"], "a.txt"),
-        (["gpipe", "--times", "forward=1"], "--times: forward=1: '1' has no unit"),
-        (["gpipe", "--times", "1ms"], "--times '1ms': write some of forward=1ms,inputs=1ms"),
-        (["zb_auto", "--batch", 10**5], "too many to search"),
-        (["gpipe", "--batch", 10**9], "too many"),
-    ):
-        assert message in mistake(simctl("pipelines", *arguments))
-
-
-def test_json_has_all_figures(simctl: Simctl) -> None:
-    (row,) = json.loads(simctl("pipelines", "gpipe", "--format", "json").stdout)
-    assert row["stages"] == 8
-    assert row["step_s"] == pytest.approx(69e-3)
-
-
 def test_a_picture_is_drawn(simctl: Simctl, tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     done = simctl("pipelines", "zb_v,1f1b", "--p", 2, "--batch", 4, "--plot", path)
@@ -84,3 +66,22 @@ def test_a_picture_is_drawn(simctl: Simctl, tmp_path: Path) -> None:
 def test_the_page_names_every_order() -> None:
     page = (Path(__file__).parents[2] / "docs" / "explanation" / "pipelines.md").read_text()
     assert [name for name in orders() if f"\n| `{name}" not in page] == []
+
+
+def test_an_order_is_a_name_or_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(pipeline_csv(find("1f1b").build(2, 4)))
+    order = find_order(str(path))
+    assert (order.name, order.summary) == ("mine.csv", "2 stages from a file")
+    assert len(order.build(2, 4)) == 16
+    assert find_order("gpipe") is find("gpipe")
+    assert "plan so many, and not 4 and 8" in refusal(order.build, 4, 8)
+
+
+def test_bad_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    assert "no such file" in refusal(find_order, str(path))
+    path.write_bytes(b"\xff\xfe0F0")
+    assert "byte 0 is not UTF-8 text" in refusal(find_order, str(path))
+    path.write_text("0F0,0Q0")
+    assert "mine.csv: line 1: '0Q0' is no action" in refusal(find_order, str(path))

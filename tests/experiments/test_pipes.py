@@ -1,5 +1,5 @@
-"""Pipes, devices and sockets instead of files: nothing waits for ever, and a pipe with a writer is
-read."""
+"""Pipes, devices, sockets, folders, and files of nothing, of bytes or of too much: no reader waits
+for ever or breaks, and a pipe with a writer is read."""
 
 import os
 import socket
@@ -9,20 +9,23 @@ from pathlib import Path
 
 import pytest
 
-from experiments import profiles
 from experiments.measurements import read as read_measurements
 from experiments.models.kineto import contents as read_trace
 from experiments.options.condition_parser import parse
+from file_readers import READERS as FILE_READERS
 from grouped_cases import each_case
 from refusals import refusal
 from topologies.readers.contents import contents
-from topologies.readers.files import read as read_topology
 
-READERS: dict[str, Callable[[Path], object]] = {
+FORMATS = {
+    name: FILE_READERS[name]
+    for name in (
+        *("measurements", "runs to resume", "topology", "model", "profile"),
+        *("noise", "hosts", "serving points", "sizes", "program"),
+    )
+}
+READERS: dict[str, Callable[[Path], object]] = FORMATS | {
     "any": lambda path: contents(path, 100),
-    "measurements": read_measurements,
-    "topology": read_topology,
-    "profile": profiles.read,
     "trace": read_trace,
 }
 
@@ -56,6 +59,23 @@ def test_a_socket_is_refused(reader: str, tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_folder_is_refused(reader: str, tmp_path: Path) -> None:
     message = "is no file" if reader == "topology" else "is a directory"
     assert message in refusal(lambda: READERS[reader](tmp_path))
+
+
+@pytest.fixture(scope="module")
+def spoiled(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("spoiled")
+    data_of = {"empty": b"", "bytes": b"\xff\xfe\x00" * 40, "large": b"#" * (2**26 + 1)}
+    for name, data in data_of.items():
+        (folder / f"{name}.json").write_bytes(data)
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("reader", FORMATS)
+def test_a_file_of_nothing_of_bytes_or_of_too_much_is_refused(
+    reader: str, spoiled: list[Path]
+) -> None:
+    for file in spoiled:
+        assert file.name in refusal(READERS[reader], file)
 
 
 @pytest.mark.parametrize("reader", READERS)

@@ -10,18 +10,10 @@ from csv_texts import rows_of
 from experiments.commands.recommend import Recommend
 from experiments.options.options import Format
 from experiments.simulations.winners import LAST
-from simctl_process import Simctl, mistake
+from simctl_process import Simctl
 from tuner_files import read_tuner
 
 STAR = ("recommend", "--topology", "star", "--p", "4", "--size", "1KiB,1MiB")
-
-
-def test_the_table_names_algorithms_crossovers_and_reasons(simctl: Simctl) -> None:
-    done = simctl(*STAR)
-    assert done.returncode == 0, done.stderr
-    assert "\n\nBest algorithms: all_reduce, 4 ranks on star" in done.stdout
-    for word in ("gain", "of bound", "instead of", "why", "steps", "Not tried: sharp"):
-        assert word in done.stdout
 
 
 def test_records(simctl: Simctl) -> None:
@@ -69,28 +61,6 @@ def test_files(simctl: Simctl, tmp_path: Path) -> None:
     assert plot.read_text().startswith("<?xml")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--collective", "all_too_all"), "no collective 'all_too_all': did you mean"),
-        (("--collective", "all_to_all", "--nccl-tuner", "t.csv"), "NCCL's tuner has no all_to_all"),
-        (("--explain", "64"), "64"),
-        (("--explain", "1KiB", "--plot", "x.png"), "--plot x.png: leave one of them out"),
-        (("--size", "8GiB", "--nccl-tuner", "t.csv"), "its sizes end at 4.295GB"),
-        (("--nccl-tuner", "t.txt"), "t.txt"),
-    ],
-)
-def test_wrong_input(
-    simctl: Simctl,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    arguments: tuple[str, ...],
-    message: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert message in mistake(simctl("recommend", "--p", "4", *arguments))
-
-
 SIZES = [2.0**10, 2.0**26]
 
 
@@ -124,12 +94,6 @@ def test_files_and_the_table(capsys: pytest.CaptureFixture[str], tmp_path: Path)
     assert "Who wins where" in report.read_text()
     document = json.loads(printed(capsys, "json"))
     assert {left["name"] for left in document["not_tried"]} >= {"sharp", "nvls"}
-
-
-def test_one_size_is_explained_for_one_number_of_ranks(simctl: Simctl) -> None:
-    assert "--explain 64KiB: give one number of ranks in --p, not 4,8" in mistake(
-        simctl("recommend", "--p", "4,8", "--explain", "64KiB")
-    )
 
 
 LEAVES = "SwitchName=leaf1 Nodes=n[1-2]\nSwitchName=leaf2 Nodes=n[3-4]\n"
@@ -166,22 +130,6 @@ def test_a_placement_goes_with_every_command(simctl: Simctl, tmp_path: Path) -> 
     done = simctl("sweep", *placed(tmp_path, "n[3,1]")[1:], "--algo", "ring", "--format", "csv")
     assert done.returncode == 0, done.stderr
     assert [row["ranks"] for row in rows_of(done.stdout)] == ["16"]
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--plan", "tp=8,dp=3"), "dp x tp x pp x cp = 3 x 8 x 1 x 1 = 24, and there are 32 GPUs"),
-        (("--plan", "tp=8", "--p", "8"), "--plan tp=8 and --p 8: leave one of them out"),
-        (("--plan", "tp=8", "--placement", "node"), "--plan tp=8: say on which hosts"),
-        (("--topology", "hgx_h100:nodes=4"), "the hosts say how many nodes there are"),
-        (("--placement", "nowhere/topology.conf"), "no such file: nowhere/topology.conf"),
-    ],
-)
-def test_placements_that_make_no_sense(
-    simctl: Simctl, tmp_path: Path, more: tuple[str, ...], message: str
-) -> None:
-    assert message in mistake(simctl(*placed(tmp_path, "n[1-4]"), *more))
 
 
 def test_new_weights_are_sent_over_all_nics(simctl: Simctl) -> None:

@@ -7,8 +7,7 @@ import pytest
 
 import simctl as door
 from csv_texts import rows_of
-from grouped_cases import each_case
-from simctl_process import Simctl, mistake
+from simctl_process import Simctl
 
 POINTS = Path(__file__).parents[2] / "examples" / "serving_points.csv"
 CASE = ("--model", "llama3_70b", "--plan", "tp=4", "--topology", "hgx_h200", "--engine", "vllm")
@@ -112,51 +111,3 @@ def test_machines_of_ones_own_say_their_device(simctl: Simctl) -> None:
     assert "on nodes:per_node=4 of l40s" in simctl("serve", *case, "--device", "l40s").stdout
     [row] = rows_of(done.stdout)
     assert float(row["weights_B"]) == pytest.approx(4.54e9, rel=0.02)
-
-
-@each_case(
-    ("words", "message"),
-    [
-        (("--plan", "tp=3"), "64 heads"),
-        (("--plan", "cp=2"), "a deployment has no 'cp'"),
-        (("--precision", "fp4"), "h200 has no nvfp4"),
-        (("--engine", "tgi"), "'tgi' is not one of 'sglang', 'trtllm', 'vllm'"),
-        (("--precision", "fp12"), "'fp12' is not one of"),
-        (("--isl", "0"), "--isl 0: 1 to 1048576 tokens"),
-        (("--osl", "many"), "--osl: 'many' is not a whole number"),
-        (("--osl", "1"), "--osl 1: 2 to 1048576 tokens"),
-        (("--concurrency", "0"), "0"),
-        (("--gpus", "0"), "--gpus 0: 1 or more"),
-        (("--plan", ""), "--plan '': write it like tp=8"),
-        (("--topology", "hgx_h200:nodes=2", "--gpus", "800"), "hgx_h200:nodes=2 has 16 GPUs"),
-        (("--topology", "mi300x", "--engine", "trtllm"), "engine trtllm does not run on mi300x"),
-        (("--topology", "mi355x", "--precision", "fp4"), "precision fp4: mi355x has no nvfp4"),
-        (("--device", "cpu"), "engine vllm does not run on cpu"),
-        (("--gpus", "6"), "--gpus 6: instances have 4 GPUs each"),
-        (("--isl", "131072"), "132096 tokens of a prompt and its answer: llama3_70b has 131072"),
-        (("--plan", "2:tp=4"), "--plan 2:tp=4: several workers go with --prefill"),
-        (("--prefill", "0:tp=4"), "--prefill 0:tp=4: 1 to 1024 workers"),
-        (("--prefill", "2"), "--prefill '2': write it like tp=8, or 2:tp=8"),
-        (("--prefill", ""), "--prefill '': write it like tp=8"),
-        (("--chunk", ""), "--chunk: '' is not a whole number"),
-        (("--topology", "hgx_h200:nodes=2", "--prefill", "3:tp=8"), "hgx_h200:nodes=2 has 16 GPUs"),
-        (("--prefill", "x:tp=4"), "--prefill x:tp=4: 'x' is not a whole number"),
-        (("--prefill", "tp=8", "--gpus", "8"), "--gpus 8: instances have 12 GPUs each"),
-        (("--prefill", "tp=1", "--precision", "bf16"), "GB more than each of 1 h200 has"),
-        (("--plan", "auto", "--prefill", "tp=8"), "--prefill tp=8 goes with a plan"),
-        (("--chunk", "0"), "--chunk 0: 64 to 1048576 tokens"),
-        (("--timeline", "a.txt"), "a.txt"),
-        (("--ttft", "1s"), "--ttft 1s goes with --plan auto"),
-        (("--topology", "star"), "give its GPU as --device"),
-        (("--device", "abacus"), "'abacus' is no device"),
-        (("--measured", "no.csv"), "no.csv"),
-        (("--plan", "auto", "--concurrency", "4"), "--concurrency 4 goes with a plan"),
-        (("--plan", "auto", "--measured", "x.csv"), "--measured x.csv goes with a plan"),
-        (("--plan", "auto", "--tpot", "soon"), "--tpot: 'soon'"),
-        (("--plan", "auto", "--tpot", "0s"), "--tpot 0s: more than 0s"),
-        (("--plan", "auto", "--tpot", "1us"), "no way to serve llama3_70b"),
-        (("--model", "resnet50"), "resnet50"),
-    ],
-)
-def test_mistakes_get_one_line(simctl: Simctl, words: tuple[str, ...], message: str) -> None:
-    assert message in mistake(simctl("serve", *CASE, *words))

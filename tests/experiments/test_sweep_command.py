@@ -50,28 +50,6 @@ def test_a_row_is_printed_before_the_next_is_simulated(
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        (
-            *("--algo", "ring,naive,tree", "--topology", "star"),
-            *("--p", "2..64:x2", "--size", "8B..1GiB:x16"),
-        ),
-        ("--algo", "rings,nvls,ring", "--p", "8..32:x2", "--size", "1kB,999MB", *HGX),
-        (
-            *("--profile", "mn5_acc", "--algo", "ring,double_tree"),
-            *("--p", "16", "--size", "64KiB,256MiB"),
-        ),
-    ],
-)
-def test_columns_hold_every_row(arguments: tuple[str, ...], simctl: Simctl) -> None:
-    lines = table(simctl("sweep", *arguments).stdout)
-    place = lines[0].index("verdict")
-    assert len(lines) > 2
-    assert {line[place - 2 : place] for line in lines[1:]} == {"  "}
-    assert all(line[place:].startswith(("ok", "not claimed")) for line in lines[1:])
-
-
-@pytest.mark.parametrize(
     ("topology", "ranks"),
     [
         ("hgx_h100:nodes=4", ["32"]),
@@ -85,14 +63,6 @@ def test_without_a_number_of_ranks_a_machine_has_all_of_its_own(
     done = simctl("sweep", "--topology", topology, "--format", "csv")
     assert done.returncode == 0
     assert [row["ranks"] for row in rows_of(done.stdout)] == ranks
-
-
-def test_the_ranks_of_a_file_are_swept(simctl: Simctl, tmp_path: Path) -> None:
-    simctl("topo", "import", "dgx1", "--out", tmp_path / "box.yaml")
-    (row,) = json.loads(
-        simctl("sweep", "--topology", tmp_path / "box.yaml", "--format", "json").stdout
-    )
-    assert row["ranks"] == 8
 
 
 def test_servers_of_a_shape_are_among_its_ranks(simctl: Simctl) -> None:
@@ -189,18 +159,6 @@ def test_words_are_explained_once_below_the_table(simctl: Simctl) -> None:
     assert simctl("run", "--p", "4").stdout.count("busbw  ") == 1
 
 
-def test_the_first_sweep_of_the_readme_works(simctl: Simctl) -> None:
-    done = simctl("sweep", "--algo", "ring", "--p", "2..64")
-    heading, *rows = table(done.stdout)
-    assert done.returncode == 0
-    assert re.split(r" {2,}", heading) == [
-        *("algorithm", "p", "size", "time", "formula", "difference", "of bound", "busbw"),
-        "verdict",
-    ]
-    assert len(rows) == 63
-    assert all(row.endswith("  ok") for row in rows)
-
-
 NAMES = ",".join(algorithms())
 WIDE_SWEEPS = {
     "all algorithms": ("--algo", NAMES, "--p", "8", "--size", "3.8125GiB"),
@@ -216,14 +174,6 @@ def test_no_line_is_wider_than_100(arguments: tuple[str, ...], simctl: Simctl) -
     lines = simctl("sweep", *arguments).stdout.splitlines()
     assert len(lines) > 3
     assert [line for line in lines if len(line) > 100] == []
-
-
-def test_the_words_below_a_table_are_those_of_its_columns(simctl: Simctl) -> None:
-    line = ("sweep", "--algo", "recursive_halving_reduce_scatter", "--p", "4", "--size", "1MiB")
-    rows, _, words = simctl(*line, "--sharing", "fair").stdout.partition("\n\n")
-    assert "busbw" not in rows
-    assert "busbw" not in words
-    assert "busbw" in simctl(*line, "--format", "wide").stdout.partition("\n\n")[2]
 
 
 def test_a_wide_table_has_all_columns(simctl: Simctl) -> None:
@@ -268,12 +218,6 @@ def test_bounds_that_are_left_out_are_named(
     assert [row["bounds_left_out"] for row in rows] == ["", "every cut"]
     [record] = json.loads(simctl("sweep", *line, "--p", "9", "--format", "json").stdout)
     assert record["bounds_left_out"] == "every cut"
-
-
-@pytest.mark.parametrize("how", ["csv", "json"])
-def test_data_has_no_footnote(how: str, simctl: Simctl) -> None:
-    for line in (("sweep", "--p", "2..4"), ("run", "--p", "4")):
-        assert "nccl-tests" not in simctl(*line, "--format", how).stdout
 
 
 def test_a_table_is_kept_where_nobody_reads_on(tmp_path: Path) -> None:

@@ -15,14 +15,11 @@ from experiments.commands.list import List, _machines
 from experiments.commands.topo import FILES, PATHS, SHOWN, ImportedMachine, ShownMachine
 from experiments.machine_facts import BOUNDS, PAIRS, facts
 from experiments.options.options import Format
-from experiments.options.values import parse_rank_count
-from grouped_cases import each_case
 from law_cases import a_third
 from refusals import refusal
 from topologies.catalogue import find
 from topologies.clusters import MACHINES, cluster
 from topologies.columns import Texts
-from topologies.errors import InputError
 from topologies.readers.files import read, to_yaml
 from topologies.shapes import SHAPES
 from topologies.topology import Paths, Topology
@@ -93,34 +90,6 @@ def same(machine: Topology, copy: Topology) -> bool:
 
 def test_a_star_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown("star:bandwidth=10GB/s,latency=2us", capsys, "4") == STAR
-
-
-def test_the_hybrid_cube_mesh(capsys: pytest.CaptureFixture[str]) -> None:
-    report = shown("dgx1", capsys)
-    assert report.startswith("dgx1: 8 ranks\n")
-    assert block(report, "devices") == [
-        ["cpu", "2"],
-        ["pcie", "switch", "4"],
-        ["gpu", "8"],
-        ["nic", "4"],
-    ]
-    assert block(report, "links")[1:] == [
-        ["nvlink", "8", "40GB/s", "600ns", "0s"],
-        ["nvlink", "8", "20GB/s", "600ns", "0s"],
-        ["pcie", "16", "12GB/s", "500ns", "0s"],
-        ["upi", "1", "6GB/s", "100ns", "0s"],
-    ]
-    assert "diameter   2 links, 1.2us" in report
-    assert block(report, "rings")[0] == ["6", "channels,", "120GB/s", "together"]
-    assert any("microsoft/msccl-tools" in " ".join(note) for note in block(report, "notes"))
-
-
-def test_switches_that_reduce_and_nodes(capsys: pytest.CaptureFixture[str]) -> None:
-    report = shown("hgx_h100:nodes=2", capsys)
-    assert report.startswith("2 x hgx_h100: 16 ranks on 2 nodes\n")
-    assert ["nvswitch", "2", "reduce", "and", "multicast"] in block(report, "devices")
-    assert ["switch", "10"] in block(report, "devices")
-    assert ["ib", "16", "50GB/s", "350ns", "0s"] in block(report, "links")
 
 
 def test_one_way_links_and_what_they_share(capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,63 +252,3 @@ def test_what_is_assumed_is_counted(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert f", {links} links, the figures of {links} of them assumed;" in capsys.readouterr().err
     report = shown(str(tmp_path / "machine.yaml"), capsys)
     assert all(row[-2:] == ["figures", "assumed"] for row in block(report, "links")[1:])
-
-
-@each_case(
-    ("text", "message"),
-    [
-        ("hgx_h10", "no topology or file 'hgx_h10': did you mean 'hgx_h100'?"),
-        ("nothing.yaml", "'nothing.yaml' is no file"),
-        (".", "'.' is no file"),
-        ("", "no topology or file ''"),
-        ("dgx1:nodes=0", "nodes is 0"),
-        ("dgx1:nodes=two", "'two' is not a whole number"),
-        ("star:bandwidth=5", "has no unit"),
-    ],
-)
-def test_wrong_names_are_one_line(text: str, message: str) -> None:
-    assert message in refusal(ShownMachine(name=text).run)
-
-
-@pytest.mark.parametrize(
-    ("p", "message"), [("3,4", "--p 3,4: one number"), ("1", "at least 2"), ("x", "not a whole")]
-)
-def test_wrong_numbers_of_ranks(p: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_rank_count(p)
-
-
-def test_a_picture_that_cannot_be_written_is_refused_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "folder.png").mkdir()
-    for name in ("ring.jpg", "missing/ring.png", "folder.png"):
-        assert "cannot write" in refusal(ShownMachine(name="ring", plot=tmp_path / name).run)
-    assert capsys.readouterr().out == ""
-
-
-def test_a_picture_that_is_too_large_leaves_no_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="a picture of it shows at most"):
-        ShownMachine(name="ring", p="300", plot=tmp_path / "ring.png").run()
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("file", "out", "message"),
-    [
-        ("missing.xml", "out.yaml", "missing.xml' is no file"),
-        ("folder", "out.yaml", "folder' is no file"),
-        ("words.txt", "out.yaml", "words.txt"),
-        ("dgx1.yaml", "out.txt", "its name ends in .yaml, .yml, .json, .graphml"),
-        ("dgx1.yaml", "missing/out.yaml", "name a file in a folder that can be written"),
-        ("dgx1.yaml", "folder.yaml", "name a file in a folder that can be written"),
-    ],
-)
-def test_imports_that_fail_write_nothing(file: str, out: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "dgx1.yaml").write_text(to_yaml(cluster("dgx1")))
-    (tmp_path / "words.txt").write_text("nothing that is a machine")
-    for folder in ("folder", "folder.yaml"):
-        (tmp_path / folder).mkdir()
-    before = {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()}
-    assert message in refusal(ImportedMachine(source=str(tmp_path / file), out=tmp_path / out).run)
-    assert {path.name: path.stat().st_mtime_ns for path in tmp_path.iterdir()} == before

@@ -77,31 +77,6 @@ def test_links_behind_one_port_are_as_fast_as_the_port() -> None:
     assert port(shapes.full_mesh_one_port(5, bandwidth=3.0), 0) == 3
 
 
-def test_a_medium_counts_once_a_group() -> None:
-    bus = shapes.bus(4, bandwidth=2.0)
-    into = bus.target == 4
-    assert capacities(bus, np.where(into, bus.source, -1).astype(np.int32), 4).tolist() == [
-        2,
-        2,
-        2,
-        2,
-    ]
-    assert capacities(bus, np.where(into, bus.source // 2, -1).astype(np.int32), 2).tolist() == [
-        2,
-        2,
-    ]
-    assert capacities(bus, np.where(into, 0, -1).astype(np.int32), 1).tolist() == [2]
-
-
-def test_slow_links_do_not_fill_what_they_share() -> None:
-    builder = TopologyBuilder("shared")
-    a, b, c = (builder.device(name) for name in "abc")
-    fast = builder.medium("fast", 10.0)
-    builder.link(a, b, Link(1.0), media=(fast,))
-    builder.link(a, c, Link(2.0), media=(fast,))
-    assert port(builder.build([a]), 0) == 3
-
-
 @given(machines(shared=True))
 def test_capacities_are_no_less_than_any_joint_flow(topology: Topology) -> None:
     """The most that all links carry together is a linear program."""
@@ -118,38 +93,6 @@ def test_capacities_are_no_less_than_any_joint_flow(topology: Topology) -> None:
 
 
 # Flows.
-
-
-@pytest.mark.parametrize(
-    ("topology", "expected"),
-    [
-        pytest.param(shapes.ring(8, bandwidth=2.0), 4, id="both ways round"),
-        pytest.param(shapes.line(8, bandwidth=2.0), 2, id="one wire"),
-        pytest.param(shapes.star(8, bandwidth=2.0), 2, id="one port"),
-        pytest.param(shapes.full_mesh(8, bandwidth=2.0), 14, id="directly and by way of six"),
-        pytest.param(shapes.full_mesh_one_port(8, bandwidth=2.0), 2, id="behind one port"),
-        pytest.param(shapes.bus(8, bandwidth=2.0), 2, id="bus"),
-        pytest.param(shapes.torus(64, bandwidth=2.0), 8, id="four wires"),
-    ],
-)
-def test_the_flow_between_two_ranks(topology: Topology, expected: float) -> None:
-    flow = max_flow(topology, [0], [topology.ranks - 1])
-    assert flow.bandwidth == pytest.approx(expected, rel=1e-12)
-    assert flow.inside[0]
-    assert not flow.inside[topology.ranks - 1]
-
-
-def test_ports_limit_a_flow_in_whatever_order_a_link_names_them() -> None:
-    builder = TopologyBuilder("ports")
-    names = [builder.device(f"d{k}") for k in range(4)]
-    out, into = ([builder.medium(f"{name} {way}", 2.0) for name in names] for way in ("out", "in"))
-    for source in range(4):
-        for target in range(4):
-            if source != target:
-                builder.link(
-                    names[source], names[target], Link(2.0), media=(into[target], out[source])
-                )
-    assert max_flow(builder.build(names), [0], [3]).bandwidth == 2
 
 
 def test_several_sources_share_what_is_in_the_way() -> None:
@@ -214,34 +157,6 @@ def test_the_tightest_cut_of_shards_through_a_ring() -> None:
     assert ratio(cut, one_each) == pytest.approx(7 / 4)
 
 
-def test_a_bottleneck_between_two_halves_is_found() -> None:
-    builder = TopologyBuilder("dumbbell")
-    gpus = [builder.device(f"gpu{k}") for k in range(8)]
-    hubs = [builder.device(f"hub{k}", "switch") for k in range(2)]
-    for k, gpu in enumerate(gpus):
-        builder.connect(gpu, hubs[k // 5], Link(10.0))
-    builder.link(hubs[0], hubs[1], Link(2.0))
-    builder.link(hubs[1], hubs[0], Link(1.0))
-    topology = builder.build(gpus)
-    weight = np.array([1.0] * 8 + [0.0] * 2)
-    cut = tightest_cut(topology, weight, topology.placement)
-    assert cut is not None
-    assert cut.inside.tolist() == [False] * 5 + [True] * 3 + [False, True]
-    assert ratio(cut, weight) == 3
-    turned = tightest_cut(topology, weight, topology.placement, reverse=True)
-    assert turned is not None
-    assert turned.inside.tolist() == [True] * 5 + [False] * 3 + [True, False]
-    assert ratio(turned, weight) == 5
-
-
-def test_there_is_no_cut_above_the_tightest() -> None:
-    star = shapes.star(4, bandwidth=2.0)
-    weight = np.array([1.0, 1, 1, 1, 0])
-    assert ratio(tightest_cut(star, weight, star.placement, above=1.4), weight) == 1.5
-    assert tightest_cut(star, weight, star.placement, above=1.5) is None
-    assert tightest_cut(star, weight, star.placement, above=2.0) is None
-
-
 @given(machines(ports=True), st.data(), st.booleans())
 def test_the_tightest_cut_is_the_tightest_of_all(
     topology: Topology, data: st.DataObject, reverse: bool
@@ -293,15 +208,6 @@ def test_shared_media_make_a_cut_at_most_wider_than_what_it_carries(topology: To
 
 
 # Congestion.
-
-
-def test_all_that_crosses_a_medium_waits_for_it() -> None:
-    rank = np.arange(8)
-    onward = np.roll(rank, -1)
-    assert congestion(shapes.ring(8, bandwidth=2.0), rank, onward) == 0.5
-    assert congestion(shapes.bus(8, bandwidth=2.0), rank, onward) == 4
-    assert congestion(shapes.line(8, bandwidth=2.0), rank[:4], rank[4:]) == 2
-    assert congestion(shapes.star(8, bandwidth=2.0), rank, np.zeros(8, dtype=np.int64)) == 3.5
 
 
 def test_nothing_waits_on_one_device_and_all_wait_for_ever_where_nothing_leads() -> None:

@@ -8,28 +8,14 @@ import pytest
 from catalogue_entries import SHAPE_KEYS
 from grouped_cases import each_case
 from refusals import refusal
-from topologies.catalogue import BANDWIDTH, LATENCY, find
+from topologies.catalogue import find
 from topologies.clusters import MACHINES, cluster
 from topologies.shapes import SHAPES
 from topologies.topology import Topology
-from topologies.variants import Placement
 
 
 def names(topology: Topology) -> list[str]:
     return [topology.device_names[device] for device in topology.placement]
-
-
-@each_case("name", [*SHAPES, *MACHINES])
-def test_every_name_is_found_with_and_without_a_colon(name: str) -> None:
-    kind = "shape" if name in SHAPES else "machine"
-    for text in (name, f"{name}:"):
-        blueprint = find(text)
-        assert (blueprint.text, blueprint.name, blueprint.kind, blueprint.options) == (
-            text,
-            name,
-            kind,
-            {},
-        )
 
 
 def test_no_shape_is_a_machine() -> None:
@@ -70,28 +56,12 @@ def test_a_name_like_none_is_answered_with_all(text: str) -> None:
     assert all(known in message for known in (*SHAPES, *MACHINES))
 
 
-@pytest.mark.parametrize("text", ["", ":", ":nodes=2"])
-def test_no_name_is_no_folder(text: str) -> None:
-    assert "no topology or file ''" in refusal(lambda: find(text))
-
-
 @pytest.mark.parametrize("length", [300, 5000])
 def test_a_name_too_long_for_a_file_is_none(length: int) -> None:
     assert len(refusal(lambda: find("a" * length))) < 600
 
 
 # Shapes.
-
-
-@each_case("shape", SHAPES)
-@each_case("ranks", [2, 8, 16])
-def test_a_shape_has_as_many_ranks_as_are_asked_for(shape: str, ranks: int) -> None:
-    topology = find(shape).build(ranks)
-    wanted = SHAPES[shape](ranks, bandwidth=BANDWIDTH, latency=LATENCY)
-    assert topology.ranks == ranks
-    assert topology.device_names == wanted.device_names
-    assert topology.medium_bandwidth.tolist() == wanted.medium_bandwidth.tolist()
-    assert topology.latency.tolist() == wanted.latency.tolist()
 
 
 @each_case("shape", SHAPES)
@@ -218,18 +188,6 @@ def test_too_many_servers_are_refused() -> None:
     assert "left for 1 server besides" in refusal(
         lambda: find("hgx_h100:nodes=1").build(8, 1, "gpu")
     )
-
-
-@pytest.mark.parametrize(
-    ("placement", "wanted"),
-    [
-        ("node", ["node0.gpu0", "node0.gpu1", "node0.gpu2"]),
-        ("round-robin", ["node0.gpu0", "node1.gpu0", "node0.gpu1"]),
-        ((8, 0, 15), ["node1.gpu0", "node0.gpu0", "node1.gpu7"]),
-    ],
-)
-def test_ranks_are_placed(placement: Placement, wanted: list[str]) -> None:
-    assert names(replace(find("dgx1:nodes=2"), placement=placement).build(3)) == wanted
 
 
 def test_a_placement_lists_workers_only() -> None:

@@ -12,7 +12,6 @@ from grouped_cases import each_case
 from refusals import message_of, refusal
 from topologies.catalogue import HELP, PARSERS, find
 from topologies.clusters import MACHINES, cluster, joined
-from topologies.link import LINKS, NETWORKS
 from topologies.readers.files import to_yaml
 from topologies.shapes import SHAPES, grid, leaf_spine, star
 from topologies.topology import Topology
@@ -45,7 +44,6 @@ EXAMPLES: dict[str, tuple[str, object]] = {
     "periodic": ("yes", True),
     "used": ("3", 3),
 }
-PORTS = ", ".join(name for name, kind in LINKS.items() if kind.kind in NETWORKS)
 
 
 # Options.
@@ -109,80 +107,6 @@ def test_a_misspelt_option_is_answered_with_the_nearest(text: str, near: str) ->
         assert head.startswith(
             f"{name} has no option {option.partition('=')[0]!r}: did you mean {near!r}? "
         )
-
-
-WRONG_VALUES: dict[str, dict[str, tuple[str, ...]]] = {
-    "hgx_h100:nodes": {
-        "is not a whole number: write it like 4": ("", "two", "1.5", "1e3", "٣", "²", "2\n", "2=3"),
-        "is negative: write a whole number like 4": ("-1",),
-        "has more than 9 digits: write a number like 4": ("1000000000", "9" * 40),
-    },
-    "hgx_h100:oversubscription": {
-        "is not a number: write it like 2 or 1.5": ("nan", "٢"),
-        "is negative: write 0 or more, like 2 or 1.5": ("-2",),
-    },
-    "hgx_h100:sharp": {"is neither yes nor no": ("1", "", "Yes")},
-    "grid:periodic": {"is neither yes nor no": ("1",)},
-    "torus:dims": {"is no list of sizes: write it like 4x4x4": ("", "4X4", "4x", "-4x4")},
-    "star:bandwidth": {
-        "has no unit: write 50B/s or 50MB/s": ("50",),
-        "is not positive: write a value from 1B/s to 1EB/s": ("0GB/s",),
-    },
-    "star:latency": {"is negative: a time is 0s or more": ("-1us",)},
-    "star:gap": {
-        "is not a time: write it like 25us": ("",),
-        "is not finite: write a time like 25us": ("inf",),
-    },
-    "dgx1:paths": {"names no paths: write first, link, hash or rail": ("best", "")},
-}
-"""By the option: what a message says of some values."""
-WRONG_TEXTS = [
-    (f"{option}={value}", f"{option.replace(':', ': ')}={repr(value)[1:-1]}: {value!r} {reason}")
-    for option, reasons in WRONG_VALUES.items()
-    for reason, values in reasons.items()
-    for value in values
-]
-
-
-@each_case(
-    ("text", "message"),
-    [
-        *WRONG_TEXTS,
-        (
-            f"dgx1:nics={'9' * 5000}",
-            f"dgx1: nics={'9' * 40}: '{'9' * 40}' has more than 9 digits: write a number like 4",
-        ),
-        ("dgx1:nodes=2,nodes=3", "dgx1: nodes is given twice: write it once"),
-        ("star:latency", f"star: latency has no value: write latency=value, {HELP['latency']}"),
-    ],
-)
-def test_a_wrong_value_is_named_with_its_option(text: str, message: str) -> None:
-    assert refusal(lambda: find(text)) == message
-
-
-@each_case(
-    ("text", "message"),
-    [
-        ("hgx_h100:nodes=0", "nodes is 0: hgx_h100 comes 1 to 729444 times"),
-        (
-            "hgx_h100:network=ring",
-            "network is 'ring': it is one of rails, leaf_spine, fat_tree, dragonfly",
-        ),
-        ("hgx_h100:port=nvlink4", "port is 'nvlink4': it is one of " + PORTS),
-        (
-            "hgx_h100:nics=0,nodes=2",
-            "hgx_h100 has no NIC to join 2 nodes by: give nics=1 or more, or leave nics out",
-        ),
-        ("hgx_h100:nodes=2,oversubscription=0", "oversubscription must be above 0, got 0.0"),
-        ("full_mesh:ports=", "ports is '': it is 'peer' or 'one'"),
-        ("torus:dims=3x3", "dims must multiply to 8 ranks, got 3 x 3"),
-        ("torus:dims=999999999x999999999", "a dimension must be at most 16777216, got 999999999"),
-        ("tree:branching=0", "branching is 0: it is at least 1"),
-        ("fat_tree:k=3", "a fat tree of 8 ports takes an even k of at least 4, got 3"),
-    ],
-)
-def test_a_value_that_the_machine_refuses(text: str, message: str) -> None:
-    assert refusal(lambda: find(text).build(8)) == message
 
 
 def test_more_nodes_than_there_may_be_are_refused_by_number_or_memory() -> None:

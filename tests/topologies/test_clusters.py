@@ -6,7 +6,6 @@ from math import ceil
 from typing import Any, get_args
 
 import networkx as nx
-import numpy as np
 import pytest
 
 from grouped_cases import each_case
@@ -142,50 +141,10 @@ def test_usual_networks_are_the_machines_own() -> None:
 # Sizes.
 
 
-def test_rail_only_has_no_spines_and_goes_through_the_nodes() -> None:
-    """GPU 0 to GPU 5 of another node: by one of the rails near either, and by NVLink there; a leaf
-    has all nodes."""
-    topology = cluster("hgx_h100", 70, spines=0)
-    assert switches(topology, "spine") == []
-    assert len(switches(topology, "leaf")) == 8
-    assert nx.is_strongly_connected(topology.graph)
-    names = [
-        topology.device_names[device]
-        for device in topology.target[list(topology.route(0, 8 * 69 + 5))]
-    ]
-    crossed = [name for name in names if "leaf" in name or "nvswitch" in name]
-    assert len(crossed) == 2
-    assert {"nvswitch" in name for name in crossed} == {False, True}
-    assert {name for name in crossed if "leaf" in name} <= {
-        f"rail{nic}.leaf0" for nic in (0, 1, 4, 5)
-    }
-
-
 def test_routers_of_a_dragonfly_have_16_ports_and_a_group_32_of_them() -> None:
     """4 ports a node: 4 nodes a router, 128 a group."""
     for nodes, routers in ((2, 1), (4, 1), (5, 2), (9, 3), (128, 32), (129, 64)):
         assert len(switches(cluster("alps", nodes), "router")) == routers
-
-
-@each_case("network", JOINTS)
-def test_switches_reduce_with_sharp_only(network: str) -> None:
-    for sharp in (False, True):
-        topology = cluster("hgx_h100", 3, network=network, sharp=sharp)
-        network_switches = topology.device_kinds.are("switch")
-        assert set(topology.in_network[network_switches].tolist()) == {sharp}
-        names = np.array(topology.device_names)[topology.in_network & ~network_switches]
-        assert names.tolist() == [f"node{node}.nvswitch" for node in range(3)]
-
-
-@each_case("count", [1, 2, 3, 16])
-@each_case("network", JOINTS)
-def test_a_cluster_has_as_many_nics_as_are_asked_for(network: str, count: int) -> None:
-    topology = cluster("dgx_a100", 3, network=network, nics=count)
-    assert nics_of(topology) == 3 * count
-    assert topology.links == 3 * MACHINES["dgx_a100"].node(nics=count).links + 2 * wires(
-        network, 3, count
-    )
-    assert nx.is_strongly_connected(topology.graph)
 
 
 # Bandwidth.
@@ -196,16 +155,6 @@ def test_two_routers_do_not_slow_four_nics_down_to_one(machine: str, bandwidth: 
     """Five nodes, the first with a port on another router than the last: 15 more links of each
     router are idle."""
     assert find_rings(cluster(machine, 5), 20).bandwidth == pytest.approx(bandwidth)
-
-
-def test_two_groups_have_more_than_a_cable_between_them() -> None:
-    """Half of what the 512 ports of a group do together, at the least: 31 links of a router are its
-    group's."""
-    topology = cluster("alps", 256)
-    group = np.array([name.startswith("group0.") for name in topology.device_names])
-    second_group = np.array([name.startswith("group1.") for name in topology.device_names])
-    across = group[topology.source] & second_group[topology.target]
-    assert topology.bandwidth[across].sum() >= 256 * 25e9
 
 
 def test_devices_of_kind_port_lead_to_the_network_before_nics() -> None:

@@ -243,12 +243,6 @@ def test_groups_that_hold_together_are_those_of_networkx(topology: Topology) -> 
     assert together == set(map(frozenset, nx.connected_components(graph)))
 
 
-def test_groups_of_a_long_line() -> None:
-    line = shapes.line(1000, bandwidth=1.0)
-    kept = (line.source != 500) & (line.target != 500)
-    assert np.bincount(components(line, kept)).tolist() == [500, 1, 499]
-
-
 def test_each_wire_of_a_tree_cuts_off_what_lies_beyond() -> None:
     beyond = tree_cuts(shapes.tree(7, bandwidth=1.0))
     assert sorted(np.flatnonzero(row).tolist() for row in beyond) == [

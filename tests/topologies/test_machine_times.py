@@ -77,31 +77,6 @@ def test_an_nvswitch_does_not_block_but_a_gpu_has_one_port() -> None:
     )
 
 
-ALPHA_RING = {
-    # p, β of a step in bytes/s; α of a step is 0.6 us: by an NVSwitch 0.3 + 0.3, else one link.
-    "dgx_a100": (8, 240e9),
-    "hgx_h100": (8, 370.8e9),
-    "hgx_h200": (8, 370.8e9),
-    "b200": (8, 721.8e9),
-    "nvl72": (4, 721.8e9),
-    "mi300x": (8, 48e9),
-    "leonardo": (4, 80e9),
-    "mn5_acc": (4, 123.6e9),
-    "alps": (4, 123.6e9),
-}
-
-
-@each_case("name", ALPHA_RING)
-@each_case("nbytes", [8e3, 8e6, 8e9])
-def test_a_ring_takes_a_latency_and_a_chunk_a_step(name: str, nbytes: float) -> None:
-    """2(p - 1) steps of α + V/(p β), every rank on a link or a port of its own: a switch costs no
-    second V/(p β)."""
-    ranks, bandwidth = ALPHA_RING[name]
-    step = 0.6 * US + nbytes / ranks / bandwidth
-    time = collective(MACHINES[name].node(), "ring", ranks, nbytes)
-    assert time == pytest.approx(2 * (ranks - 1) * step, rel=1e-12)
-
-
 def test_a_ring_in_a_pcie_box_is_as_fast_as_the_link_between_its_sockets() -> None:
     """V = 8 MB, a chunk of 1 MB: s = 100 us over UPI (10 GB/s), f = 41.7 us over PCIe (24 GB/s).
     Steps 3 -> 4 and 7 -> 0 cross UPI, one each way, and take s each time; the three steps between

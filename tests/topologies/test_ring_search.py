@@ -13,13 +13,11 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from law_cases import by_turns, tries
-from simulator.collectives.rings import rings_all_reduce
-from simulator.engines import simulate
 from topologies.clusters import MACHINES, cluster
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.ring_search import CHANNELS, Rings, alike, find_rings, shifted
-from topologies.shapes import SHAPES, bus, full_mesh, full_mesh_one_port, ring, star
+from topologies.shapes import SHAPES, bus, ring
 from topologies.topology import Paths, Topology
 from topologies.topology_builder import TopologyBuilder
 from topologies.variants import placed
@@ -205,22 +203,6 @@ def test_a_ring_has_two_directions(ranks: int) -> None:
     assert len(rings.orders) == 2
 
 
-@pytest.mark.parametrize("ranks", range(2, 20))
-def test_a_star_has_one_port_a_rank(ranks: int) -> None:
-    for topology in (star(ranks, bandwidth=3e9), full_mesh_one_port(ranks, bandwidth=3e9)):
-        rings = check(topology, ranks)
-        assert rings.bandwidth == pytest.approx(3e9)
-        assert len(rings.orders) == 1
-
-
-@pytest.mark.parametrize(
-    ("ranks", "least"), [(3, 2.0), (4, 3.0), (5, 3.6), (6, 4.6), (7, 5.9), (8, 6.5)]
-)
-def test_a_full_mesh_has_nearly_a_ring_for_each_peer(ranks: int, least: float) -> None:
-    rings = check(full_mesh(ranks, bandwidth=1.0, latency=1e-6), ranks)
-    assert least <= rings.bandwidth <= ranks - 1
-
-
 # Edges.
 
 
@@ -297,17 +279,6 @@ def test_islands_have_no_ring() -> None:
 
 
 # Time.
-
-
-@pytest.mark.parametrize(
-    ("name", "nodes"), [("dgx1", 1), ("hgx_h100", 2), ("leonardo", 2), ("mi300x", 1)]
-)
-def test_the_bandwidth_is_that_of_an_all_reduce(name: str, nodes: int) -> None:
-    """2 (p - 1)/p V over the bandwidth, for V = 16 GB: what fills and empties the pipe apart."""
-    topology = cluster(name, nodes)
-    rings, ranks = find_rings(topology, topology.ranks), topology.ranks
-    time = simulate(rings_all_reduce(ranks, 16e9, rings.orders), topology).makespan
-    assert time == pytest.approx(2 * (ranks - 1) / ranks * 16e9 / rings.bandwidth, rel=0.05)
 
 
 BOXES = st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple)

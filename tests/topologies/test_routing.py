@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any
 from unittest.mock import patch
 
 import networkx as nx
@@ -20,9 +20,9 @@ from topologies import _kernels
 from topologies.errors import InputError
 from topologies.jit import compiled
 from topologies.link import Link
-from topologies.routing import distances, find_routes
+from topologies.routing import distances
 from topologies.shapes import SHAPES, ring
-from topologies.topology import Paths, Topology
+from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
 
 MICROSECOND, TICK = 1e-6, 2.0**-20
@@ -195,20 +195,6 @@ def test_changed_machines_have_routes_of_their_own() -> None:
     slow[list(topology.route(0, 1))] = 9.0
     assert len(topology.route(0, 1)) == 1
     assert len(replace(topology, latency=slow).route(0, 1)) == 3
-
-
-@pytest.mark.parametrize(("name", "ranks"), [("dragonfly", 40), ("fat_tree", 54), ("torus", 60)])
-@pytest.mark.parametrize("paths", get_args(Paths))
-def test_ways_are_chosen_alike_from_one_end_or_both(name: str, ranks: int, paths: Paths) -> None:
-    topology = replace(SHAPES[name](ranks, bandwidth=1e9, latency=1e-6), paths=paths)
-    pair = np.arange(ranks**2, dtype=np.int32)
-    columns = pair // ranks, pair % ranks, pair % 5
-    results = []
-    for few in (0, ranks):
-        with patch("topologies.routing.FEW", few):
-            indptr, links = find_routes(topology, *columns)
-            results.append((indptr.tolist(), links.tolist()))
-    assert results[0] == results[1]
 
 
 def test_both_ends_meet_before_a_switch_of_many_links_is_searched() -> None:

@@ -12,7 +12,6 @@ from grouped_cases import each_case
 from refusals import refusal
 from shape_forms import RANKS, full_bandwidth, gpu_edges, same, square
 from topologies.errors import InputError
-from topologies.routing import distances
 from topologies.shapes import (
     SHAPES,
     dragonfly,
@@ -62,16 +61,6 @@ def test_the_edges_of_boxes_are_networkxs(dims: tuple[int, ...]) -> None:
     assert set(torus(prod(dims), bandwidth=1e9, dims=dims).graph.edges) == lattice_edges(
         dims, periodic=True
     )
-
-
-@each_case("dims", BOXES)
-def test_latency_in_a_grid_is_the_distance_in_every_dimension(dims: tuple[int, ...]) -> None:
-    at = np.stack(np.unravel_index(np.arange(prod(dims)), dims))
-    distance = np.abs(at[:, :, None] - at[:, None, :])
-    around = np.minimum(distance, np.array(dims)[:, None, None] - distance)
-    for shape, wanted in ((grid, distance), (torus, around)):
-        topology = shape(prod(dims), bandwidth=1e9, latency=1.0, dims=dims)
-        assert np.array_equal(distances(topology), wanted.sum(axis=0))
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -113,20 +113,6 @@ def test_two_pairs_with_two_numbers_of_cables_have_one_each() -> None:
 # Media.
 
 
-def test_the_shared_media_of_a_link_follow_its_own_in_the_order_given() -> None:
-    builder = with_devices("a", "b", "c")
-    port, hub = builder.medium("port", 2e9, 1e-6), builder.medium("hub", 1e9)
-    builder.link("a", "b", Link(3e9))
-    builder.link("b", "c", Link(4e9), media=(hub, port))
-    builder.link("a", "c", Link(5e9), media=iter([port]))
-    topology = builder.build(["a"])
-    assert [topology.media_of(link).tolist() for link in range(3)] == [[0], [1, 4, 3], [2, 3]]
-    assert topology.medium_names == ("a->b", "b->c", "a->c", "port", "hub")
-    assert topology.medium_bandwidth.tolist() == [3e9, 4e9, 5e9, 2e9, 1e9]
-    assert topology.medium_gap.tolist() == [0, 0, 0, 1e-6, 0]
-    assert topology.bandwidth.tolist() == [3e9, 1e9, 2e9]
-
-
 def test_empty_calls_add_nothing() -> None:
     builder = with_devices("a")
     assert builder.devices([], "gpu").tolist() == []
@@ -263,19 +249,6 @@ def test_copies_have_a_prefix_and_may_follow_others() -> None:
     assert builder.build([]).device_names == (
         *("left0.gpu", "left0.switch", "left1.gpu", "left1.switch"),
         *("right0.gpu", "right0.switch"),
-    )
-
-
-def test_copies_of_copies_are_copies() -> None:
-    rack, hall = TopologyBuilder("rack"), TopologyBuilder("hall")
-    rack.copies(pair(), 2)
-    hall.copies(rack.build(["node0.gpu", "node1.gpu"]), 2, "rack")
-    topology = hall.build([])
-    assert topology.device_names[-1] == "rack1.node1.switch"
-    assert topology.links == 8
-    assert topology.medium_names[-2:] == (
-        "rack1.node1.gpu->rack1.node1.switch",
-        "rack1.node1.switch->rack1.node1.gpu",
     )
 
 

@@ -7,8 +7,7 @@ import pytest
 from PIL import Image, ImageSequence
 
 from browser import Open
-from grouped_cases import each_case
-from simctl_process import Simctl, mistake
+from simctl_process import Simctl
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -159,38 +158,6 @@ def test_a_pipeline_is_animated(simctl: Simctl, open_page: Open, tmp_path: Path)
     done = simctl("animate", "--pipeline", "1f1b", *sizes, "--out", tmp_path / "steps")
     assert done.stdout.endswith("pictures\n")
     assert len(list((tmp_path / "steps").glob("step-*.svg"))) > 4
-
-
-@each_case(
-    ("arguments", "message"),
-    [
-        (("--p", "33"), "--p 33: an animation shows 2 to 32 ranks"),
-        (("--out", "a.svg"), "an animation is several SVGs, name a folder for them"),
-        (("--out", "a.mp4"), "its name ends in .html, .gif"),
-        (("--out", "/proc/a.html"), "name a file in a folder that can be written"),
-        (("--model", "vgg16", "--algo", "ring"), "--algo ring does not go with --model"),
-        (("--batch", "4"), "--batch 4 does not go with a collective"),
-        (("--strategy", "ssgd,ddp"), "--strategy ssgd,ddp: one of each here"),
-        (("--model", "resnet50", "--p", "64"), "--p 64: an animation shows 2 to 32 ranks"),
-        (("--pipeline", "1f1b", "--p", "40"), "40 devices: an animation shows 2 to 32"),
-        (
-            ("--pipeline", "1f1b", "--times", "forward=0s,inputs=0s,weights=0s"),
-            "the step takes 0s: there is nothing to animate",
-        ),
-        ((*PLAN, "dp=8", "--strategy", "ddp"), "dp=8: an animation shows one plan alone"),
-        ((*PLAN[:2], "pp=64,batch=64", "--p", "64"), "64 stages do not divide"),
-        (
-            ("--model", "llama3_8b", "pp=8,batch=128", "--p", "8"),
-            " tasks: an animation shows 32 and 8000 at most",
-        ),
-        (("--pipeline", "1f1b", "dp=8"), "dp=8 does not go with --pipeline"),
-    ],
-)
-def test_mistakes_are_one_line(
-    simctl: Simctl, arguments: tuple[str, ...], message: str, tmp_path: Path
-) -> None:
-    out = () if "--out" in arguments else ("--out", tmp_path / "a.html")
-    assert message in mistake(simctl("animate", *arguments, *out))
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from msccl_texts import SHAPES
 from simctl_process import Simctl, mistake
 
@@ -62,17 +60,3 @@ def test_goal_is_written_and_read(command: Simctl, tmp_path: Path) -> None:
     done = command("run", "--algo-file", "ring9.goal:o=1us", "--format", "json", cwd=tmp_path)
     summary = json.loads(done.stdout)["summary"]
     assert (summary["ranks"], summary["steps"], summary["volume_B"]) == (9, 16, 144000.0)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("import", "none.xml"), "no such file"),
-        (("export", "sharp"), "switches reduce in it"),
-        (("export", "ring", "--out", "/proc/x"), "cannot write"),
-        (("export", "ring", "--p", "1"), "ranks must be at least 2"),
-        (("export", "ring:segments=best"), "write a number here"),
-    ],
-)
-def test_mistakes_are_one_line(command: Simctl, options: tuple[str, ...], words: str) -> None:
-    assert words in mistake(command("algos", *options))

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: tables, files, pictures, notes."""
+"""The command line as a user runs it, and what ends a command."""
 
 import json
 import os
@@ -240,7 +240,99 @@ def test_a_collective_is_swept_by_all_of_its_algorithms(command: Simctl) -> None
     assert {"pairwise", "gloo_all_to_all"} <= {entry["algorithm"] for entry in listed}
 
 
+def test_the_algorithm_is_a_word(command: Simctl) -> None:
+    for name in ("run", "sweep"):
+        word = command(name, "tree", "--p", "4", "--size", "1KiB")
+        assert word.returncode == 0
+        assert word.stdout == command(name, "--algo", "tree", "--p", "4", "--size", "1KiB").stdout
+
+
 def test_a_root_is_part_of_the_title(command: Simctl) -> None:
     line = ("--algo", "tree_broadcast", "--p", "4", "--root", "3", "--topology", "star")
     title = "\n\ntree_broadcast, 4 ranks, 64MiB from root 3 on star"
     assert title in command("run", *line).stdout
+
+
+def test_one_rank_is_no_plural(command: Simctl, tmp_path: Path) -> None:
+    path = tmp_path / "one.csv"
+    path.write_text(
+        "collective,ranks,size_bytes,time_us\nall_reduce,1,1024,10\nall_reduce,1,2048,11\n"
+    )
+    assert "has 1 rank: --p 4 contradicts it" in command("validate", str(path), "--p", "4").stderr
+
+
+LOGS: dict[str, tuple[bytes, str]] = {
+    "empty": (b"", "is empty"),
+    "binary": (bytes(range(256)) * 8, "binary"),
+    "without a table": (b"srun: job 17 started\nsrun: job 17 ended\n", "no nccl-tests table"),
+    "cut short": (
+        b"#       size  count  type  redop  root  time  algbw  busbw  #wrong\n",
+        "cut short",
+    ),
+    "a CSV without rows": (b"size_bytes,time_us\n", "no rows"),
+    "a CSV with words": (b"size_bytes,time_us\n1024,soon\n", "'soon' is not a number"),
+    "a CSV of one size": (
+        b"collective,ranks,size_bytes,time_us\nall_reduce,4,1024,10\n",
+        "too few sizes to fit, 1",
+    ),
+    "a CSV that does not say how many ranks": (
+        b"collective,size_bytes,time_us\nall_reduce,1,9\n",
+        "give --p",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), LOGS.values(), ids=LOGS.keys())
+def test_a_log_that_is_none_gets_one_line(
+    content: bytes, message: str, command: Simctl, tmp_path: Path
+) -> None:
+    path = tmp_path / "job.log"
+    path.write_bytes(content)
+    assert message in mistake(
+        command("validate", str(path), "--fit", "--plot", str(tmp_path / "fit.png"))
+    )
+    assert [file.name for file in tmp_path.iterdir()] == ["job.log"], "no picture of nothing"
+
+
+def test_an_output_that_cannot_be_written_gets_one_line() -> None:
+    shell = (
+        f'{sys.executable} -c "from experiments.cli import main; main()" sweep --p 2 > /dev/full'
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        ["sh", "-c", shell], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["simctl: cannot write the output: No space left on device"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (KeyboardInterrupt(), 130, ""),
+        (
+            PermissionError(13, "Permission denied", "closed/log.csv"),
+            2,
+            "simctl: cannot open 'closed/log.csv': Permission denied\n",
+        ),
+    ],
+    ids=["an interruption", "a file that cannot be opened"],
+)
+def test_what_ends_a_command_is_no_traceback(
+    error: BaseException,
+    code: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from experiments import cli
+
+    def ended(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "_command", lambda: ended)
+    monkeypatch.setattr("warnings.showwarning", None)
+    monkeypatch.setattr("logging.basicConfig", lambda **_: None)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert (stop.value.code, capsys.readouterr().err) == (code, message)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.options.condition_parser import parse, parse_epochs, slow_links
+from experiments.options.condition_parser import parse, slow_links
 from grouped_cases import each_case
-from refusals import refusal
 from simulator.training.conditions import Conditions, Failure
 from topologies.errors import InputError
 
@@ -77,49 +76,6 @@ def test_a_file_of_no_times_is_refused(content: bytes, tmp_path: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(InputError):
         parse(noise=str(file))
-
-
-@each_case("text", ["", ",", "3:1,", "3", "3:x", ":0.5", "3:-1"])
-def test_a_slow_link_has_a_name_and_a_share(text: str) -> None:
-    assert "--slow-link" in refusal(slow_links, text)
-
-
-@each_case(
-    ("text", "message"),
-    [
-        ("", "--epochs '': write some of samples=1281167,count=90,pause=10s,rate=12000"),
-        ("90", "--epochs '90': write some of samples=1281167"),
-        ("samples", "--epochs: samples has no value: write it like samples=1281167"),
-        ("count=90", "--epochs count=90: say how many samples an epoch has, like samples=1281167"),
-        ("pause=10s,rate=9", "say how many samples an epoch has"),
-        ("samples=1,pause=", "--epochs: pause=: '' is not a time"),
-        ("samples=1,pause=-1s", "pause=-1s: '-1s' is negative"),
-        ("samples=1,pause=5", "pause=5: '5' has no unit"),
-        ("samples=0", "1 epochs of 0 samples: take 1 or more of both"),
-        ("rate=abc", "--epochs: rate=abc: 'abc' is not a number"),
-        ("rate=-5", "rate=-5: '-5' is negative"),
-        ("rate=inf", "'inf' is not a number"),
-        ("rate=0", "--epochs rate=0: more than 0 samples a second, like rate=12000"),
-    ],
-)
-def test_wrong_epochs_say_what_to_write(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_epochs(text)
-
-
-@each_case(
-    ("text", "message"),
-    [
-        ("3:0.5,3:1", "--slow-link 3:0.5,3:1: a rank or a link is named twice"),
-        ("3:0.5,03:1", "--slow-link 3:0.5,03:1: a rank or a link is named twice"),
-        ("a->b:0.5,a->b:1", "--slow-link a->b:0.5,a->b:1: a rank or a link is named twice"),
-        ("2:1,3:0", "--slow-link '3:0': the share of its bandwidth that is left is above 0"),
-        ("3:2", "--slow-link '3:2': the share of its bandwidth that is left is above 0, 1 at most"),
-    ],
-)
-def test_a_slow_link_has_one_share_of_its_bandwidth(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        slow_links(text)
 
 
 @given(st.text(max_size=30))

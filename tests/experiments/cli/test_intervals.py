@@ -120,21 +120,6 @@ def test_a_level_is_a_share(simctl: Simctl, profile: str, level: str) -> None:
     assert "expected a share between 0 and 1" in mistake(simctl(*SWEEP, profile, "--level", level))
 
 
-@each_case(
-    ("words", "message"),
-    [
-        (("sweep", "--p", "8"), "--level 0.9 goes with --profile or --library: write both"),
-        (("run", "--chakra", "."), "--chakra and --level 0.9: leave one of them out"),
-        (
-            ("train", "--model", "gpt2", "--strategy", "ddp"),
-            "--level 0.9 goes with --profile or --library",
-        ),
-    ],
-)
-def test_a_level_goes_with_a_profile(simctl: Simctl, words: tuple[str, ...], message: str) -> None:
-    assert message in mistake(simctl(*words, "--level", "0.9"))
-
-
 def test_a_result_says_at_what_level_its_intervals_are(
     simctl: Simctl, profile: str, tmp_path: Path
 ) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from csv_texts import rows_of
-from grouped_cases import each_case
-from simctl_process import Simctl, mistake
+from simctl_process import Simctl
 from sure_profile import UNSURE
 
 
@@ -106,18 +105,3 @@ def test_a_library_has_the_links_of_its_topology(simctl: Simctl, runs: str, tmp_
     words = ("--library", "openmpi", "--topology", "star", "--report", str(page))
     assert simctl("validate", runs, *words).returncode == 0
     assert "default bandwidth 50GB/s" in page.read_text()
-
-
-@each_case(
-    ("words", "why"),
-    [
-        (("--profile", "mn5_acc", "--fit"), "--profile mn5_acc: --fit finds α and β itself"),
-        (("--library", "nccl", "--fit"), "--library nccl: --fit finds α and β itself"),
-        (("--level", "0.9"), "--level 0.9 goes with --profile or --library"),
-        (("--library", "nccl", "--profile", "mn5_acc"), "leave one of them out"),
-    ],
-)
-def test_contradictions_are_refused(
-    simctl: Simctl, runs: str, words: tuple[str, ...], why: str
-) -> None:
-    assert why in mistake(simctl("validate", runs, *words))

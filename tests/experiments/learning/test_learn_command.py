@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from csv_texts import rows_of
-from grouped_cases import each_case
 from simctl_process import Simctl, mistake
 
 SMALL = (
@@ -79,31 +78,6 @@ def test_a_plan_refuses_what_plans_refuse(simctl: Simctl) -> None:
         (["dp=8", "--batches", "1:2"], "--batches 1:2: it does not go with a plan"),
     ):
         assert message in mistake(simctl(*PLANS, *options))
-
-
-@each_case(
-    ("options", "message"),
-    [
-        (["--learn", "cnn"], "no network 'cnn': there are softmax, mlp"),
-        (["--learn", "mlp:depth=2"], "mlp has no option 'depth'"),
-        (["--learn", "mlp:rate"], "write rate=value, learning rate"),
-        (["--learn", "mlp:batch=1.5"], "'1.5'"),
-        (["--sweep", "bucket=1MiB,2MiB"], "with --learn write strategies instead"),
-        (["--p", "2,4"], "one number of workers"),
-        (["--p", "129"], "129 workers share 1437 digits: take --p 128 or fewer"),
-        (["--strategy", ";"], "a strategy or several"),
-        (["--strategy", "ssgd; asgb"], "no strategy 'asgb'"),
-        (["--timeline", "step.png"], "take --plot"),
-        (["--profile", "mn5_acc"], "--profile mn5_acc: it goes with simctl plan"),
-        (["--batches", "1:2"], "every worker has input in all steps"),
-        (["--jobs", "2"], "learning runs in one process"),
-        (["--plot", "plot.xyz"], "cannot write 'plot.xyz'"),
-    ],
-)
-def test_mistakes_are_explained(learned: Simctl, options: list[str], message: str) -> None:
-    done = learned(*options)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert message in done.stderr
 
 
 def test_without_scikit_learn_a_line_says_what_to_install(

@@ -1,4 +1,4 @@
-"""Rows, and the file that they are kept in."""
+"""Names and sizes become points, points rows with what NCCL says that it ran, and rows a file."""
 
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from experiments import output
-from experiments.measure.points import MeasurementPlan, MeasurementPoint, points
+from experiments.measure.nccl_log import NcclLog
+from experiments.measure.points import MeasurementPlan, MeasurementPoint, parse_names, points
 from experiments.measure.result_rows import CELLS, ResultFile, ResultRow, key_of, read_rows, row_of
 from experiments.templates import cell
 from grouped_cases import each_case
@@ -93,3 +94,100 @@ GOOD = output.to_csv([asdict(row())])
 def test_a_damaged_file_is_refused_in_one_line(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "runs.csv").write_bytes(content)
     refusal(read_rows, tmp_path / "runs.csv")
+
+
+def sizes(name: str, size: float, ranks: int, dtype: str = "float32") -> list[int]:
+    return [point.size_bytes for point in points([name], [size], ranks, dtype)]
+
+
+@each_case(
+    ("name", "size", "ranks", "dtype", "expected"),
+    [
+        ("all_reduce", 4096, 3, "float32", 4096),
+        ("all_gather", 4096, 3, "float32", 4092),
+        ("ring", 4096, 3, "float32", 4092),
+        ("halving_doubling", 4096, 3, "float32", 4096),
+        ("ring_reduce_scatter", 4096, 5, "float64", 4080),
+        ("pairwise", 1, 5, "float32", 20),
+        ("all_reduce", 1, 5, "float64", 8),
+        ("all_reduce", 7, 5, "bfloat16", 6),
+        ("barrier", 4096, 5, "float32", 0),
+    ],
+)
+def test_sizes_cut_into_whole_chunks(
+    name: str, size: float, ranks: int, dtype: str, expected: int
+) -> None:
+    assert sizes(name, size, ranks, dtype) == [expected]
+
+
+def test_points_are_in_order_and_once_each() -> None:
+    plan = points(["ring", "barrier", "broadcast"], [1.0, 2.0, 64.0], 2, "float32")
+    assert plan == (
+        MeasurementPoint("all_reduce", "ring", 2, 8),
+        MeasurementPoint("all_reduce", "ring", 16, 64),
+        MeasurementPoint("barrier", "", 0, 0),
+        MeasurementPoint("broadcast", "", 1, 4),
+        MeasurementPoint("broadcast", "", 16, 64),
+    )
+    assert [str(point) for point in plan[1:3]] == ["ring of 64B", "barrier"]
+
+
+def test_a_plan_survives_its_journey() -> None:
+    plan = MeasurementPlan(
+        "gloo",
+        "cpu",
+        "float32",
+        2,
+        "",
+        points(["ring", "reduce"], [64.0], 2, "float32"),
+        budget=0.5,
+    )
+    assert MeasurementPlan.from_json(plan.to_json()) == plan
+
+
+def test_names_count_once() -> None:
+    assert parse_names("ring, all_reduce,ring") == ["ring", "all_reduce"]
+
+
+def test_send_and_receive_takes_two() -> None:
+    assert "2 or more" in refusal(points, ["send_recv"], [64.0], 1, "float32")
+
+
+@each_case("name", ["incast", "central_barrier", "chain_scan", "ring_all_gatherv"])
+def test_collectives_whose_results_nobody_checks_are_refused(name: str) -> None:
+    assert refusal(parse_names, name).startswith(f"{name} cannot be measured: it is ")
+
+
+LINE = "node1:42:43 [0] NCCL INFO {}: {} Bytes -> Algo {} proto {} channel{{Lo..Hi}}={{0..7}}\n"
+
+
+def test_each_point_has_what_ran_since_the_last_one() -> None:
+    environment: dict[str, str] = {}
+    log = NcclLog(environment)
+    assert environment["NCCL_DEBUG"] == "INFO"
+    assert environment["NCCL_DEBUG_SUBSYS"] == "TUNING"
+    path = Path(environment["NCCL_DEBUG_FILE"])
+    small, large = points(["all_reduce"], [1024.0, 2.0**20], 4, "float32")
+    [gather] = points(["all_gather"], [4096.0], 4, "float32")
+    assert log.ran(small, 4) == ""
+    with path.open("a") as file:
+        file.write("node1:42:43 [0] NCCL INFO Bootstrap: Using eth0\n")
+        file.write(LINE.format("AllReduce", 1, "TREE", "LL"))  # a barrier
+        file.write(LINE.format("AllReduce", 1024, "TREE", "LL") * 3)
+        file.flush()
+        assert log.ran(small, 4) == "tree LL"
+        assert log.ran(small, 4) == ""
+        file.write(LINE.format("AllReduce", 2**20, "RING", "LL128"))
+        file.write(LINE.format("AllReduce", 2**20, "RING", "SIMPLE"))
+        file.flush()
+        assert log.ran(large, 4) == ""  # it changed its mind
+        file.write(LINE.format("AllGather", 1024, "RING", "SIMPLE"))  # bytes of a rank
+        file.flush()
+        assert log.ran(gather, 4) == "ring_all_gather Simple"
+
+
+def test_what_the_user_has_set_stays() -> None:
+    environment = {"NCCL_DEBUG": "WARN"}
+    [point] = points(["all_reduce"], [1024.0], 4, "float32")
+    assert NcclLog(environment).ran(point, 4) == ""
+    assert environment == {"NCCL_DEBUG": "WARN"}

@@ -1,13 +1,17 @@
-"""Several files and folders read as one: what belongs to a family, what cannot be read, and the
-real folder."""
+"""Several files read as one, their network, and a curve as a table."""
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 import nccl_logs
-from experiments.measurements import read_all
+from experiments.measurements import Curve, Point, read, read_all
+from experiments.measurements.formats.osu_reader import parse_osu
+from experiments.measurements.networks import network_of
 from experiments.measurements.reading import belongs
+from grouped_cases import each_case
+from nccl_logs import log, only, parse
 from refusals import refusal
 from topologies.errors import InputError
 
@@ -183,3 +187,137 @@ def test_a_file_that_is_skipped_is_named_once(
     (line,) = read_all([tmp_path]).skipped
     assert line.startswith(f"{tmp_path / name}: not read: {why}")
     assert line.count(name) == 1
+
+
+INFO = "node1:42:50 [0] NCCL INFO "
+
+
+@each_case(
+    ("line", "network"),
+    [
+        (f"{INFO}NET/OFI Selected Provider is cxi (found 4 nics)", "Slingshot"),
+        (f"{INFO}NET/OFI Selected provider is efa, fabric is efa-direct (found 4 nics)", "EFA"),
+        ("+ export FI_CXI_RX_MATCH_MODE=software", "Slingshot"),
+        ("FI_PROVIDER=cxi", "Slingshot"),
+        ("MPICH Slingshot Network Summary: 0 network timeouts", "Slingshot"),
+        (
+            f"{INFO}NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>",
+            "InfiniBand",
+        ),
+        (f"{INFO}NET/IB : Using [0]mlx5_0:1/RoCE [RO]; OOB eth0:10.0.0.1<0>", "RoCE"),
+        (f"{INFO}NCCL_IB_HCA set by environment to mlx5", "InfiniBand"),
+        (f"{INFO}Using network Socket", "TCP"),
+        (f"{INFO}NCCL_IB_DISABLE set by environment to 1", ""),
+        (f"{INFO}NET/IB : No device found.", ""),
+        (f"NCCL_IB_HCA=mlx5\n{INFO}NET/OFI Selected Provider is cxi (found 4 nics)", "Slingshot"),
+        ("cd /home/me/slingshot/profile/aws-ofi-nccl", ""),
+    ],
+)
+def test_a_line_of_a_log_names_the_network(line: str, network: str) -> None:
+    assert network_of(line) == network
+    assert only(f"{line}\n{log()}").network == network
+    assert only(f"{log()}{line}\n").network == network
+
+
+@pytest.mark.parametrize(
+    ("column", "network"),
+    [("2x Slingshot-11", "Slingshot"), ("4x NDR200 InfiniBand", "InfiniBand"), ("NVLink", "")],
+)
+def test_a_csv_names_it_under_topology(tmp_path: Path, column: str, network: str) -> None:
+    path = tmp_path / "slingshot_cxi_ofi.csv"
+    path.write_text(f"size_bytes,time_us,topology\n8,1,{column}\n")
+    assert read(path).curves[0].network == network
+
+
+@each_case(
+    ("line", "names"),
+    [
+        ("+ export FI_CXI_RX_MATCH_MODE=software", ("FI_CXI_RX_MATCH_MODE",)),
+        (
+            "mpirun -x NCCL_IB_HCA=mlx5_0 -x UCX_TLS=rc,cuda ./all_reduce_perf",
+            ("NCCL_IB_HCA", "UCX_TLS"),
+        ),
+        (f"{INFO}NCCL_NET_GDR_LEVEL set by environment to PHB", ("NCCL_NET_GDR_LEVEL",)),
+        ("export NCCL_TOPO_FILE=/etc/topo.xml", ("NCCL_TOPO_FILE",)),
+        ("export NCCL_DEBUG=INFO\nunset NCCL_DEBUG", ()),
+        ("export NCCL_DEBUG=$LEVEL", ()),
+        ("please set FI_CXI_RX_MATCH_MODE=hybrid", ()),
+        ("libfabric: FI_CXI_RX_MATCH_MODE=[hybrid|software] is required", ()),
+    ],
+)
+def test_a_log_names_the_variables_that_are_set(line: str, names: tuple[str, ...]) -> None:
+    assert only(f"{line}\n{log()}").variables == names
+
+
+def test_variables_of_one_test_are_not_those_of_the_next() -> None:
+    first, second = parse(f"NCCL_PROTO=LL srun\n{log()}{log()}").curves
+    assert (first.variables, second.variables) == (("NCCL_PROTO",), ())
+
+
+def test_osu_names_both_too() -> None:
+    text = (
+        "# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n4                  "
+        "     1.73\n"
+    )
+    (curve,) = parse_osu(f"export FI_CXI_RDZV_THRESHOLD=16384\n{text}", "x.out").curves
+    assert (curve.network, curve.variables) == ("Slingshot", ("FI_CXI_RDZV_THRESHOLD",))
+
+
+LOUD = Curve("all_gather", None, None, (), (Point(64, 1e-5, 3),), "y.csv", capped=True)
+CURVE = Curve(
+    "all_reduce",
+    4,
+    2,
+    (Point(8, 2e-6), Point(16, 3e-6, 0, 0.01, 20, 1e-6, 4e-6, 3.1e-6)),
+    (Point(8, 1e-6),),
+    "x.csv",
+    ("one", "two"),
+    algorithm="ring",
+    gpus_per_node=2,
+)
+TYPES = {
+    "collective": "string",
+    "ranks": "Int64",
+    "size_B": "int64",
+    "in_place": "bool",
+    "time_s": "float64",
+    "wrong": "Int64",
+    "cv": "float64",
+    "capped": "bool",
+}
+
+
+def test_a_row_for_each_point() -> None:
+    table = CURVE.to_frame()
+    assert {name: str(table[name].dtype) for name in TYPES} == TYPES
+    assert table["size_B"].tolist() == [8, 16, 8]
+    assert table["time_s"].tolist() == [2e-6, 3e-6, 1e-6]
+    assert table["in_place"].tolist() == [False, False, True]
+    assert table["algorithm"].tolist() == ["ring"] * 3
+    assert LOUD.to_frame()[["size_B", "in_place", "capped"]].values.tolist() == [[64, True, True]]
+
+
+def test_what_is_not_known_is_missing_and_not_zero() -> None:
+    table = CURVE.to_frame()
+    assert LOUD.to_frame()["ranks"].isna().all()
+    assert table["wrong"].isna().tolist() == [True, False, True]
+    assert table["cv"].isna().tolist() == [True, False, True]
+    statistics = table[["wrong", "repetitions", "min_s", "p90_s", "mean_s"]].to_dict("records")[1]
+    assert list(statistics.values()) == [0, 20, 1e-6, 4e-6, 3.1e-6]
+
+
+def test_a_curve_without_points_is_a_table_without_rows() -> None:
+    table = Curve("reduce", 2, 1, (), (), "z.csv").to_frame()
+    assert len(table) == 0
+    assert {name: str(table[name].dtype) for name in TYPES} == TYPES
+
+
+def test_tables_of_a_file_can_be_joined(tmp_path: Path) -> None:
+    path = tmp_path / "run.csv"
+    path.write_text(
+        "collective,algorithm,ranks,size_bytes,time_us\nallreduce,Ring,4,8,1\n"
+        "allreduce,Tree,4,8,2\n"
+    )
+    table = pd.concat(curve.to_frame() for curve in read(path).curves)
+    assert table.groupby("algorithm")["time_s"].sum().to_dict() == {"ring": 1e-6, "tree": 2e-6}
+    assert set(table["source"]) == {str(path)}

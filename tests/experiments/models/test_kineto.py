@@ -2,13 +2,9 @@
 
 import gzip
 import json
-from copy import deepcopy
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments.models import kineto
 from experiments.models import model_files as files
@@ -340,52 +336,3 @@ def test_what_is_no_trace_is_refused(data: bytes, message: str) -> None:
     refusal = outcome(data)
     assert isinstance(refusal, str)
     assert refusal.startswith(message)
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just(10**30),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-keys = st.sampled_from(["ph", "cat", "name", "tid", "ts", "dur", "args"])
-arguments = st.sampled_from(
-    ["Sequence number", "Input Dims", "Input type", "External id", "correlation"]
-)
-changes = st.lists(
-    st.tuples(st.integers(0, 25), keys | st.tuples(st.just("args"), arguments), json_values),
-    min_size=1,
-    max_size=4,
-)
-
-
-@given(changes)
-def test_of_wrong_types_anywhere_there_is_a_model_or_one_line(
-    given_changes: list[tuple[int, str | tuple[str, str], Any]],
-) -> None:
-    events = deepcopy(step(tid=2) + kernels())
-    for number, key, value in given_changes:
-        inside = events[number]["args"] if isinstance(key, tuple) else events[number]
-        if isinstance(inside, dict):
-            inside[key[1] if isinstance(key, tuple) else key] = value
-    result = outcome(json.dumps({"traceEvents": events}).encode())
-    assert isinstance(result, Model) or "\n" not in result
-
-
-@given(json_values, json_values, json_values)
-def test_of_any_json_there_is_one_line(content: Any, events: Any, devices: Any) -> None:
-    for data in (
-        content,
-        {"traceEvents": events},
-        {"traceEvents": [*step(), events], "deviceProperties": devices},
-    ):
-        result = outcome(json.dumps(data).encode())
-        assert isinstance(result, Model) or "\n" not in result
-
-
-@given(st.binary())
-def test_of_any_bytes_there_is_one_line(data: bytes) -> None:
-    result = outcome(data)
-    assert isinstance(result, str)
-    assert "\n" not in result

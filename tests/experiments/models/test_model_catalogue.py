@@ -123,44 +123,6 @@ def test_options_are_obeyed() -> None:
     assert find("resnet50:image=32,batch=2").inputs == 2 * 3 * 32**2 * 4
 
 
-@each_case(
-    ("text", "message"),
-    [
-        ("resnet50:batch=0", "resnet50: batch=0: it is 1 to 65536"),
-        ("resnet50:batch=65537", "resnet50: batch=65537: it is 1 to 65536"),
-        ("resnet50:batch=-1", "resnet50: batch=-1: '-1' is negative: write a whole number like 4"),
-        ("resnet50:batch=1.5", "resnet50: batch=1.5: '1.5' is not a whole number: write it like 4"),
-        ("resnet50:batch=", "resnet50: batch=: '' is not a whole number: write it like 4"),
-        ("resnet50:batch=٣", "resnet50: batch=٣: '٣' is not a whole number: write it like 4"),
-        (
-            "resnet50:batch",
-            "resnet50: batch has no value: write batch=value, samples a device, 1 to 65536 [128]",
-        ),
-        ("resnet50:batch=1,batch=1", "resnet50: batch is given twice: write it once"),
-        ("resnet50:image=31", "resnet50: image=31: it is 32 to 4096"),
-        ("bert_base:seq=513", "bert_base: seq=513: it is 1 to 512"),
-        ("gpt2:seq=1025", "gpt2: seq=1025: it is 1 to 1024"),
-        ("llama_7b:seq=0", "llama_7b: seq=0: it is 1 to 131072"),
-        (
-            "gpt2:device=h10",
-            f"gpt2: 'h10' is no device: did you mean 'h100'? there are {', '.join(ACCELERATORS)}",
-        ),
-        (
-            "gpt2:dtype=int8",
-            "gpt2: h100 cannot train it in 'int8': it takes fp32, tf32, amp, bf16, fp8, fp8_block",
-        ),
-        ("gpt2:power=0W", "gpt2: power=0W: watts above 0, like 500W"),
-        ("llama_7b:device=v100", "llama_7b: v100 cannot train it in 'bf16': it takes fp32, amp"),
-        (
-            "resnet50:dtype=fp8",
-            "resnet50: h100 cannot train it in 'fp8': it takes fp32, tf32, amp, bf16",
-        ),
-    ],
-)
-def test_a_wrong_value_is_refused_in_one_line(text: str, message: str) -> None:
-    assert one_line(text) == message
-
-
 @pytest.mark.parametrize(
     ("name", "options"),
     [

@@ -1,4 +1,4 @@
-"""Models in files: what is written is read back to the bit."""
+"""Files of models: what is written is read back, jobs of several traces, and what is refused."""
 
 import gzip
 import json
@@ -16,7 +16,8 @@ from experiments.models.model_catalogue import find
 from experiments.models.model_files import dumps, parse, read
 from grouped_cases import each_case
 from law_cases import tries
-from model_texts import SMALL, TWO
+from mistake_tables import changes_of
+from model_texts import SMALL, TWO, outcome, refusal
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
 
@@ -233,3 +234,145 @@ def test_files_that_make_no_model_are_refused(tmp_path: Path) -> None:
         find("resnet51:batch=4,device=a100")
     with pytest.raises(InputError, match="4097 traces: at most 4096"):
         files.read_all([path] * 4097)
+
+
+def put(content: Any, path: tuple[Any, ...], value: object) -> None:
+    """Set what is at a path of keys, if there is still a place for it."""
+    *outer, last = path
+    for key in outer:
+        if isinstance(content, dict):
+            content = content.get(key)
+        else:
+            content = content[key] if isinstance(content, list) and content else None
+    if isinstance(content, dict):
+        content[last] = value
+
+
+@each_case(
+    ("old", "new", "message"),
+    changes_of("model"),
+)
+def test_a_mistake_is_one_line(old: str, new: str, message: str) -> None:
+    """The message follows the name of the file and the word line."""
+    assert message in refusal(SMALL.replace(old, new)).removeprefix("m.yaml line ")
+
+
+@each_case(
+    ("text", "message"),
+    [
+        (
+            "name: m\nbatch: 1\nlayers: []",
+            "m.yaml line 1: model m has no layers: give it one or more",
+        ),
+        ("name: m\nbatch: 1\nlayers: 5", "m.yaml line 3, layers: 5 is not a list"),
+        ("name: m\nbatch: 1", "m.yaml line 1, layers: is missing"),
+        ("[1, 2]", "m.yaml line 1: a list is not a mapping of keys to values"),
+        ("just text", "m.yaml line 1: 'just text' is not a mapping of keys to values"),
+        (
+            "name: m\nbatch: 1\nlayers: [{name: a, forward: 1s, backward: 1s}]",
+            "has no gradients: no layer has a",
+        ),
+        ("", "m.yaml is empty"),
+        ("# nothing", "m.yaml is empty"),
+        ("{" * 100_000, "m.yaml line 1: Expecting property name enclosed in double quotes"),
+        ('{"a":' * 100_000, "m.yaml is nested too deep"),
+        ("- " * 300, "m.yaml line 1: nested more than 8 deep"),
+        ("- " * 3000, "m.yaml line 1: exceeded maximum nesting depth"),
+        (
+            SMALL + "- 1\n" * 3,
+            "m.yaml line 6, layers[2]: 1 is not a mapping of keys to values (and 2 more mistakes)",
+        ),
+    ],
+)
+def test_what_is_no_model_is_refused(text: str, message: str) -> None:
+    assert message in refusal(text)
+
+
+def test_many_layers_are_refused_before_they_are_looked_at() -> None:
+    assert "layers: a list: list should have at most 100000 items" in refusal(
+        "name: m\nbatch: 1\nlayers: [" + "1," * 100_001 + "]"
+    )
+
+
+def test_an_alias_bomb_is_refused() -> None:
+    lines = ["a: &a [x, x]"] + [
+        f"{new}: &{new} [*{old}, *{old}]" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+    ]
+    assert "an alias stands for it elsewhere" in refusal("\n".join(lines))
+
+
+@pytest.mark.parametrize("text", [SMALL, json.dumps(yaml.safe_load(SMALL))])
+def test_a_file_that_is_cut_off_is_read_as_a_smaller_one_or_refused(text: str) -> None:
+    outcomes = [outcome(text[:end], "m") for end in range(len(text))]
+    lines = [line for line in outcomes if isinstance(line, str)]
+    assert len(lines) > len(text) / 2
+    assert not any("\n" in line for line in lines)
+    assert all(model.parameters <= TWO.parameters for model in outcomes if isinstance(model, Model))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "m.yaml is empty"),
+        (b" \n", "m.yaml is empty"),
+        (bytes(range(256)), "m.yaml: byte 128 is not UTF-8 text"),
+        (SMALL.encode("utf-16"), "m.yaml: byte 0 is not UTF-8 text"),
+        (gzip.compress(SMALL.encode())[:-20], "m.yaml is damaged or cut off"),
+        (b"\x1f\x8bnot gzip", "m.yaml is damaged or cut off"),
+        (gzip.compress(bytes(130 * 2**20), 1), "m.yaml has more than 128 MiB"),
+        (b"a" * (2**24 + 1), "m.yaml has 16777217 bytes: a model has at most 16777216"),
+    ],
+    ids=range(8),
+)
+def test_a_file_of_anything_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read(path)
+
+
+def test_a_file_of_200_megabytes_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.yaml"
+    with path.open("wb") as file:
+        file.truncate(200_000_000)
+    with pytest.raises(InputError, match=r"m\.yaml has more than 128 MiB"):
+        read(path)
+
+
+def test_what_cannot_be_opened_is_refused(tmp_path: Path) -> None:
+    for path, reason in (
+        (tmp_path / "none", "no such file"),
+        (tmp_path, "is a directory"),
+        (Path("a\0b"), "null"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            read(path)
+
+
+def test_what_no_file_can_hold_is_not_written() -> None:
+    doubled = replace(TWO, layers=(TWO.layers[0], TWO.layers[0]))
+    tensors = replace(TWO.layers[0], tensors=(Tensor("w", 1.0), Tensor("w", 1.0)))
+    for model, message in (
+        (doubled, "'a' is there 2 times"),
+        (replace(TWO, layers=(tensors,)), "layer a of m has 2 parameters called w"),
+        (replace(TWO, name="two\nlines"), "printable"),
+        (replace(TWO, optimizer=1e10), "is out of range"),
+        (replace(TWO, inputs=0.5), "is not positive|is out of range"),
+    ):
+        with pytest.raises(InputError, match=message):
+            dumps(model)
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from(["1ms", "4kB", "a"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["name", "x", "weight"]), inner)
+    ),
+    max_leaves=5,
+)

@@ -209,28 +209,6 @@ def test_options_of_the_training_are_kept() -> None:
     assert entry.choices == {"batch": 2, "device": "a100", "layers": 1}
 
 
-@each_case(
-    ("text", "message"),
-    [
-        (
-            "gpt3_1_7b:hidden=1000",
-            "gpt3_1_7b: hidden=1000 is no multiple of heads=24: write hidden=1008 or heads=20",
-        ),
-        (
-            "llama3_8b:heads=6,hidden=768",
-            "llama3_8b: heads=6 is no multiple of 4, the heads that share keys: add kv_heads=6",
-        ),
-        (
-            "llama3_8b:kv_heads=5",
-            "llama3_8b: heads=32 is no multiple of kv_heads=5: write kv_heads=4",
-        ),
-        ("mpt_1b:layers=0", "mpt_1b: layers=0: it is 1 to 4096"),
-    ],
-)
-def test_a_wrong_value_is_refused_in_one_line(text: str, message: str) -> None:
-    assert refusal(text) == message
-
-
 def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     assert refusal("lama3_8b") == (
         "no transformer or config.json 'lama3_8b': did you mean 'llama3_8b'? ('simctl list models' "

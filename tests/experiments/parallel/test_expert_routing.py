@@ -96,21 +96,6 @@ def test_dispatch_and_combine_have_shares_of_the_exposed_seconds() -> None:
     assert values["exposed_dispatch_s"] == values["exposed_combine_s"] == pytest.approx(3)
 
 
-@each_case(
-    ("plan", "message"),
-    [
-        ("ep=16,router=zipf", "expected zipf:EXPONENT, like zipf:1.2"),
-        ("ep=16,router=zipf:11", "the exponent is 11, expected 0 to 10"),
-        ("ep=16,router=zipf:-1", "'-1' is negative: write 0 or more"),
-        ("ep=16,nodes=4", "nodes goes with router, like router=zipf:1.2,nodes=4"),
-        ("ep=16,router=zipf:1,imbalance=2", "imbalance goes with no router: it is zipf:1"),
-    ],
-)
-def test_wrong_routers_are_refused(plan: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        parse_plan(plan, 16)
-
-
 def test_routers_without_experts_or_nodes_are_refused() -> None:
     plan, shape = parse_plan("router=zipf:1", 16), find_shape("llama3_8b")[1]
     with pytest.raises(InputError, match="no experts: leave router out"):

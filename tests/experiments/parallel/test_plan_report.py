@@ -10,7 +10,6 @@ import pytest
 
 from answer_texts import plan_text
 from experiments.parallel.step_calibration import PlanKind, plan_errors
-from grouped_cases import each_case
 from simctl_process import Simctl
 from tests.experiments.parallel.test_plan_run import SMALL, simulated
 
@@ -115,37 +114,6 @@ def test_where_all_transfers_take_less_the_report_says_why(simctl: Simctl) -> No
     report = simctl("plan", "--model", MODEL, *plan, "--detail", "transfers").stdout
     (line,) = (line for line in report.splitlines() if "all transfers" in line)
     assert line.endswith("-3.44% as ranks go on before the last group ends")
-
-
-@each_case(
-    ("options", "message"),
-    [
-        (("tp=3",), "there are 8 GPUs: take tp=2 and dp=4"),
-        (("tp=2", "--strategy", "adam"), "no strategy 'adam'"),
-        (("tp=2", "--plot", "x.png"), "x.png: of several plans or strategies: else take"),
-        (("tp=2", "auto"), "auto: it goes alone"),
-        (("tp=2", "--jobs", "2"), "a plan is one step"),
-        (("auto", "--p", "8,16"), "--p 8,16: with auto one number of GPUs"),
-        (("auto", "--p", "0"), "--p 0: take 1 GPU or more"),
-        (("pp=8",), "has 4 layers, which 8 stages do not divide: take pp=4"),
-        (("pp=4,v=2,batch=8",), "which 8 stages do not divide: take pp=2"),
-        (("pp=2,v=4,batch=8",), "which 8 stages do not divide: take pp=1"),
-        (("pp=2,v=3,layers=4",), "layers=4 has others: take v=1"),
-        (("tp=8,batch=3,dp=1", "--p", "8", "--model", MODEL + ",batch=2"), "batch=2: write it"),
-        (("tp=8", "--model", "resnet50"), "give --model with a transformer"),
-        (
-            ("tp=2", "--library", "nccl", "--profile", "mn5_acc"),
-            "--library nccl and --profile mn5_acc: leave one of them out",
-        ),
-        (("tp=2", "--level", "0.9"), "--level 0.9 goes with --profile or --library"),
-    ],
-)
-def test_wrong_options_are_refused(simctl: Simctl, options: tuple[str, ...], message: str) -> None:
-    model = () if "--model" in options else ("--model", MODEL)
-    result = simctl("plan", *model, "--topology", "dgx_a100", *options)
-    assert result.returncode == 2
-    assert message in result.stderr
-    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -219,21 +219,3 @@ def test_the_printed_plans_have_the_intervals_of_their_steps(
         whole = json.loads(step.stdout)["summary"]
         for name in ("expected_s", "low_s", "high_s"):
             assert row[name] == pytest.approx(whole[name])
-
-
-@each_case(
-    ("arguments", "error"),
-    [
-        (("--timeline", "x.png"), "with auto take --plot"),
-        (("--detail", "transfers"), "--detail transfers: it does not go with auto"),
-        (("--topology", "star"), "say on how many GPUs, like --gpus 64"),
-        (("--batch", "0"), "--batch"),
-        (("--gpus", "4", "--level", "0.9"), "--level 0.9 goes with --profile or --library"),
-    ],
-)
-def test_a_search_refuses_other_options(
-    simctl: Simctl, arguments: tuple[str, ...], error: str
-) -> None:
-    refused = simctl(*SEARCH, *arguments)
-    assert refused.returncode == 2
-    assert error in refused.stderr

@@ -12,13 +12,11 @@ from experiments.models.accelerators import accelerator
 from experiments.parallel.plan_space import Space, advice, parse_space
 from experiments.parallel.plan_step import stages_of, state_of, work_of
 from experiments.parallel.plan_text import parse_plan
-from grouped_cases import each_case
 from refusals import refusal
 from shipped_shapes import training
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import StepMemory, memory
 from topologies.catalogue import find
-from topologies.errors import InputError
 from topologies.shapes import star
 
 GPT = "gpt3_1_7b:layers=4,hidden=512,heads=8,seq=256"
@@ -116,30 +114,6 @@ def test_plans_have_the_values_of_the_user() -> None:
         (8, "selective", 2, False)
     }
     assert {plan.sequences for plan in plans} == {32}
-
-
-@each_case(
-    ("text", "error"),
-    [
-        (
-            "auto,tp=3",
-            "no plan of gpt3_1_7b on 8 GPUs with batch=32: the degrees do not multiply to the "
-            "GPUs: leave out tp$",
-        ),
-        ("auto,adapters=all", "adapters goes with lora, like lora=16,adapters=all"),
-        ("auto,eager=yes,compiled=yes", "plan: eager=yes goes with compiled=no: it is yes$"),
-        ("auto,eager=yes,fp8_activations=yes", "eager=yes goes with fp8_activations=no: it is yes"),
-        ("auto,stops=yes,recompute=none", "plan: stops=yes goes with recompute=full: it is none$"),
-        ("auto,pp=1,v=2", "plan: v=2 goes with pp=2 or more: it is 1$"),
-        ("auto,schedule=zb_h1", "schedule does not go with auto"),
-        ("auto,ddp=yes", "ddp does not go with auto"),
-        ("auto,speed=3", "a plan has no 'speed'"),
-        ("auto,batch=7,dp=8", "dp does not divide the batch: leave out dp or take batch=8"),
-    ],
-)
-def test_searches_without_a_plan_are_refused(text: str, error: str) -> None:
-    with pytest.raises(InputError, match=error):
-        space(GPT, wanted=parse_space(text)).plans()
 
 
 GIB = 2.0**30

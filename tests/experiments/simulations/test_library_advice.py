@@ -1,4 +1,4 @@
-"""Advice under a library names what that library can run; the rest needs software of one's own."""
+"""Advice under a library names what it can run; notes say for which sizes a file is not made."""
 
 import json
 from dataclasses import replace
@@ -7,13 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from experiments.algorithm_files.msccl_lowering import algorithm_of
+from experiments.algorithm_files.msccl_program import read_program
 from experiments.calibration.libraries import GLOO, MPI, NCCL, choices, runs
 from experiments.calibration.library import Library
 from experiments.calibration.population.library_profile import profile_for
+from experiments.simulations.algorithm_remarks import unmeant_sizes
 from experiments.simulations.recommendation import Question
 from experiments.simulations.winners import FROM_LINKS, Line, write_tuner
+from msccl_texts import SHAPES
 from refusals import refusal
-from simctl_process import Simctl, mistake
+from simctl_process import Simctl
 from simulator.collectives import find
 from topologies.catalogue import find as machine
 from tuner_files import read_tuner
@@ -136,18 +140,15 @@ def test_the_command_takes_algorithms_and_a_tuner(simctl: Simctl, tmp_path: Path
     assert [line.algorithm for line in read_tuner(path)] == ["ring"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (
-            ("--algo", "ring,tree_broadcast"),
-            "--algo tree_broadcast: it is broadcast, expected all_",
-        ),
-        (("--algo", "ring", "--collective", "reduce"), "--algo ring: it is all_reduce, expected r"),
-        (("--library", "openmpi", "--nccl-tuner", "t.csv"), "--nccl-tuner t.csv: it is NCCL's"),
-    ],
-)
-def test_wrong_input(simctl: Simctl, words: tuple[str, ...], message: str) -> None:
-    assert message in mistake(
-        simctl("recommend", "--p", "4", "--topology", "nodes:per_node=1", *words)
-    )
+def notes(least: int, most: int, *sizes: float) -> list[str]:
+    """Those for a file of these bytes."""
+    text = SHAPES["ring"].replace("<algo", f'<algo minBytes="{least}" maxBytes="{most}"', 1)
+    ring = replace(algorithm_of(read_program(text, "a.xml")), origin="a.xml")
+    return [*unmeant_sizes([find("ring"), ring], sizes)]
+
+
+def test_sizes_outside_of_the_range_of_a_file_are_named() -> None:
+    assert notes(0, 4096, 1.0, 4096.0) == []
+    assert notes(1024, 4096, 1.0, 2048.0) == ["a.xml: small is made for 1024 to 4096 B, not for 1B"]
+    assert notes(1024, 0, 1024.0, 1.0) == ["a.xml: small is made for 1024 B or more, not for 1B"]
+    assert notes(0, 10, 8192.0, 16384.0, 32768.0)[0].endswith("not for 8KiB, ..., 32KiB")

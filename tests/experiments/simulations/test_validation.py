@@ -1,5 +1,4 @@
-"""Validation on the shipped example, on the shared measurements where they are, and on hostile
-curves."""
+"""Validation on measured curves, and measured curves beside a sweep."""
 
 from pathlib import Path
 
@@ -8,8 +7,10 @@ import pytest
 
 from experiments.calibration.population.library_choices import library_on
 from experiments.measurements import Curve, Point, read
+from experiments.simulations.measured_curves import measured_curves
 from experiments.simulations.rules import Rules
 from experiments.simulations.validation import Validation, validate, validate_under
+from refusals import refusal
 from simulator.collectives import find
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
@@ -102,3 +103,28 @@ def test_many_sizes_are_told_by_critical_paths_of_some() -> None:
         assert one.algorithm == other.algorithm
         assert one.predicted_s == pytest.approx(other.predicted_s, rel=1e-6)
         assert one.high_s == pytest.approx(other.high_s, rel=0.1)
+
+
+LOG = Path(__file__).parents[3] / "examples" / "alps_gh200_p16_aws-ofi-1.9.2.log"
+RING = find("ring").collective
+GATHER = find("ring_all_gather").collective
+
+
+def test_the_points_within_the_sweep_count() -> None:
+    (curve,), others = measured_curves(LOG, [RING], [8, 16], [2.0**10, 2.0**20])
+    assert curve.ranks == 16
+    assert curve.name.startswith(LOG.name)
+    assert [point.size for point in curve.points] == [2**power for power in range(10, 21)]
+    assert others == []
+
+
+@pytest.mark.parametrize(
+    ("collective", "ranks", "size", "message"),
+    [
+        (GATHER, 16, 2.0**20, "all_reduce of 16 ranks, 8B to 4GiB; not all_gather: choose"),
+        (RING, 8, 2.0**20, "all_reduce of 16 ranks, 8B to 4GiB; not 8 ranks: choose with --p"),
+        (RING, 16, 3.0, "no point of 3B, the nearest is 8B: choose with --size"),
+    ],
+)
+def test_a_log_of_something_else(collective: object, ranks: int, size: float, message: str) -> None:
+    assert message in refusal(measured_curves, LOG, [collective], [ranks], [size])

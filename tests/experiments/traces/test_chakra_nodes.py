@@ -18,7 +18,7 @@ from experiments.traces.chakra_nodes import (
     write_messages,
 )
 from grouped_cases import each_case
-from refusals import attempt, refusal
+from refusals import refusal
 
 WHOLE = st.integers(0, 2**63 - 1)
 NODES = st.builds(
@@ -62,20 +62,6 @@ def test_callers_of_torch_are_no_dependencies(tmp_path: Path) -> None:
     for made_by, expected in ((b"", (3, 2)), (torch, (3,))):
         path.write_bytes(write_messages([b"", node + waits + made_by]))
         assert read(path)[0].waits == expected
-
-
-@given(st.integers(0, len(MICROBENCHMARK) - 1), st.integers(0, 255))
-def test_damaged_files_are_refused_or_read(
-    tmp_path_factory: pytest.TempPathFactory, place: int, value: int
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "damaged.0.et"
-    for content in (
-        MICROBENCHMARK[:place],
-        MICROBENCHMARK[:place] + bytes([value]) + MICROBENCHMARK[place + 1 :],
-    ):
-        path.write_bytes(content)
-        _, said = attempt(lambda name: read(Path(name)), str(path))
-        assert len(said.splitlines()) <= 1
 
 
 @each_case(

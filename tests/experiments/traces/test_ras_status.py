@@ -1,18 +1,13 @@
 """The status of communicators from NCCL's RAS: who is missing or behind, and what is no status."""
 
 import csv
-import json
-import tempfile
 from pathlib import Path
 from typing import Any
-
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments.traces.ras_status import read_status
 from grouped_cases import each_case
 from ras_files import answering, communicator, document, silent, written
-from refusals import attempt, refusal
+from refusals import refusal
 from simctl_process import Simctl, mistake
 
 
@@ -136,17 +131,6 @@ def test_wrong_communicators_are_refused(
     text = refusal(read_status, [written(tmp_path, content)])
     assert text.startswith("ras.json: communicator")
     assert words in text
-
-
-@given(st.integers(0, 1200), st.binary(max_size=3))
-def test_damage_is_refused_in_one_line_or_read(place: int, damage: bytes) -> None:
-    data = json.dumps(document(communicator([answering(0)], [silent(1)]))).encode()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "ras.json"
-        for spoilt in (data[:place], data[:place] + damage + data[place + len(damage) :]):
-            file.write_bytes(spoilt or b"x")
-            value, message = attempt(lambda name: read_status([Path(name)]), str(file))
-            assert len(message.splitlines()) <= 1, value
 
 
 @each_case(

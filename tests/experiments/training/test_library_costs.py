@@ -13,7 +13,7 @@ from experiments.profiles import find
 from experiments.simulations.rules import Rules
 from experiments.training.job import Job
 from experiments.training.training_grid import what_if
-from simctl_process import Simctl, mistake
+from simctl_process import Simctl
 from simulator.collectives import find as algorithm_called
 from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
@@ -141,19 +141,3 @@ def test_a_report_has_the_interval(simctl: Simctl, tmp_path: Path) -> None:
     assert simctl(*TRAIN, "--library", "nccl", "--report", page).returncode == 0
     assert re.search(r"expected: .* of steps: .* - .*\)", page.read_text())
     assert "- unsure: no run was measured" in page.read_text()
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--level", "0.9"), "--level 0.9 goes with --profile or --library: write both"),
-        (("--library", "nccl", "--level", "2"), "--level 2: expected a share between 0 and 1"),
-        (("--library", "nccl", "--profile", "mn5_acc"), "leave one of them out"),
-        (("--library", "nccl", "--latency", "1us"), "--library nccl has its own"),
-        (("--library", "nccl", "--slow-link", "3:0.5"), "a library has links of its own"),
-        (("--profile", "mn5_acc"), "knows nothing of"),
-        (("--library", "nccl", "--learn", "softmax"), "it goes with simctl plan, or without"),
-    ],
-)
-def test_wrong_options_are_refused(simctl: Simctl, options: tuple[str, ...], message: str) -> None:
-    assert message in mistake(simctl(*TRAIN, *options))

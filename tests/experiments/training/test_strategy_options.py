@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.training.strategy_options import find, swept_values
-from grouped_cases import each_case
 from simulator.training.ddp import DDP
 from topologies.errors import InputError
 from topologies.option_text import options_of
@@ -18,28 +17,6 @@ def test_options_are_read_in_their_units() -> None:
         bucket=4 * 2.0**20, overlap=False, streams=2, launch=1e-5, slowdown=0.1, algo="tree"
     )
     assert find("ddp:bucket=0") == find("ddp:bucket=0B") == DDP(bucket=0.0)
-
-
-@each_case(
-    ("text", "message"),
-    [
-        ("dpp", "did you mean 'ddp'|did you mean 'dp'"),
-        ("", "no strategy ''"),
-        ("ddp:bucket", "bucket has no value"),
-        ("ddp:bucket=-1MiB", "'-1MiB' is negative: write 0 or a size"),
-        ("ddp:bucket=64M", "64MB or 64MiB"),
-        ("ddp:bucket=1MiB,bucket=2MiB", "bucket is given twice"),
-        ("ddp:bukcet=1MiB", "did you mean 'bucket'"),
-        ("ddp:overlap=maybe", "neither yes nor no"),
-        ("ddp:streams=1.5", "not a whole number"),
-        ("ddp:streams=0", "1 to 64 streams"),
-        ("ddp:accumulate=9999", "1 to 1024 batches"),
-        ("ddp:slowdown=x", "not a number"),
-    ],
-)
-def test_what_cannot_be_is_refused(text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        find(text)
 
 
 def swept(key: str, text: str) -> list[tuple[object, ...]]:

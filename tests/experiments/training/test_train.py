@@ -12,9 +12,7 @@ from experiments.commands import train_runs as train
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import RunFiles
-from grouped_cases import each_case
 from refusals import refusal
-from topologies.errors import InputError
 
 MODEL = """\
 name: four
@@ -132,51 +130,6 @@ def test_pictures_tables_and_how_they_were_made_are_written(
 def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
     slow = report(replace(request_, bucket="1GiB", slow_link="gpu1->switch:0.5"), capsys)
     assert slow["summary"]["step_s"] == pytest.approx(0.013 + 0.012)
-
-
-@each_case(
-    ("changes", "message"),
-    [
-        ({"strategy": "ddpp"}, "did you mean 'ddp'"),
-        ({"strategy": "asgd", "bucket": "25MiB"}, "asgd has no option 'bucket'"),
-        ({"bucket": "-1MiB"}, "'-1MiB' is negative"),
-        ({"bucket": "many"}, "'many' is not a size"),
-        ({"p": "0"}, "--p 0: 1 to 16384 workers"),
-        ({"p": "100000"}, "--p 100000: 1 to 16384 workers"),
-        ({"machine": SimulationOptions(topology="hgx_h100:nodes=1"), "p": "9"}, "8 GPUs, not 9"),
-        ({"sweep": "bucket"}, "--sweep 'bucket'"),
-        ({"sweep": "bucket=1,2", "strategy": "ddp,asgd"}, "of several strategies: write each"),
-        ({"strategy": "ddp,asgb"}, "no strategy 'asgb'"),
-        ({"sweep": "colour=1,2"}, "ddp has no option 'colour'"),
-        ({"sweep": "bucket=,"}, "there is no value"),
-        ({"straggler": "9:2"}, "there is no rank 9"),
-        ({"fail": "rank=9,step=0,restart=1s"}, "rank 9 fails"),
-        ({"fail": "rank=1,step=4,restart=1s"}, "fails in step 4"),
-        ({"slow_link": "7:0.5"}, "no such rank"),
-        ({"slow_link": "1:1.5"}, "1 at most"),
-        ({"fail": "rank=1,rank=2,step=0,restart=1s"}, "rank is given twice"),
-        ({"strategy": "ddp:bucket=1MiB", "bucket": "2MiB"}, "--strategy names a bucket already"),
-        (
-            {"p": "16384", "straggler": "3:2"},
-            "operations: this takes about .* are free: take fewer ranks",
-        ),
-        ({"model": "resnet51"}, "did you mean 'resnet50'"),
-        ({"model": "no/such/file.yaml"}, "no/such/file.yaml"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    request_: Request, changes: dict[str, object], message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        run(replace(request_, **changes), None, None, None, "table")  # type: ignore[arg-type]
-
-
-def test_a_timeline_is_of_one_run(request_: Request, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="--timeline"):
-        run(replace(request_, p="2,4"), tmp_path / "a.png", None, None, "table")
-    assert "--plot" in refusal(run, request_, None, None, tmp_path / "a.png", "table")
-    assert "its name ends in" in refusal(run, request_, tmp_path / "a.txt", None, None, "table")
-    assert list(tmp_path.glob("a.*")) == []
 
 
 @pytest.mark.parametrize(
@@ -310,10 +263,3 @@ def test_every_strategy_takes_the_times_of_each_rank(
     by_option = report(replace(request_, strategy=strategy, p="2", straggler="1:2"), capsys)
     for key in ("step_s", "samples_per_s", "computing_s"):
         assert by_file["summary"][key] == pytest.approx(by_option["summary"][key])
-
-
-def test_files_are_different_ones(request_: Request, tmp_path: Path) -> None:
-    same = tmp_path / "a.json"
-    assert "--timeline and --out are both" in refusal(run, request_, same, same, None, "table")
-    assert "cannot write" in refusal(run, request_, None, Path(), None, "table")
-    assert list(tmp_path.glob("a.*")) == []

@@ -190,44 +190,6 @@ def test_the_best_bound_is_the_highest() -> None:
     assert best_bound(ALL_REDUCE, star, 4, 1e-3) == ("latency", 2.0)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 8])
-def test_the_ring_meets_the_bandwidth_bound_of_a_star(ranks: int) -> None:
-    star = shapes.star(ranks, bandwidth=1.0)
-    assert simulate(find("ring").build(ranks, 24.0), star).makespan == pytest.approx(
-        best_bound(ALL_REDUCE, star, ranks, 24.0).seconds
-    )
-
-
-def test_ranks_that_share_a_device_need_no_port_between_them() -> None:
-    # Two ranks on each of two devices: the tree moves V across once each way, in 24 s.
-    builder = TopologyBuilder("two devices")
-    builder.connect(builder.device("a"), builder.device("b"), Link(1.0))
-    topology = builder.build(["a", "a", "b", "b"])
-    seconds = simulate(find("tree").build(4, 12.0), topology).makespan
-    assert seconds == 24
-    assert max(ports(ALL_REDUCE, topology)) <= seconds
-
-
-def test_ranks_on_one_device_alone_have_no_bound() -> None:
-    builder = TopologyBuilder("one device")
-    builder.device("a")
-    topology = builder.build(["a", "a"])
-    assert simulate(find("ring").build(2, 12.0), topology).makespan == 0
-    assert ports(ALL_REDUCE, topology, workers=2) == [0, 0, 0, 0]
-
-
-def test_a_rank_beside_the_root_is_spared_as_the_root_is() -> None:
-    # Ranks 0 and 1 share a device that sends slowly: neither has to send.
-    slow = TopologyBuilder("slow root")
-    for name in ("a", "b"):
-        slow.device(name)
-    slow.link("a", "b", Link(1 / 8))
-    slow.link("b", "a", Link(1.0))
-    sends_slowly = slow.build(["a", "a", "b"])
-    assert simulate(find("tree_reduce").build(3, 12.0), sends_slowly).makespan == 12
-    assert max(ports(REDUCE, sends_slowly, workers=3)) <= 12
-
-
 def test_a_broadcast_needs_no_way_back() -> None:
     # 0 -> 1 -> 2 and nothing leads back: twice 12 s and a latency.
     builder = TopologyBuilder("one way")

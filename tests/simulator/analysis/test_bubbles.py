@@ -29,7 +29,6 @@ behind other ranks; 4 s of rank 3's computations), 9-16 (push 1 of rank 3 on the
 """
 
 import numpy as np
-import pytest
 
 from grouped_cases import each_case
 from simulator.analysis.bubbles import CAUSES, bubbles
@@ -38,7 +37,6 @@ from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
-from small_machines import merge
 from topologies import shapes
 from topologies.topology import Floats, Topology
 
@@ -150,33 +148,6 @@ def test_communication_after_the_last_computation_has_its_cause() -> None:
     assert shares[:, :3].sum(axis=1).tolist() == [14, 16, 18, 20, 23]
 
 
-def test_a_rank_that_takes_part_in_nothing_more_drains() -> None:
-    # Rank 0 is through at 1; ranks 1 and 2 exchange 4 bytes from 1 to 5.
-    schedule = ScheduleBuilder(3, 4.0)
-    done = schedule.compute([0, 1, 2], 1.0)
-    schedule.signal(1, 2, nbytes=4.0, after=done[1])
-    shares = bubbles(simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0)))
-    assert rows(shares) == [[0, 0, 0, 4], [4, 0, 0, 0], [4, 0, 0, 0]]
-
-
-def test_on_a_machine_without_limits_ranks_wait_for_the_server_alone() -> None:
-    # Pushes arrive at 4 and 6; the server updates layer 2 from 4 to 5 and layer 1 from 6 to 8;
-    # forward from 8 to 10.
-    timeline = simulate(step(), star(float("inf")))
-    assert timeline.makespan == 10
-    assert rows(bubbles(timeline)) == [[0, 0, 2, 0]] * 4 + [[0, 0, 4 + 1, 2]]
-
-
-def test_latency_is_time_on_the_wire() -> None:
-    # One message a way, 1 s of latency a link and 3 s of bytes: ready at 2, arrives at 7.
-    schedule = ScheduleBuilder(2, 3.0)
-    schedule.compute(0, 2.0, writes=0)
-    schedule.copy(0, 1, slot=0)
-    schedule.compute(1, 1.0, reads=0)
-    shares = bubbles(simulate(schedule.build(), shapes.star(2, bandwidth=1.0, latency=1.0)))
-    assert rows(shares) == [[5, 0, 0, 1], [5, 0, 2, 0]]
-
-
 @each_case(
     "name",
     sorted(
@@ -192,112 +163,9 @@ def test_without_computations_there_is_no_bubble(name: str) -> None:
     assert shares.shape == (4 + algorithm.servers, 4)
 
 
-def test_a_rank_that_never_computes_has_no_bubble() -> None:
-    # Rank 1 passes on what rank 0 computes; rank 2 waits for it.
-    schedule = ScheduleBuilder(3, 4.0)
-    schedule.compute(0, 1.0, writes=0)
-    schedule.copy(0, 1, slot=0)
-    schedule.copy(1, 2, slot=0)
-    schedule.compute(2, 2.0, reads=0)
-    shares = bubbles(simulate(schedule.build(), shapes.line(3, bandwidth=1.0)))
-    assert rows(shares) == [[4, 0, 0, 6], [0, 0, 0, 0], [8, 0, 1, 0]]
-
-
 def test_a_rank_that_computes_on_another_lane_has_no_bubble_on_its_main_one() -> None:
     schedule = ScheduleBuilder(2, 4.0)
     schedule.compute([0, 1], np.array([1.0, 3.0]), lane=[0, 1])
     timeline = simulate(schedule.build(), star())
     assert rows(bubbles(timeline)) == [[0, 0, 0, 2], [0, 0, 0, 0]]
     assert rows(bubbles(timeline, lane=1)) == [[0, 0, 0, 0], [0, 0, 0, 0]]
-
-
-def test_the_walk_ends_where_the_gap_begins() -> None:
-    # Rank 1's message is on its way from 0 to 10; rank 0 computes until 7: of the wire it sees the
-    # last 3 s.
-    schedule = ScheduleBuilder(2, 10.0)
-    schedule.copy(1, 0, slot=0)
-    computation = schedule.compute(0, 7.0)
-    schedule.compute(0, 1.0, reads=0, after=computation)
-    assert rows(bubbles(simulate(schedule.build(), shapes.line(2, bandwidth=1.0))))[0] == [
-        3,
-        0,
-        0,
-        0,
-    ]
-
-
-def test_waiting_for_the_senders_port_behind_its_own_message_is_transfer() -> None:
-    # Rank 0 sends 6 bytes to rank 1, then 2 bytes to rank 2.
-    schedule = ScheduleBuilder(3, 8.0, slots=(0.75, 0.25))
-    schedule.copy(0, 1, slot=0)
-    schedule.copy(0, 2, slot=1)
-    schedule.compute(2, 1.0, reads=1)
-    shares = bubbles(simulate(schedule.build(), shapes.star(3, bandwidth=1.0)))
-    assert rows(shares)[2] == [2 + 6, 0, 0, 0]
-
-
-def test_waiting_at_the_receivers_port_behind_another_rank_is_contention() -> None:
-    schedule = ScheduleBuilder(3, 8.0, slots=(0.75, 0.25))
-    schedule.copy(1, 0, slot=0)
-    schedule.copy(2, 0, slot=1)
-    schedule.compute(0, 1.0, reads=1)
-    shares = bubbles(simulate(schedule.build(), shapes.star(3, bandwidth=1.0, latency=1.0)))
-    # The head of the second is at the switch at 1, waits until 7, and 2 s + 1 s later it has
-    # arrived.
-    assert rows(shares)[0] == [1 + 2 + 1, 6, 0, 0]
-
-
-@pytest.mark.parametrize("busy", [5.0, 7.5])
-def test_a_queue_that_its_bytes_do_not_notice_is_time_on_the_wire(busy: float) -> None:
-    # Rank 0's bytes are on its slow wire from 0 to 10. The wire into rank 2 is busy for a while,
-    # but has room for them before they are there, if only just: they arrive at 10, as they would
-    # have on an empty machine.
-    schedule = ScheduleBuilder(3, 1.0)
-    schedule.signal(1, 2, nbytes=4 * busy)
-    schedule.compute(2, 1.0, after=schedule.signal(0, 2, nbytes=10.0))
-    timeline = simulate(schedule.build(), merge())
-    assert timeline.finish.tolist() == [busy, 10, 11]
-    assert rows(bubbles(timeline))[2] == [10, 0, 0, 0]
-
-
-def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
-    # Two reductions arrive at 4 and take 3 s each to merge: the second is on the wire 4 s, waits 3
-    # s, is merged 3 s.
-    schedule = ScheduleBuilder(3, 4.0)
-    schedule.reduce([1, 2], 0, slot=0)
-    schedule.compute(0, 1.0, reads=0)
-    timeline = simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.75))
-    assert timeline.finish.tolist() == [7, 10, 11]
-    shares = rows(bubbles(timeline))[0]
-    assert sum(shares) == 10
-    assert shares[1] == 3
-    assert shares[0] == 7, "the rest of a reduction's time is transfer"
-
-
-def busy_peer(*, ordered: bool) -> Timeline:
-    """Rank 1 computes 5 s, then 2 s more, and sends the result; whether the order is said or left
-    to its lane."""
-    schedule = ScheduleBuilder(2, 2.0)
-    first = schedule.compute(1, 5.0)
-    schedule.compute(1, 2.0, writes=0, after=first if ordered else ())
-    schedule.copy(1, 0, slot=0)
-    schedule.compute(0, 1.0, reads=0)
-    return simulate(schedule.build(), shapes.line(2, bandwidth=1.0))
-
-
-def test_a_peer_that_was_busy_with_something_else_is_a_slower_peer() -> None:
-    explicit_order, implied = busy_peer(ordered=True), busy_peer(ordered=False)
-    assert explicit_order.finish.tolist() == implied.finish.tolist() == [5, 7, 9, 10]
-    assert rows(bubbles(explicit_order))[0] == [2, 0, 7, 0]
-    assert rows(bubbles(implied))[0] == [2, 0, 7, 0], (
-        "the sender was still busy: it makes no difference why"
-    )
-
-
-def test_merging_keeps_no_rank_from_computing() -> None:
-    schedule = ScheduleBuilder(4, 4.0, scratch=1)
-    schedule.compute([0, 1, 2, 3], 20.0)
-    schedule.reduce([1, 2, 3, 0], [0, 1, 2, 3], slot=0, target=1)
-    timeline = simulate(schedule.build(), shapes.ring(4, bandwidth=1.0, reduction=1.0), "compiled")
-    assert timeline.finish.tolist() == [20] * 4 + [8] * 4
-    assert not bubbles(timeline).any()

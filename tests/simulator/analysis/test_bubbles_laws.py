@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from random import Random
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,6 @@ from simulator.analysis.bubbles import (
     bubbles,
 )
 from simulator.analysis.contention import contended_share, queue_spans, waited
-from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -274,23 +273,6 @@ def test_the_kernel_finds_what_the_walk_finds(
     assert shares == pytest.approx(expected, rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize("sharing", ["fifo", "fair"])
-@pytest.mark.parametrize("machine", [shapes.ring, shapes.star, shapes.bus])
-def test_the_kernel_finds_what_the_walk_finds_in_a_ring(
-    machine: Callable[..., Topology], sharing: Literal["fifo", "fair"]
-) -> None:
-    """Uneven computations, a ring all-reduce, and computations again, of six ranks."""
-    schedule = ScheduleBuilder(6, 60.0, slots=6)
-    schedule.compute(range(6), np.array([1.0, 3.0, 1.5, 2.0, 1.0, 8.0]), writes=0, count=6)
-    schedule.inline(find("ring").build(6, 60.0))
-    schedule.compute(range(6), 1.0, reads=0, count=6)
-    timeline = simulate(
-        schedule.build(), machine(6, bandwidth=3.0, latency=0.3), "reference", sharing=sharing
-    )
-    assert bubbles(timeline) == pytest.approx(walked(timeline), rel=1e-12, abs=1e-12)
-    assert bubbles(timeline)[:, :DRAIN].any()
-
-
 @pytest.mark.parametrize(
     "rules", [{}, {"sharing": "fair"}, {"store_and_forward": True}], ids="".join
 )
@@ -347,13 +329,6 @@ def test_a_queue_names_its_port_and_the_message_that_waits() -> None:
     names = timeline.routed.topology.medium_names
     assert names[idle.medium[0]].endswith("->gpu2")
     assert idle.medium[1] == -1
-
-
-def test_nothing_computes_so_nothing_is_a_bubble() -> None:
-    silent = ScheduleBuilder(2, 1.0)
-    silent.copy(0, 1, slot=0)
-    spans = bubble_spans(simulate(silent.build(), shapes.star(2, bandwidth=1.0)))
-    assert not len(spans.rank)
 
 
 def test_queues_are_the_waits_behind_other_ranks() -> None:

@@ -1,19 +1,26 @@
-"""The critical path by hand, and what parameters are worth where it is no gradient."""
+"""The critical path: its parts, what waits on it and for whom."""
 
 from dataclasses import replace
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from grouped_cases import each_case
-from random_machines import irregular
+from random_machines import IRREGULAR_MACHINE, random_machine
+from random_schedules import IRREGULAR_SCHEDULE, random_schedule
+from simulator.analysis.contention import contended_share, waited
 from simulator.analysis.critical_path import (
     PARTS,
     CriticalPath,
+    QueueWait,
     Sensitivities,
     critical_path,
     parts,
     sensitivities,
+    waits,
     worth,
 )
 from simulator.analysis.differences import finite_differences
@@ -27,7 +34,7 @@ from small_schedules import messages
 from topologies import shapes
 from topologies.link import Link
 from topologies.topology import Topology
-from topologies.topology_builder import TopologyBuilder
+from transfers import head, slower_by
 
 
 def nonzero(path: CriticalPath) -> dict[str, float]:
@@ -60,17 +67,6 @@ def test_a_message_alone_is_latency_gap_and_the_bytes_on_its_slowest_wire() -> N
     ]
 
 
-def test_on_a_slow_first_wire_the_path_leaves_out_what_the_faster_ones_do_meanwhile() -> None:
-    timeline = simulate(messages(8.0), route_of(Link(1, 1), Link(8, 2), Link(2, 3)))
-    assert nonzero(critical_path(timeline)) == {"latency": 6, "serialisation": 8}
-    assert [(s.part, s.where) for s in critical_path(timeline) if s.seconds] == [
-        ("latency", 2),
-        ("latency", 1),
-        ("latency", 0),
-        ("serialisation", 0),
-    ]
-
-
 def test_waiting_behind_a_message_of_the_same_rank_counts_as_what_that_message_does() -> None:
     # The second message waits 5 + 1 s, then takes 3 + 1 s and 2 s of latency.
     timeline = simulate(messages(10.0, 6.0), route_of(Link(2, 2, 1)))
@@ -86,83 +82,6 @@ def test_waiting_behind_a_message_of_the_same_rank_counts_as_what_that_message_d
     ]
 
 
-def test_the_last_of_an_incast_waited_for_all_before_it() -> None:
-    # Heads at the switch at 1, 4 s each: the last is there from 9 to 13, and arrives at 14.
-    schedule = ScheduleBuilder(4, 1.0)
-    schedule.signal([1, 2, 3], [0, 0, 0], nbytes=4.0)
-    timeline = simulate(schedule.build(), shapes.star(4, bandwidth=1.0, latency=1.0))
-    assert story(timeline) == [
-        ("latency", 1, 2, False),
-        ("serialisation", 4, 2, False),
-        ("serialisation", 4, 1, True),
-        ("serialisation", 4, 0, True),
-        ("latency", 1, 0, False),
-    ]
-    assert nonzero(critical_path(timeline)) == {"latency": 2, "serialisation": 4, "contention": 8}
-    assert worth(critical_path(timeline))["serialisation"] == 12
-
-
-def test_reductions_queue_for_the_receiver() -> None:
-    # Both arrive at 4; merged 4..7 and 7..10: the path is 4 s on the wire, 3 s in the queue, 3 s of
-    # merging.
-    schedule = ScheduleBuilder(3, 4.0)
-    schedule.reduce([1, 2], 0, slot=0)
-    timeline = simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.75))
-    assert story(timeline) == [
-        ("reduction", 3, 1, False),
-        ("reduction", 3, 0, True),
-        ("serialisation", 4, 0, False),
-    ]
-    assert parts(critical_path(timeline))["contention"] == 3, "rank 2's sum behind rank 1's"
-
-
-def test_computations_count_and_queue_for_their_lane() -> None:
-    # 3 s, then 5 s on the same lane, then 2 bytes.
-    schedule = ScheduleBuilder(2, 1.0)
-    schedule.compute(0, 3.0)
-    last = schedule.compute(0, 5.0)
-    schedule.signal(0, 1, nbytes=2.0, after=last)
-    timeline = simulate(schedule.build(), route_of(Link(1, 1)))
-    assert story(timeline) == [
-        ("latency", 1, 2, False),
-        ("serialisation", 2, 2, False),
-        ("compute", 5, 1, False),
-        ("compute", 3, 0, True),
-    ]
-
-
-def test_local_copies_count_at_their_rank() -> None:
-    builder = TopologyBuilder("local")
-    ends = [builder.device("a"), builder.device("b", copy=0.5)]
-    builder.connect(ends[0], ends[1], Link(1.0))
-    schedule = ScheduleBuilder(2, 4.0, scratch=1)
-    schedule.copy(0, 1, slot=0, target=1)
-    schedule.copy(1, 1, slot=1, target=0)
-    timeline = simulate(schedule.build(), builder.build(ends))
-    assert story(timeline) == [("copy", 2, 1, False), ("serialisation", 4, 0, False)]
-    assert sensitivities(timeline).copy.tolist() == [0, 4]
-
-
-def test_the_path_goes_through_the_slowest_of_several_media() -> None:
-    builder = TopologyBuilder("media")
-    ends = [builder.device("a"), builder.device("b")]
-    bus, port = builder.medium("bus", 4.0, gap=3.0), builder.medium("port", 2.0)
-    builder.link("a", "b", Link(8.0), media=(bus, port))
-    topology = builder.build(ends)
-    # 4 bytes: 1 + 3 on the bus, 2 through the port. 40 bytes: 10 + 3 on the bus, 20 through the
-    # port.
-    assert nonzero(critical_path(simulate(messages(4.0), topology))) == {
-        "serialisation": 1,
-        "gap": 3,
-    }
-    assert nonzero(critical_path(simulate(messages(40.0), topology))) == {"serialisation": 20}
-    # Both: the large one waits 4 s for the bus, though the port is free at 2.
-    assert nonzero(critical_path(simulate(messages(4.0, 40.0), topology))) == {
-        "serialisation": 20 + 1,
-        "gap": 3,
-    }
-
-
 def test_no_time_has_no_path() -> None:
     line = shapes.line(2, bandwidth=float("inf"))
     for schedule in (ScheduleBuilder(2, 1.0).build(), messages(5.0)):
@@ -174,35 +93,11 @@ def test_no_time_has_no_path() -> None:
 # Counts.
 
 
-@each_case("ranks", [2, 3, 5, 8, 16])
-def test_a_ring_waits_for_2p_minus_2_latencies_and_as_many_chunks(ranks: int) -> None:
-    nbytes = 1e6
-    topology = shapes.ring(ranks, bandwidth=1e9, latency=1e-6, gap=1e-7, reduction=1e-10)
-    timeline = simulate(find("ring").build(ranks, nbytes), topology)
-    worths = sensitivities(timeline)
-    assert worths.latency.sum() == 2 * (ranks - 1)
-    assert worths.gap.sum() == 2 * (ranks - 1)
-    assert worths.inverse_bandwidth.sum() == pytest.approx(
-        2 * (ranks - 1) * nbytes / ranks, rel=1e-12
-    )
-    assert worths.reduction.sum() == pytest.approx((ranks - 1) * nbytes / ranks, rel=1e-12)
-    assert worths.copy.sum() == 0
-
-
 def test_counts_have_a_row_for_each_link_medium_and_rank() -> None:
     timeline = simulate(find("tree").build(5, 1e6), shapes.star(5, bandwidth=1e9, latency=1e-6))
     counts = sensitivities(timeline)
     assert counts.latency.shape == counts.gap.shape == counts.inverse_bandwidth.shape == (10,)
     assert counts.reduction.shape == counts.copy.shape == (5,)
-
-
-def test_counts_tell_the_time_at_another_size() -> None:
-    topology = shapes.star(5, bandwidth=1e9, latency=1e-6, reduction=1e-10)
-    timeline = simulate(find("ring").build(5, 1e6), topology)
-    larger = simulate(find("ring").build(5, 4e6), topology)
-    counts = sensitivities(timeline)
-    assert counts.seconds(timeline.routed) == pytest.approx(timeline.makespan, rel=1e-12)
-    assert counts.seconds(larger.routed) == pytest.approx(larger.makespan, rel=1e-12)
 
 
 def test_paths_are_joined_one_after_the_other() -> None:
@@ -223,24 +118,6 @@ PARAMETERS = ("latency", "gap", "inverse_bandwidth", "reduction", "copy")
 
 def differences(schedule: Schedule, topology: Topology, sharing: Sharing = "fair") -> Sensitivities:
     return finite_differences(simulate(schedule, topology, "reference", sharing=sharing))
-
-
-@pytest.mark.parametrize("store_and_forward", [False, True])
-@pytest.mark.parametrize("name", ["ring", "tree", "naive"])
-def test_where_the_critical_path_counts_they_are_its_counts(
-    name: str, store_and_forward: bool
-) -> None:
-    regular = shapes.star(4, bandwidth=1.0, latency=1.0, gap=0.5, reduction=0.3)
-    timeline = simulate(
-        find(name).build(4, 12.0),
-        irregular(regular, np.random.default_rng(3)),
-        store_and_forward=store_and_forward,
-    )
-    tried, counted = finite_differences(timeline), sensitivities(timeline)
-    for parameter in PARAMETERS:
-        assert getattr(tried, parameter) == pytest.approx(
-            getattr(counted, parameter), rel=1e-5, abs=1e-5
-        )
 
 
 def test_a_flow_alone_counts_its_latencies_its_greatest_gap_and_its_slowest_wire() -> None:
@@ -284,3 +161,138 @@ def test_merging_and_copying_count_at_their_rank() -> None:
 def test_nothing_is_worth_anything_in_no_time() -> None:
     derivatives = differences(ScheduleBuilder(2, 1.0).build(), shapes.line(2, bandwidth=1.0))
     assert not any(getattr(derivatives, parameter).any() for parameter in PARAMETERS)
+
+
+RULES: list[dict[str, Any]] = [{}, {"sharing": "fair"}, {"store_and_forward": True}]
+
+
+def incast(*messages: tuple[int, float]) -> Schedule:
+    """Messages of a sender and its bytes to rank 0, all ready at once, in this order."""
+    schedule = ScheduleBuilder(4, 1.0)
+    for sender, nbytes in messages:
+        schedule.signal(sender, 0, nbytes=nbytes)
+    return schedule.build()
+
+
+def star() -> Topology:
+    return shapes.star(4, bandwidth=1.0)
+
+
+def parts_and_waits(timeline: Timeline) -> tuple[dict[str, float], list[QueueWait]]:
+    path = critical_path(timeline)
+    return {part: seconds for part, seconds in parts(path).items() if seconds}, waits(
+        timeline, path
+    )
+
+
+def test_each_wait_names_the_link_the_waiter_and_those_before_it() -> None:
+    # Rank 3 waits 4 s for rank 2 and 1 s for rank 1.
+    by_part, waiting = parts_and_waits(simulate(incast((1, 1.0), (2, 4.0), (3, 2.0)), star()))
+    assert by_part == {"serialisation": 2, "contention": 5}
+    assert waiting == [QueueWait("switch->gpu0", 3, (2, 1), 5.0)]
+
+
+def test_a_flow_waits_on_the_link_that_others_share() -> None:
+    # All three ports are as fast: it is the one into rank 0 that ranks 1 and 2 share.
+    schedule = ScheduleBuilder(3, 1.0)
+    schedule.signal([1, 2], 0, nbytes=4.0)
+    _, waiting = parts_and_waits(
+        simulate(schedule.build(), shapes.star(3, bandwidth=1.0), sharing="fair")
+    )
+    assert [(wait.where, wait.behind) for wait in waiting] in (
+        [("switch->gpu0", (1,))],
+        [("switch->gpu0", (2,))],
+    )
+
+
+def test_in_turn_nobody_needs_shares() -> None:
+    assert contended_share(simulate(incast((1, 1.0)), star())).size == 0
+
+
+def drawn(seed: int, ranks: int, rule: dict[str, Any]) -> Timeline:
+    random = Random(seed)
+    schedule = random_schedule(random, ranks, IRREGULAR_SCHEDULE)
+    return simulate(schedule, random_machine(random, ranks, IRREGULAR_MACHINE), "reference", **rule)
+
+
+@pytest.mark.parametrize("rule", RULES, ids="".join)
+@given(seed=st.integers(0, 2**32), ranks=st.integers(2, 5))
+def test_waits_add_up_to_the_contention_and_parts_to_the_makespan(
+    rule: dict[str, Any], seed: int, ranks: int
+) -> None:
+    timeline = drawn(seed, ranks, rule)
+    path = critical_path(timeline)
+    by_part = parts(path)
+    assert sum(by_part.values()) == pytest.approx(timeline.makespan)
+    assert sum(worth(path).values()) == pytest.approx(timeline.makespan)
+    assert sum(wait.seconds for wait in waits(timeline, path)) == pytest.approx(
+        by_part["contention"]
+    )
+    for wait in waits(timeline, path):
+        assert wait.waiter not in wait.behind
+        assert wait.behind
+
+
+def test_rounding_is_no_wait() -> None:
+    """Rank 2 begins while the last bit of rank 1 is on their link."""
+    builder = ScheduleBuilder(3, 1.0)
+    builder.compute(2, 1.0 - 1e-13)
+    builder.signal([1, 2], 0, nbytes=1.0, after=np.array([[-1], [0]]))
+    timeline = simulate(builder.build(), shapes.star(3, bandwidth=1.0))
+    assert timeline.makespan == pytest.approx(2)
+    by_part, waiting = parts_and_waits(timeline)
+    assert (by_part["contention"] < 1e-12, waiting) == (True, [])
+
+
+@pytest.mark.parametrize("rule", RULES, ids="".join)
+@given(seed=st.integers(0, 2**32), ranks=st.integers(2, 5))
+def test_waits_of_transfers_by_the_definition(rule: dict[str, Any], seed: int, ranks: int) -> None:
+    timeline = drawn(seed, ranks, rule)
+    every, behind_others = waited(timeline)
+    assert ((behind_others >= 0) & (behind_others <= every + 1e-12)).all()
+    routed = timeline.routed
+    for i in np.flatnonzero(
+        timeline.schedule.remote & (np.diff(routed.route_indptr)[routed.route] > 0)
+    ).tolist():
+        if timeline.sharing == "fair":
+            expected = slower_by(timeline, i)
+        else:
+            hops = len(timeline.routed.hops(i))
+            arrivals = [timeline.ready[i], *(head(timeline, i, hop) for hop in range(1, hops))]
+            first = timeline.routed.node_indptr[i]
+            expected = sum(timeline.node_start[first + hop] - arrivals[hop] for hop in range(hops))
+        assert every[i] == pytest.approx(expected, abs=1e-9 * timeline.makespan)
+
+
+@pytest.mark.parametrize("rule", [{}, {"store_and_forward": True}], ids="".join)
+@given(seed=st.integers(0, 2**32), ranks=st.integers(2, 5))
+def test_no_transfer_has_more_contention_on_the_path_than_it_waits(
+    rule: dict[str, Any], seed: int, ranks: int
+) -> None:
+    timeline = drawn(seed, ranks, rule)
+    on_path = np.zeros(len(timeline.schedule))
+    for segment in critical_path(timeline):
+        if segment.contended and segment.part in ("serialisation", "gap"):
+            on_path[segment.waiter] += segment.seconds
+    assert (on_path <= waited(timeline)[1] + 1e-9 * timeline.makespan).all()
+
+
+@pytest.mark.parametrize("rule", RULES, ids="".join)
+@given(seed=st.integers(0, 2**32), ranks=st.integers(2, 5))
+def test_one_sender_has_no_contention(rule: dict[str, Any], seed: int, ranks: int) -> None:
+    random = Random(seed)
+    schedule = ScheduleBuilder(ranks, 1.0)
+    for _ in range(8):
+        schedule.signal(0, random.randrange(1, ranks), nbytes=random.random())
+    timeline = simulate(
+        schedule.build(), random_machine(random, ranks, IRREGULAR_MACHINE), "reference", **rule
+    )
+    assert parts(critical_path(timeline))["contention"] == 0
+    assert not waited(timeline)[1].any()
+
+
+@given(seed=st.integers(0, 2**32), ranks=st.integers(2, 5))
+def test_shares_are_shares(seed: int, ranks: int) -> None:
+    share = contended_share(drawn(seed, ranks, {"sharing": "fair"}))
+    assert ((share >= 0) & (share <= 1)).all()
+    assert not np.isnan(share).any()

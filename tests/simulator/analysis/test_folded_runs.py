@@ -16,7 +16,7 @@ from simulator.engines import simulate
 from simulator.schedules.shifts import rotations
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
-from topologies.shapes import nodes, ring, star
+from topologies.shapes import ring
 
 FOLDING = [algorithm for algorithm in algorithms().values() if algorithm.shifts(8)]
 by_name = pytest.mark.parametrize("algorithm", a_sixth(FOLDING, 3))
@@ -99,20 +99,6 @@ def test_two_links_of_an_orbit_are_not_a_link_that_is_crossed_twice() -> None:
         )
 
 
-@pytest.mark.parametrize("ranks", [6, 9])
-def test_of_equally_late_predecessors_the_same_is_on_the_path(ranks: int) -> None:
-    """Those within the node and those from the next node end at once."""
-    link = {"bandwidth": 1e9, "latency": 0.3e-6, "gap": 0.7e-6}
-    topology = nodes(ranks, **link, reduction=1e-11, per_node=3)
-    algorithm = find("gloo_ring")
-    whole, folded = (
-        simulate(algorithm.schedule(ranks, 2.0**26, shifts), topology)
-        for shifts in (None, rotations(ranks, 3))
-    )
-    assert folded.makespan == whole.makespan
-    same_path(whole, folded)
-
-
 @by_name
 @given(data=st.data())
 @tries(2, 25)
@@ -124,21 +110,3 @@ def test_bytes_on_media(algorithm: Algorithm, data: st.DataObject) -> None:
         same = [names[name] for name in folded.routed.topology.medium_names]
         np.testing.assert_allclose(folded.medium_bytes(), whole.medium_bytes()[same])
         np.testing.assert_allclose(folded.utilisation(), whole.utilisation()[same])
-
-
-def test_who_waits_for_whom_is_true_of_the_link_that_is_named() -> None:
-    """Two ranks send to a third at once: on the way in, the later one waits for the earlier."""
-    algorithm, topology = find("naive"), star(4, bandwidth=1.0)
-    timelines = [
-        simulate(algorithm.schedule(4, 4.0, shifts), topology) for shifts in (None, rotations(4))
-    ]
-    expected, folded = (
-        {(wait.where, wait.waiter, wait.behind) for wait in waits(t, critical_path(t))}
-        for t in timelines
-    )
-    every = {
-        (f"switch->gpu{rank}", (waiter + rank) % 4, tuple((b + rank) % 4 for b in behind))
-        for _, waiter, behind in folded
-        for rank in range(4)
-    }
-    assert expected <= every | {row for row in expected if not row[0].startswith("switch")}

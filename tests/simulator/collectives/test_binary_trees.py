@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouped_cases import each_case
 from simulator.collectives import find
 from simulator.collectives.binary_trees import (
     binary_tree_all_reduce,
@@ -64,32 +63,9 @@ def test_the_root_of_a_reduce_takes_in_twice_what_there_is() -> None:
         assert 2.0 <= times[0] < 2.4
 
 
-def test_nothing_is_broadcast_before_all_is_reduced() -> None:
-    schedule = binary_tree_all_reduce(6, 8.0, segments=8)
-    timeline = simulate(schedule, star(6, bandwidth=1.0))
-    assert timeline.finish[schedule.reduces].max() <= timeline.start[~schedule.reduces].min()
-
-
 def test_a_rank_with_children_sends_a_half_to_each_and_one_to_its_pair() -> None:
     schedule = split_binary_broadcast(7, 4.0, segments=2)
     assert schedule.sent().tolist() == [4.0, 6.0, 6.0, 2.0, 2.0, 2.0, 2.0]
-
-
-def test_the_root_of_long_data_sends_half_as_much_as_in_a_binary_tree() -> None:
-    # V = 64 s: the root of a binary tree sends 2 V, here V. Then half of V is exchanged.
-    topology = star(63, bandwidth=1.0)
-    times = [
-        simulate(find(f"{name}_broadcast:segments=1000").build(63, 64.0), topology).makespan
-        for name in ("split_binary", "binary_tree")
-    ]
-    assert times == pytest.approx([96.0, 128.0], rel=0.02)
-
-
-@each_case("radix", [2, 3, 4, 9])
-@each_case("ranks", [2, 3, 10, 33])
-def test_every_rank_but_0_has_one_parent(ranks: int, radix: int) -> None:
-    below = [child for _, numbers in children(ranks, radix) for child in numbers.tolist()]
-    assert sorted(below) == list(range(1, ranks))
 
 
 def test_a_radix_beyond_the_ranks_is_a_linear_tree() -> None:

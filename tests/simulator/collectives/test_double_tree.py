@@ -74,22 +74,6 @@ def test_nodes_of_any_size_compute_an_all_reduce(
     assert schedule.steps == 2 * (min(ranks, per_node) - 1 + log2_ceil(nodes))
 
 
-def test_only_first_ranks_leave_their_node() -> None:
-    schedule = double_tree_all_reduce(12, 1.0, per_node=4)
-    across = schedule.rank // 4 != schedule.peer // 4
-    assert set(schedule.rank[across]) == set(schedule.peer[across]) == {0, 4, 8}
-    assert np.all(np.abs(schedule.rank - schedule.peer)[~across] == 1)
-
-
-@each_case(("ranks", "per_node", "latencies"), [(2, 1, 2), (9, 1, 8), (16, 4, 10), (32, 8, 18)])
-def test_a_small_message_takes_a_latency_a_step(ranks: int, per_node: int, latencies: int) -> None:
-    """2((g - 1) + log2 N) routes of 1 s through the star."""
-    schedule = double_tree_all_reduce(ranks, 1e-9, per_node=per_node)
-    assert simulate(schedule, star(ranks, bandwidth=1.0, latency=0.5)).makespan == pytest.approx(
-        latencies
-    )
-
-
 def test_nodes_come_from_the_machine() -> None:
     fitted = fit(cluster("hgx_h100", 3), 20, 1e6)
     assert fitted.chosen == ("4 channels, two trees of 3 nodes each, chains of 8 ranks",)

@@ -95,46 +95,6 @@ def test_a_missing_or_doubled_contribution_is_caught(drop: int) -> None:
                 semantics.check(schedule, ALL_REDUCE, order=order.astype(np.int32))
 
 
-def test_sharp_comes_near_what_no_schedule_can_beat() -> None:
-    fitted = fit("sharp", reducing_star(8), 8, 160.0)
-    time = simulate(fitted.schedule, fitted.topology).makespan
-    bound = best_bound(ALL_REDUCE, fitted.topology, 8, 160.0).seconds
-    assert bound == pytest.approx(160.0)
-    assert time == pytest.approx(17 / 16 * bound)
-
-
-def test_engines_agree_on_switches_that_reduce() -> None:
-    for name, machine in (
-        ("nvls", reducing_star(5, 0.5, 0.25, node=0)),
-        ("sharp", reducing_star(5, 0.5, 0.25)),
-    ):
-        fitted = fit(name, machine, 5, 5.0 * 2**20)
-        reference, compiled = (
-            simulate(fitted.schedule, fitted.topology, engine)
-            for engine in ("reference", "compiled")
-        )
-        assert np.array_equal(reference.finish, compiled.finish)
-        assert np.array_equal(reference.node_start, compiled.node_start)
-
-
-def test_what_passes_through_a_switch_is_in_no_memory() -> None:
-    fitted = fit("sharp", reducing_star(4), 4, 64.0)
-    usage = memory.trace(fitted.schedule, simulate(fitted.schedule, fitted.topology))
-    assert usage.peaks.tolist()[:4] == [64.0] * 4
-    assert usage.peak == 64.0
-    assert usage.redundant[-1] == 3 * 64.0
-
-
-def test_nvls_on_an_hgx_h100() -> None:
-    # A port sends V and its own eighth, 9/8 V at 370.8 GB/s, and waits for the last of eight pieces
-    # to go round.
-    fitted = fit("nvls", cluster("hgx_h100"), 8, 2.0**30)
-    time = simulate(fitted.schedule, fitted.topology).makespan
-    ideal = 9 / 8 * 2.0**30 / 370.8e9
-    assert ideal < time < 1.25 * ideal
-    assert time < simulate(find("ring").build(8, 2.0**30), cluster("hgx_h100")).makespan
-
-
 @pytest.mark.parametrize("sharp", [False, True])
 def test_nvls_between_nodes(sharp: bool) -> None:
     topology = cluster("hgx_h100", 2, sharp=sharp)
@@ -145,13 +105,6 @@ def test_nvls_between_nodes(sharp: bool) -> None:
         simulate(fitted.schedule, fitted.topology).makespan
         > best_bound(ALL_REDUCE, fitted.topology, 16, 2.0**30).seconds
     )
-
-
-def test_sharp_joins_leaves_by_a_spine() -> None:
-    fitted = fit("sharp", LEAVES, LEAVES.ranks, 2.0**20)
-    semantics.check(fitted.schedule, ALL_REDUCE)
-    assert fitted.schedule.switches == 4, "80 NICs on three leaves, and a spine"
-    assert fitted.cost.volume(320) == pytest.approx(fitted.schedule.volume / 2**20)
 
 
 def test_leaves_are_joined_by_the_switch_whose_farthest_leaf_is_nearest() -> None:

@@ -105,15 +105,6 @@ def test_another_root_takes_the_same_links() -> None:
     assert seconds(algorithm, built) <= 1.15 * best_bound(algorithm.collective, built, 8, V).seconds
 
 
-def test_both_engines_agree() -> None:
-    fitted = find("optimal").on(random_network(3), random_network(3).ranks, V)
-    times = [
-        simulate(fitted.schedule, fitted.topology, engine).makespan
-        for engine in ("reference", "compiled")
-    ]
-    assert times[0] == times[1]
-
-
 def test_one_root_suffices_on_a_line() -> None:
     algorithm = find("optimal:segments=64")
     assert seconds(algorithm, line(4, bandwidth=V)) == pytest.approx(1 + 3 / 64)

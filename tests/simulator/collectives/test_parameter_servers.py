@@ -1,4 +1,4 @@
-"""Parameter servers that share V, and map-reduce."""
+"""Parameter servers, map-reduce, direct reads, and all-to-alls by pairs."""
 
 import numpy as np
 import pytest
@@ -7,6 +7,7 @@ from grouped_cases import each_case
 from refusals import refusal
 from simulator.collectives import find
 from simulator.collectives.collective import ALL_REDUCE
+from simulator.collectives.direct import two_shot_all_reduce
 from simulator.collectives.parameter_servers import byteps_all_reduce, cpu_and_worker_shares
 from simulator.cost_models.servers import byteps
 from simulator.engines import simulate
@@ -80,3 +81,39 @@ def test_maps_and_reduces_are_part_of_the_formula() -> None:
     algorithm = find("map_reduce:map_us=500,reduce_us=200")
     assert algorithm.build(4, 4.0).seconds.max() == 500e-6
     assert "t_m = 500 us, t_r = 200 us" in algorithm.cost.assumes
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 8])
+def test_two_shots_pay_from_the_published_size_on(ranks: int) -> None:
+    """The start-up of a phase is a = 2α. The sizes cross at a p β / ((p - 1)(p - 2))."""
+    latency, bandwidth = 1e-6, 1e9
+    topology = star(ranks, bandwidth=bandwidth, latency=latency / 2)
+    crossing = 2 * latency * ranks * bandwidth / (ranks - 1) / (ranks - 2)
+
+    def seconds(name: str, nbytes: float) -> float:
+        return simulate(find(name).build(ranks, nbytes), topology).makespan
+
+    assert seconds("one_shot", crossing / 1.1) < seconds("two_shot", crossing / 1.1)
+    assert seconds("one_shot", crossing * 1.1) > seconds("two_shot", crossing * 1.1)
+
+
+def test_nobody_reads_before_all_flags_are_there() -> None:
+    schedule = two_shot_all_reduce(3, 3.0)
+    flags = (schedule.source < 0) & schedule.remote
+    assert flags.sum() == 2 * 3 * 2
+
+
+def test_waiting_costs_a_latency_a_step() -> None:
+    topology = star(9, bandwidth=1e9, latency=1e-6)
+    fast, slow = (
+        simulate(find(name).build(9, 9.0), topology).makespan
+        for name in ("pairwise", "pairwise_sync")
+    )
+    assert fast == pytest.approx(2e-6 + 8e-9)
+    assert slow == pytest.approx(8 * (2e-6 + 1e-9))
+
+
+def test_linear_begins_with_the_rank_before() -> None:
+    schedule = find("linear_all_to_all").build(4, 4.0)
+    first = schedule.peer[schedule.rank == 0][:3].tolist()
+    assert first == [3, 2, 1]

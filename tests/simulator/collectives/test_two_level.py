@@ -22,10 +22,8 @@ from simulator.schedules import semantics
 from simulator.schedules.folded_routes import NotSymmetric
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
-from topologies.clusters import cluster
 from topologies.shapes import nodes, star
 from topologies.topology import Topology
-from topologies.variants import placed
 
 
 def on(topology: Topology, nbytes: float = 8.0) -> float:
@@ -73,11 +71,6 @@ def test_the_nodes_are_those_of_the_machine(per_node: int) -> None:
     (bound,) = bounds(find("two_level"), topology, 12)
     assert bound == len(fitted.schedule)
     check(fitted.schedule, ALL_REDUCE)
-
-
-def test_ranks_that_are_dealt_out_to_nodes() -> None:
-    topology = nodes(12, bandwidth=1.0, latency=0.5, per_node=4)
-    assert on(placed(topology, "round-robin")) == on(topology)
 
 
 def test_nodes_of_several_sizes_are_refused() -> None:
@@ -130,12 +123,3 @@ def test_across_nodes_all_messages_stay_on_their_rail() -> None:
         across = schedule.rank // 8 != schedule.peer // 8
         assert (schedule.rank[across] % 8 == schedule.peer[across] % 8).all()
         assert across.sum() == 16
-
-
-@pytest.mark.parametrize("name", ["rail_all_to_all", "forwarded_all_to_all"])
-def test_rails_are_faster_than_pairs_on_nodes(name: str) -> None:
-    topology = cluster("hgx_h100", 2)
-    fitted, pairs = (find(each).on(topology, 16, 1e8) for each in (name, "pairwise"))
-    times = [simulate(each.schedule, topology).makespan for each in (fitted, pairs)]
-    assert times[0] < 0.7 * times[1]
-    assert fitted.chosen == ("2 nodes of 8 ranks",)

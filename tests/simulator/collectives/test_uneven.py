@@ -177,15 +177,6 @@ def test_stages_by_hand() -> None:
     ]
 
 
-def test_forwards_are_faster_on_a_network() -> None:
-    topology, router = cluster("hgx_h100", 4), Tokens(1.2, 0, 8, 2)
-    times = []
-    for name in (FORWARDED, POSTED):
-        fitted = skewed(find(name), router).on(topology, 32, 32e6)
-        times.append(simulate(fitted.schedule, topology).makespan)
-    assert times[0] < times[1] / 2
-
-
 def test_nodes_that_do_not_fit_are_refused() -> None:
     assert refusal(Tokens(1.0, 0, 8, 1, per_node=4).matrix, 8) == (
         "--skew: top is 8, and nodes=1 of 8 ranks may have only 4 experts: take a lower top, or "

@@ -6,9 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from grouped_cases import each_case
-from simulator.analysis.bubbles import bubbles
-from simulator.analysis.critical_path import critical_path, parts, sensitivities, worth
+from simulator.analysis.critical_path import critical_path, sensitivities
 from simulator.collectives import find
 from simulator.engines import Engine, simulate
 from simulator.schedules.schedule import Schedule
@@ -45,31 +43,6 @@ def test_two_flows_share_a_wire_and_the_one_that_remains_has_it_all(run: Run) ->
     assert run(messages(4.0, 8.0), route_of(Link(2))).finish.tolist() == [4, 6]
 
 
-def test_what_one_wire_denies_another_gives_to_others(run: Run) -> None:
-    # 1/2, 1/2 and 5/2 B/s: the wire of 3 B/s is shared unequally, because the long flow can have no
-    # more anyway. At 2 the last has had 5 of its 8 bytes; the wire is its own then, 3 B/s, until 3.
-    line = route_of(Link(1), Link(3), ranks=3)
-    assert run(between((0, 2, 1.0), (0, 1, 1.0), (1, 2, 8.0)), line).finish.tolist() == [2, 2, 3]
-
-
-def test_a_flow_that_comes_later_halves_what_is_left(run: Run) -> None:
-    # 8 bytes at 1 B/s, alone until 3; 2 bytes beside it until 7; the last 3 bytes alone.
-    schedule = ScheduleBuilder(2, 1.0)
-    schedule.signal(0, 1, nbytes=8.0)
-    schedule.signal(0, 1, nbytes=2.0, after=schedule.compute(1, 3.0))
-    timeline = run(schedule.build(), route_of(Link(1)))
-    assert timeline.start.tolist() == [0, 0, 3]
-    assert timeline.finish.tolist() == [10, 3, 7]
-
-
-def test_a_flow_that_comes_as_another_ends_meets_nobody(run: Run) -> None:
-    schedule = ScheduleBuilder(2, 1.0)
-    first = schedule.signal(0, 1, nbytes=3.0)
-    schedule.signal(0, 1, nbytes=2.0, after=schedule.compute(1, 3.0))
-    schedule.signal(0, 1, nbytes=2.0, after=first)
-    assert run(schedule.build(), route_of(Link(1))).finish.tolist() == [3, 3, 7, 7]
-
-
 def crossing_twice() -> Topology:
     """a -> b -> c: both wires hang on one bus of 4 B/s; d -> e hangs on it too."""
     builder = TopologyBuilder("twice")
@@ -92,20 +65,6 @@ def test_a_route_that_crosses_a_medium_twice_counts_twice_there(run: Run) -> Non
 
 
 # Gaps, latencies, what needs no bandwidth.
-
-
-def test_a_gap_is_waited_for_and_occupies_nobody(run: Run) -> None:
-    # The greatest of the gaps; then both share the wire of 2 B/s.
-    timeline = run(messages(4.0, 4.0), route_of(Link(8, 0, gap=3), Link(2, 0, gap=1)))
-    assert timeline.start.tolist() == [3, 3]
-    assert timeline.ready.tolist() == [0, 0]
-    assert timeline.finish.tolist() == [7, 7]
-
-
-def test_an_empty_message_takes_the_gap_and_the_latency_and_no_share(run: Run) -> None:
-    timeline = run(messages(0.0, 4.0, 0.0), route_of(Link(2, 2, gap=1)))
-    assert timeline.sent.tolist() == [1, 3, 1]
-    assert timeline.finish.tolist() == [3, 5, 3]
 
 
 # The rest is as it was.
@@ -187,29 +146,6 @@ def test_an_unknown_rule_is_refused() -> None:
 # Collectives.
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5, 8, 16])
-def test_a_ring_takes_as_long_as_first_come_first_served(run: Run, ranks: int) -> None:
-    schedule, topology = (
-        find("ring").build(ranks, 1e6),
-        shapes.star(ranks, bandwidth=1e9, latency=1e-6, gap=1e-7),
-    )
-    assert run(schedule, topology).makespan == pytest.approx(
-        simulate(schedule, topology).makespan, rel=1e-11
-    )
-
-
-@each_case("ranks", [2, 5, 8])
-def test_everyone_to_everyone_through_a_switch_takes_what_each_port_carries(
-    run: Run, ranks: int
-) -> None:
-    # p (p - 1) flows at β / (p - 1), all at once and in whatever order.
-    pairs = [(start, end, 6e6) for start in range(ranks) for end in range(ranks) if start != end]
-    timeline = run(between(*pairs), shapes.star(ranks, bandwidth=1e9))
-    assert len(set(timeline.finish.tolist())) == 1
-    assert timeline.makespan == pytest.approx((ranks - 1) * 6e-3)
-    assert timeline.utilisation() == pytest.approx(np.ones(2 * ranks))
-
-
 def test_much_that_meets_is_left_to_the_compiled_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
@@ -225,30 +161,6 @@ def test_much_that_meets_is_left_to_the_compiled_engine(monkeypatch: pytest.Monk
 
 
 # What is read off.
-
-
-def test_a_flow_alone_is_latency_gap_and_its_bytes_on_its_slowest_wire() -> None:
-    timeline = fair(messages(8.0), route_of(Link(4, 2, gap=1), Link(2, 3)))
-    path = critical_path(timeline)
-    assert [(s.part, s.seconds, s.where, s.amount) for s in path if s.seconds] == [
-        ("latency", 3, 1, 1),
-        ("latency", 2, 0, 1),
-        ("serialisation", 4, 1, 8),
-        ("gap", 1, 0, 1),
-    ]
-
-
-def test_what_a_flow_takes_longer_than_alone_is_serialisation_of_the_same_rank() -> None:
-    # Sent at 4 and 6: the last takes 8 / 2 s alone, and gave 4 bytes of its wire to the other.
-    timeline = fair(messages(4.0, 8.0), route_of(Link(2, 1)))
-    path = critical_path(timeline)
-    assert [(s.part, s.seconds, s.operation, s.amount, s.contended) for s in path if s.seconds] == [
-        ("latency", 1, 1, 1, False),
-        ("serialisation", 4, 1, 8, False),
-        ("serialisation", 2, 1, 4, False),
-    ]
-    assert parts(path)["contention"] == 0
-    assert worth(path)["serialisation"] == 6
 
 
 def test_a_flow_that_crosses_a_medium_twice_is_twice_as_long_on_it() -> None:
@@ -274,27 +186,3 @@ def test_a_medium_is_used_for_what_it_could_carry() -> None:
     used = {names[k]: share for k, share in enumerate(timeline.utilisation().tolist()) if share}
     assert used == {"gpu1->switch": 0.5, "gpu2->switch": 0.5, "switch->gpu0": 1.0}
     assert timeline.medium_bytes().sum() == 16
-
-
-def test_a_medium_is_free_again_before_the_latency_has_passed() -> None:
-    assert fair(messages(4.0, 8.0), route_of(Link(2, 1))).occupancy.seconds.tolist() == [4, 6]
-
-
-def test_what_a_flow_takes_longer_than_alone_behind_its_own_rank_is_transfer() -> None:
-    # Gap 1, 4 s alone, 2 s for the other's bytes, latency 1: rank 1 computes at 8, having done
-    # nothing since 0.
-    schedule = ScheduleBuilder(2, 1.0)
-    schedule.signal(0, 1, nbytes=4.0)
-    schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
-    shares = bubbles(fair(schedule.build(), route_of(Link(2, 1, gap=1))))
-    assert shares[1].tolist() == [1 + 4 + 1 + 2, 0, 0, 0]
-
-
-def test_waiting_to_be_merged_behind_another_rank_is_contention() -> None:
-    # Both arrive at 8 and take 3 s each to merge: 8 s on the wire, of which 4 for the other; 3 s in
-    # the queue; 3 s.
-    schedule = ScheduleBuilder(3, 4.0)
-    schedule.reduce([1, 2], 0, slot=0)
-    schedule.compute(0, 1.0, reads=0)
-    shares = bubbles(fair(schedule.build(), shapes.star(3, bandwidth=1.0, reduction=0.75)))
-    assert shares[0].tolist() == [4 + 3, 4 + 3, 0, 0]

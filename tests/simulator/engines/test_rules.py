@@ -1,5 +1,4 @@
-"""The rules of time, in numbers small enough to follow with a finger; every story is run on both
-engines."""
+"""The rules of time, in numbers small enough to follow with a finger, on both engines."""
 
 from random import Random
 
@@ -12,15 +11,17 @@ from grouped_cases import each_case
 from random_machines import DYADIC_MACHINE, exact_wires, random_machine
 from random_schedules import DYADIC_SCHEDULE, random_schedule
 from routes import causes, starts
-from simulator.engines import Engine, simulate
+from simulator.collectives import find
+from simulator.engines import Engine, compiled, simulate
+from simulator.engines import run as whole
+from simulator.schedules.routed import Routed, in_ticks, route
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_machines import merge, route_of
 from small_schedules import equal_messages
 from topologies import shapes
 from topologies.link import Link
+from topologies.shapes import line, star
 from topologies.topology_builder import TopologyBuilder
-
-# Cut-through: Σα and the slowest g + n/β.
 
 
 @pytest.mark.parametrize(
@@ -63,25 +64,6 @@ def test_messages_follow_each_other_at_the_pace_of_two_equal_slow_wires(engine: 
     assert [starts(timeline, i) for i in range(3)] == [[0, 1, 3], [8, 9, 11], [16, 17, 19]]
     assert timeline.finish.tolist() == [14, 22, 30]
     assert causes(timeline, 1) == [0, -1, -1]
-
-
-def test_messages_pile_up_before_the_slowest_wire(engine: Engine) -> None:
-    # 4, 1 and 8 s a message: the first wire is done at 12, the last one serves until 26, 1 s more
-    # to arrive.
-    timeline = simulate(
-        equal_messages(3, 8.0), route_of(Link(2, 1), Link(8, 1), Link(1, 1)), engine
-    )
-    assert [starts(timeline, i) for i in range(3)] == [[0, 1, 2], [4, 5, 10], [8, 9, 18]]
-    assert timeline.finish.tolist() == [11, 19, 27]
-    assert causes(timeline, 2) == [3, -1, 5], "behind message 1 on its first and on its last wire"
-
-
-def test_messages_behind_a_slow_first_wire_never_queue_again(engine: Engine) -> None:
-    timeline = simulate(
-        equal_messages(3, 8.0), route_of(Link(1, 1), Link(2, 1), Link(8, 1)), engine
-    )
-    assert [starts(timeline, i) for i in range(3)] == [[0, 1, 2], [8, 9, 10], [16, 17, 18]]
-    assert timeline.finish.tolist() == [11, 19, 27]
 
 
 def test_a_head_that_queues_for_less_than_the_first_wire_takes_arrives_no_later(
@@ -186,16 +168,6 @@ def test_latency_overlaps_where_a_gap_does_not(engine: Engine) -> None:
     assert simulate(equal_messages(10, 0.0), route_of(Link(2, gap=3)), engine).makespan == 30
 
 
-def test_gaps_on_the_way_overlap_for_one_message(engine: Engine) -> None:
-    # Each link adds g to what holds it, and the slowest counts: 2 + 4, not 2 + 2 + 4.
-    assert (
-        simulate(
-            equal_messages(1, 4.0), route_of(Link(1, 0, gap=2), Link(1, 0, gap=2)), engine
-        ).makespan
-        == 6
-    )
-
-
 # Laws.
 
 
@@ -235,3 +207,59 @@ def test_both_engines_agree_to_the_bit_on_any_schedule(random: Random, ranks: in
     assert reference.finish.tolist() == compiled.finish.tolist()
     assert reference.node_start.tolist() == compiled.node_start.tolist()
     assert reference.node_cause.tolist() == compiled.node_cause.tolist()
+
+
+def message() -> Routed:
+    """A computation of 3 s, and 8 B that are merged, over a link of 2 B/s."""
+    builder = ScheduleBuilder(2, 8.0)
+    builder.compute(0, 3.0)
+    builder.reduce(0, 1, slot=0)
+    return route(builder.build(), line(2, bandwidth=2.0, gap=1.0, reduction=0.5))
+
+
+def test_a_medium_that_is_held_delays_a_message() -> None:
+    routed = message()
+    media = len(routed.topology.medium_names)
+    free = np.zeros(media + routed.work.ranks.serials)
+    serials = routed.work.ranks.serials
+    places = compiled.used(routed)
+    free[places[places >= serials]] = 10.0
+    part = compiled.run_part(routed, np.zeros(2), free)
+    assert part.times.finish.tolist() == [3.0, 19.0]
+    window = part.windows
+    crossed = int(np.flatnonzero(window.place >= serials)[0])
+    assert part.waits.tolist() == [window.place[crossed]]
+    assert (window.first[crossed], window.last[crossed], window.free[crossed]) == (0.0, 0.0, 15.0)
+
+
+def test_a_lane_that_is_held_delays_a_computation() -> None:
+    routed = message()
+    free = np.zeros(len(routed.topology.medium_names) + routed.work.ranks.serials)
+    free[0] = 4.0
+    part = compiled.run_part(routed, np.zeros(2), free)
+    assert part.times.finish.tolist() == [7.0, 9.0]
+
+
+def test_operations_are_not_ready_before_their_entry() -> None:
+    routed = message()
+    free = np.zeros(len(routed.topology.medium_names) + routed.work.ranks.serials)
+    part = compiled.run_part(routed, np.array([1.0, 2.0]), free)
+    assert part.times.ready.tolist() == [1.0, 2.0]
+    assert part.times.finish.tolist() == [4.0, 11.0]
+
+
+@given(
+    algo=st.sampled_from(["ring", "tree", "naive", "halving_doubling"]),
+    ranks=st.sampled_from([2, 4, 8]),
+    begin=st.integers(0, 2**20),
+    bandwidth=st.floats(1.0, 1e3),
+)
+def test_in_ticks_the_begin_moves_all_times(
+    algo: str, ranks: int, begin: int, bandwidth: float
+) -> None:
+    topology = star(ranks, bandwidth=bandwidth, latency=0.1)
+    routed = in_ticks(route(find(algo).build(ranks, 100.0), topology), 2.0**-30)
+    free = np.zeros(len(topology.medium_names) + routed.work.ranks.serials)
+    ready = np.full(len(routed.schedule), begin * 2.0**-20)
+    expected = whole(routed).finish + begin * 2.0**-20
+    assert np.array_equal(compiled.run_part(routed, ready, free).times.finish, expected)

@@ -41,40 +41,12 @@ def test_an_empty_signal_waits_behind_bytes(engine: Engine) -> None:
     assert simulate(schedule.build(), route_of(Link(1, 2)), engine).finish.tolist() == [8, 8]
 
 
-def test_a_chain_of_instants_ends_at_once(engine: Engine) -> None:
-    schedule = ScheduleBuilder(2, 1.0)
-    last = schedule.compute(0, 0.0)
-    for turn in range(4):
-        last = schedule.signal(turn % 2, 1 - turn % 2, after=last)
-        last = schedule.compute(1 - turn % 2, 0.0, after=last)
-    timeline = simulate(schedule.build(), shapes.line(2, bandwidth=1.0), engine)
-    assert timeline.makespan == 0
-    assert timeline.node_cause.tolist() == [-1] * 9
-
-
-def test_an_empty_schedule_takes_no_time(engine: Engine) -> None:
-    timeline = simulate(ScheduleBuilder(2, 1.0).build(), shapes.star(2, bandwidth=1.0), engine)
-    assert timeline.makespan == 0
-    assert len(timeline.start) == len(timeline.finish) == 0
-
-
 def test_a_schedule_without_transfers_needs_no_route(engine: Engine) -> None:
     builder = TopologyBuilder("islands")
     islands = [builder.device(name) for name in ("a", "b")]
     schedule = ScheduleBuilder(2, 1.0)
     schedule.compute([0, 1], 2.0)
     assert simulate(schedule.build(), builder.build(islands), engine).finish.tolist() == [2, 2]
-
-
-def test_everything_ready_at_once_starts_at_once_where_nothing_is_shared(engine: Engine) -> None:
-    schedule = ScheduleBuilder(4, 1.0)
-    pairs = [(source, target) for source in range(4) for target in range(4) if source != target]
-    schedule.signal([source for source, _ in pairs], [target for _, target in pairs], nbytes=6.0)
-    schedule.compute(np.arange(4), 1.0)
-    timeline = simulate(schedule.build(), shapes.full_mesh(4, bandwidth=2.0, latency=1.0), engine)
-    assert timeline.start.tolist() == [0] * 16
-    assert timeline.ready.tolist() == [0] * 16
-    assert timeline.finish.tolist() == [4] * 12 + [1] * 4
 
 
 def test_a_rank_out_of_reach_is_refused(engine: Engine) -> None:
@@ -164,19 +136,6 @@ def test_a_link_over_several_media_waits_until_all_are_free(engine: Engine) -> N
     assert timeline.node_cause.tolist() == [-1, -1, 0, 2]
 
 
-def test_one_port_a_rank_sends_one_message_at_a_time_and_receives_another_meanwhile(
-    engine: Engine,
-) -> None:
-    schedule = ScheduleBuilder(3, 1.0)
-    schedule.signal([0, 0, 1], [1, 2, 0], nbytes=4.0)
-    everyone = schedule.build()
-    one_port, peer_ports = (
-        shapes.full_mesh(3, bandwidth=2.0, ports=ports) for ports in ("one", "peer")
-    )
-    assert simulate(everyone, one_port, engine).finish.tolist() == [2, 4, 2]
-    assert simulate(everyone, peer_ports, engine).finish.tolist() == [2, 2, 2]
-
-
 def test_reductions_are_merged_one_by_one_in_the_order_of_arrival(engine: Engine) -> None:
     # Rank 1's 4 bytes arrive at 4, rank 2's at 2: merged from 2 to 6 and from 6 to 10.
     builder = TopologyBuilder("uneven")
@@ -200,27 +159,6 @@ def test_reductions_that_arrive_together_are_merged_in_the_order_of_operations(
     schedule.reduce([2, 1], 0, slot=0)
     timeline = simulate(schedule.build(), shapes.full_mesh(3, bandwidth=1.0, reduction=0.5), engine)
     assert timeline.finish.tolist() == [6, 8]
-
-
-def test_every_receiver_merges_by_itself_while_the_wire_goes_on(engine: Engine) -> None:
-    # Three reductions through one wire, 4 s each, merged in 2 s each: the last is on the wire until
-    # 12.
-    schedule = ScheduleBuilder(2, 12.0, slots=3)
-    schedule.reduce(0, 1, slot=[0, 1, 2])
-    timeline = simulate(schedule.build(), route_of(Link(1), reduction=0.5), engine)
-    assert timeline.start.tolist() == [0, 4, 8]
-    assert timeline.finish.tolist() == [6, 10, 14]
-
-
-def test_what_depends_on_a_reduction_waits_until_it_is_merged(engine: Engine) -> None:
-    schedule = ScheduleBuilder(2, 4.0)
-    schedule.reduce(0, 1, slot=0)
-    schedule.copy(1, 0, slot=0)
-    timeline = simulate(
-        schedule.build(), shapes.line(2, bandwidth=1.0, latency=1.0, reduction=0.5), engine
-    )
-    assert timeline.ready.tolist() == [0, 7]
-    assert timeline.finish.tolist() == [7, 12]
 
 
 def local_machine(*, reduction: float = 0.0, copy: float = 0.0) -> Topology:
@@ -292,17 +230,6 @@ def test_lanes_run_side_by_side_and_each_in_turn(engine: Engine) -> None:
     assert timeline.node_cause.tolist() == [-1, 0, -1, -1]
 
 
-def test_ranks_merge_beside_their_computations_and_those_of_others(engine: Engine) -> None:
-    # A reduction of 4 bytes takes 4 s to arrive and 4 s to merge, at every rank; all compute for 20
-    # s meanwhile.
-    schedule = ScheduleBuilder(4, 4.0, scratch=1)
-    schedule.compute([0, 1, 2, 3], 20.0)
-    schedule.reduce([1, 2, 3, 0], [0, 1, 2, 3], slot=0, target=1)
-    timeline = simulate(schedule.build(), shapes.ring(4, bandwidth=1.0, reduction=1.0), engine)
-    assert timeline.finish.tolist() == [20] * 4 + [8] * 4
-    assert timeline.node_cause.tolist() == [-1] * len(timeline.node_cause)
-
-
 def test_a_lane_serves_who_is_ready_first_and_then_the_lower_index(engine: Engine) -> None:
     # Operation 1 is ready at 5 only; 2 and 3 are ready at 1 and overtake it, in that order.
     schedule = ScheduleBuilder(2, 1.0)
@@ -313,12 +240,3 @@ def test_a_lane_serves_who_is_ready_first_and_then_the_lower_index(engine: Engin
     timeline = simulate(schedule.build(), shapes.line(2, bandwidth=1.0), engine)
     assert timeline.start.tolist() == [0, 8, 0, 1, 4]
     assert timeline.node_cause.tolist() == [-1, 4, -1, -1, 3]
-
-
-def test_an_operation_waits_for_the_last_of_its_predecessors(engine: Engine) -> None:
-    schedule = ScheduleBuilder(3, 1.0)
-    before = schedule.compute([0, 1, 2], np.array([2.0, 7.0, 4.0]))
-    schedule.signal(0, 1, nbytes=3.0, after=before)
-    timeline = simulate(schedule.build(), shapes.line(3, bandwidth=1.0), engine)
-    assert timeline.ready.tolist() == [0, 0, 0, 7]
-    assert timeline.finish[3] == 10

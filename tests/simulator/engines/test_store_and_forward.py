@@ -12,7 +12,6 @@ from bubble_causes import check_that_causes_add_up
 from random_machines import DYADIC_MACHINE, exact_wires, random_machine
 from random_schedules import DYADIC_SCHEDULE, random_schedule
 from routes import starts
-from simulator.analysis.bubbles import bubbles
 from simulator.analysis.critical_path import critical_path, parts, sensitivities
 from simulator.collectives import find
 from simulator.engines import Engine, simulate
@@ -58,15 +57,6 @@ def test_a_switch_adds_a_second_transmission(engine: Engine) -> None:
     assert simulate(messages(8.0), star, engine).makespan == 2 * 1 + 8 / 4
 
 
-def test_over_one_link_nothing_changes(engine: Engine) -> None:
-    mesh = shapes.full_mesh(4, bandwidth=2.0, latency=1.0, gap=0.5, reduction=0.25)
-    schedule = find("ring").build(4, 32.0)
-    assert (
-        stored(schedule, mesh, engine).finish.tolist()
-        == simulate(schedule, mesh, engine).finish.tolist()
-    )
-
-
 def test_the_ring_of_another_simulator(engine: Engine) -> None:
     """ASTRA-sim's congestion-aware switch stores whole chunks. Its ring all-reduce of 1 GiB over 8
     ranks, 50 GiB/s and 500 ns, takes 70.042197 ms; a little of that is work of its own at every
@@ -89,14 +79,6 @@ def test_a_switch_serves_who_is_there_in_full_first(engine: Engine) -> None:
     timeline = stored(schedule.build(), shapes.star(3, bandwidth=1.0), engine)
     assert [starts(timeline, i) for i in range(2)] == [[0, 8], [0, 2]]
     assert timeline.finish.tolist() == [16, 4]
-
-
-def test_what_has_arrived_is_merged(engine: Engine) -> None:
-    schedule = ScheduleBuilder(2, 4.0)
-    schedule.reduce(0, 1, slot=0)
-    timeline = stored(schedule.build(), route_of(Link(1, 1), Link(2, 1), reduction=0.5), engine)
-    assert starts(timeline, 0) == [0, 5, 8]
-    assert timeline.finish.tolist() == [10]
 
 
 def test_a_flow_is_nothing_to_store() -> None:
@@ -126,14 +108,6 @@ def test_a_queue_on_the_way_is_on_the_path() -> None:
         "latency": 2,
         "serialisation": 8 + 2 + 8,
     }
-
-
-def test_time_from_store_to_store_is_time_on_the_wire() -> None:
-    # 8 s and 2 s on the wires, 1 s of latency each, and rank 1 waits for it.
-    schedule = ScheduleBuilder(2, 1.0)
-    schedule.compute(1, 1.0, after=schedule.signal(0, 1, nbytes=8.0))
-    shares = bubbles(stored(schedule.build(), route_of(Link(1, 1), Link(4, 1))))
-    assert shares[1].tolist() == [12, 0, 0, 0]
 
 
 # Laws.

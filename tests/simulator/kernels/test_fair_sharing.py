@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from flows_in_use import MEDIA, OPERATIONS, Flows, routes_of_flows
 from simulator.engines.fair import max_min_rates
 from simulator.kernels import fair_sharing, flow_levels
-from simulator.kernels.flows import Heap, Queues, Rates, instant, progress, sift
+from simulator.kernels.flows import Heap, Queues, Rates, progress, sift
 from simulator.kernels.records import Times, Turns
 from simulator.schedules.routed import flow_routes
 from simulator.schedules.routed import route as routed_over
@@ -20,14 +20,6 @@ from small_machines import route_of
 from small_schedules import messages
 from topologies.jit import Kernel, compiled
 from topologies.link import Link
-
-
-def test_flows_of_a_route_end_in_the_order_of_their_bytes() -> None:
-    queues = Flows.on([[0]], np.ones(1)).queues
-    for operation, threshold in enumerate((3.0, 1.0, 2.0, 1.0)):
-        fair_sharing.begin(queues, operation, 0, threshold)
-    order = [fair_sharing.end(queues, 0) for _ in range(4)]
-    assert order == [1, 3, 2, 0], "of equal ones the earlier"
 
 
 def test_a_flow_that_starts_later_ends_by_what_the_route_has_sent() -> None:
@@ -41,20 +33,6 @@ def test_a_flow_that_starts_later_ends_by_what_the_route_has_sent() -> None:
     assert flows.end(now=5.0) == [0]
     flows.solve(now=5.0)
     assert flows.next_end() == (0, 6.0)
-
-
-def test_flows_of_all_routes_of_a_medium_end_together() -> None:
-    flows = Flows.on([[0, 1], [0, 2], [0]], np.array([3.0, 9.0, 9.0]))
-    for operation, (route, nbytes) in enumerate([(0, 2.0), (1, 2.0), (2, 3.0), (0, 2.0)]):
-        flows.start(operation, route, nbytes)
-    flows.solve()
-    medium, now = flows.next_end()
-    assert (medium, now) == (0, instant(8 / 3))
-    assert sorted(flows.end(now)) == [0, 1, 3]
-    flows.solve(now)
-    assert flows.next_end() == (0, 3.0)
-    assert flows.end(now=3.0) == [2]
-    assert flows.queues.active.tolist() == [0, 0, 0]
 
 
 def test_a_flow_ends_when_it_is_expected_to_although_numbers_are_rounded() -> None:
@@ -266,20 +244,6 @@ def test_a_change_reaches_only_media_whose_levels_change() -> None:
     assert flows.rates.updated.tolist() == [2.0, 0.0, 0.0, 0.0]
     assert [flows.rate(route) for route in (0, 2, 3, 4)] == [1.0] * 4
     assert flows.limited(0) == []
-
-
-def test_a_level_that_rises_gives_flows_to_slower_media() -> None:
-    # The first medium limits both flows until its third flow ends. Then the second limits one.
-    flows = Flows.on([[0, 1], [0], [0]], np.array([6.0, 2.5]))
-    for operation, route in enumerate([0, 1, 2]):
-        flows.start(operation, route, 60.0)
-    flows.solve()
-    assert flows.limited(0) == [0, 1, 2]
-    flows.take_off(2, now=1.0)
-    flows.solve(now=1.0)
-    assert (flows.limited(0), flows.limited(1)) == ([1], [0])
-    assert (flows.rate(0), flows.rate(1)) == (2.5, 3.5)
-    assert progress(flows.rates, 0, 2.0) == 2.0 + 2.5
 
 
 def test_equal_levels_are_equal_to_the_bit() -> None:

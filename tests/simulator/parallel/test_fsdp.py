@@ -134,13 +134,6 @@ def test_units_without_a_root_move_three_times_the_parameters() -> None:
     assert planned(FSDP(), 4, model=blocks).volume == pytest.approx(3 * 3 * blocks.parameters)
 
 
-def test_fast_links_leave_the_computation_and_a_share_of_the_optimizer() -> None:
-    setting = Setting(machine("star").with_links(1e30, 0.0).build(4), 4)
-    timeline = train(FSDP().plan(replace(MODEL, memory_bandwidth=np.inf), setting))
-    expected = MODEL.forward + MODEL.backward + MODEL.optimizer / 4
-    assert timeline.makespan == pytest.approx(expected, rel=1e-9)
-
-
 def test_steps_follow_each_other() -> None:
     """The gathers of a step wait for the optimizer of the step before."""
     single, steps = planned(FSDP(), 3), planned(FSDP(), 3, 4)

@@ -12,7 +12,7 @@ from grouped_cases import each_case
 from law_cases import tries
 from refusals import refusal
 from simulator.collectives import find
-from simulator.engines import run, simulate
+from simulator.engines import run
 from simulator.parallel import group_routes
 from simulator.parallel.degrees import KINDS, Degrees
 from simulator.parallel.group_routes import lay
@@ -23,9 +23,7 @@ from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
 from simulator.steps.buffers import side_by_side
-from simulator.steps.group_calls import GroupCall, graph_of
 from simulator.steps.step_graph import MESSAGE
-from simulator.steps.written import write
 from simulator.uncertainty.interval import Interval, last_of
 from sure_profile import SURE
 from topologies.catalogue import find as machine
@@ -229,28 +227,6 @@ def test_parts_take_as_long_as_all_groups_of_a_place_at_once(
     collective = "shift" if algorithm == "shift" else chosen.collective.name
     assert times.by_place(kind, collective, 1e6) == together
     assert times.seconds(kind, collective, 1e6) == max(together.values())
-
-
-def test_groups_that_share_no_link_take_as_long_as_a_group_alone() -> None:
-    plan = Degrees(dp=2, tp=8)
-    times = GroupTimes(on("hgx_h100:nodes=2", plan), plan, {"all_reduce": ("ring",)})
-    alone = simulate(find("ring").build(8, 1e7), machine("hgx_h100").build(8)).makespan
-    assert times.seconds("tp", "all_reduce", 1e7) == alone
-
-
-def test_groups_share_the_ports_of_their_nodes() -> None:
-    plan = Degrees(dp=2, tp=2)
-    topology = on("pcie_box:nodes=2", Degrees(dp=16))
-    topology = replace(topology, placement=topology.placement[[0, 1, 8, 9]])
-    times = GroupTimes(topology, plan, {"all_reduce": ("ring",)})
-    ranks = [tuple(group) for group in plan.groups("dp").tolist()]
-    joined = write(graph_of([GroupCall(find("ring"), group, 1e8) for group in ranks], 4), topology)
-    together = simulate(joined.schedule, joined.topology).makespan
-    alone = simulate(
-        find("ring").build(2, 1e8), replace(topology, placement=topology.placement[[0, 2]])
-    )
-    assert times.seconds("dp", "all_reduce", 1e8) == pytest.approx(together, rel=1e-6)
-    assert together > 1.9 * alone.makespan
 
 
 def test_the_fastest_algorithm_runs() -> None:

@@ -1,6 +1,5 @@
 """Pipelines: their checks, and the order of each."""
 
-import re
 from collections import defaultdict, deque
 from dataclasses import fields, replace
 
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extras import needs
-from grouped_cases import each_case
 from pipeline_formulas import FORMULAS, PipelineSizes
 from refusals import refusal
 from simulator.parallel.pipeline_times import StageTimes, peak_activations, pipeline_times
@@ -216,31 +214,6 @@ def test_what_other_tools_write_is_read() -> None:
         assert_equal(read_pipeline(text, "a.csv"), expected)
     assert set(read_pipeline("0F0,0BW0", "a.csv").kind.tolist()) == {0, BACKWARD}
     assert INPUTS not in read_pipeline("0F0,0B0", "a.csv").kind
-
-
-@each_case(
-    ("text", "message"),
-    [
-        ("", "a.csv has no actions: expected a cell like 0F0"),
-        ("0UNSHARD", "a.csv has no actions"),
-        ("0F0,0B0\n,,\n1F0,1B0", "line 2 has no action"),
-        ("0F0,0X0", "line 1: '0X0' is no action"),
-        ("0F٣,0B0", "is no action"),
-        ("0F0,0B" + "9" * 5000, "is no action"),
-        ("0F9999999,999999B0", "2 actions, too few for 1000000 stages and 10000000 micro"),
-        ("0F0,0F0", "micro-batch 0 in stage 0 .* write forward once"),
-        ("0F0,0F1\n0B0,0B1,0F0", "line 2 has 0B0, but line 1 has that stage"),
-        ("0F0,0B0,0F0,0B0,2F0,2B0", "no device has stage 1"),
-        ("0B0,0F0", "device 0 waits at 0B0"),
-        ("(0F0;0B0)OVERLAP_F_B", "devices wait for each other"),
-        ("(0F0;0F1)OVERLAP_F_B,0B0,0B1", "a pair is a forward and a backward"),
-        ("," * 2**21, "more than 1048576 cells"),
-    ],
-)
-def test_bad_files_are_refused_in_one_line(text: str, message: str) -> None:
-    line = refusal(read_pipeline, text, "a.csv")
-    assert len(line) < 200
-    assert re.search(message, line)
 
 
 @pytest.mark.exhaustive

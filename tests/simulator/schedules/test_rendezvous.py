@@ -98,12 +98,6 @@ def test_a_receive_is_posted_when_what_was_received_before_has_arrived() -> None
     assert timeline.makespan == 4.0
 
 
-def test_receives_of_one_step_are_posted_together() -> None:
-    naive = rendezvous(find("naive").build(4, 1.0))
-    posted = simulate(naive, star(4, bandwidth=1.0, latency=0.5)).ready[signals(naive)]
-    assert posted.tolist() == [0.0] * 12
-
-
 def test_a_receive_waits_until_its_rank_needs_what_it_overwrites_no_more() -> None:
     program = ScheduleBuilder(2, 1.0)
     program.compute(1, 5.0, reads=0)

@@ -15,48 +15,12 @@ from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_schedules import three_rank_child, waits
 
 
-def test_reductions_into_a_slot_do_not_wait_for_each_other_and_a_read_waits_for_all() -> None:
-    builder = ScheduleBuilder(4, 1.0)
-    builder.reduce([1, 2, 3], 0, slot=0)
-    builder.copy(0, 1, slot=0)
-    schedule = builder.build()
-    assert [waits(schedule, i) for i in range(3)] == [[], [], []]
-    assert waits(schedule, 3) == [0, 1, 2]
-
-
-def test_a_signal_waits_for_what_it_is_told_and_for_nothing_else() -> None:
-    builder = ScheduleBuilder(3, 1.0)
-    first = builder.copy(0, 1, slot=0)
-    builder.copy(2, 1, slot=0)
-    builder.signal(1, 0)
-    builder.signal(1, 0, after=first)
-    schedule = builder.build()
-    assert [waits(schedule, i) for i in range(4)] == [[], [0], [], [0]]
-
-
-def test_a_computation_may_update_a_slot_in_place() -> None:
-    builder = ScheduleBuilder(2, 1.0)
-    builder.copy(1, 0, slot=0)
-    builder.compute(0, 1.0, reads=0, writes=0)
-    builder.copy(0, 1, slot=0)
-    schedule = builder.build()
-    assert [waits(schedule, i) for i in range(3)] == [[], [0], [0, 1]]
-
-
 @each_case("after", [1, [1], (1,), np.array([1]), np.array(1), np.int32(1), [[1]], [[-1, 1]]])
 def test_operations_to_wait_for_may_be_one_or_many_for_all_or_a_row_each(after: Any) -> None:
     builder = ScheduleBuilder(3, 1.0)
     builder.signal([0, 1], 2)
     builder.copy(0, 1, slot=0, after=after)
     assert waits(builder.build(), 2) == [1]
-
-
-def test_a_row_of_operations_to_wait_for_each() -> None:
-    builder = ScheduleBuilder(4, 1.0)
-    builder.signal([0, 1, 2], 3)
-    builder.signal([0, 1, 2], 3, after=np.array([[0, 1], [-1, -1], [2, 2]]))
-    schedule = builder.build()
-    assert [waits(schedule, i) for i in (3, 4, 5)] == [[0, 1], [], [2]]
 
 
 def test_columns_hold_what_was_asked_for() -> None:
@@ -97,13 +61,6 @@ def test_unequal_shares_weigh_what_they_are() -> None:
     builder.copy(0, 1, slot=[0, 1, 2], count=[1, 1, 2])
     builder.copy(1, 0, slot=4, count=2)
     assert builder.build().nbytes.tolist() == [40.0, 20.0, 20.0, 80.0]
-
-
-def test_scratch_of_another_size_than_the_slots_weighs_what_it_is() -> None:
-    builder = ScheduleBuilder(2, 80.0, slots=2, scratch=[1.0, 0.25, 0.5])
-    builder.copy(0, 1, slot=[0, 2, 3, 4])
-    builder.copy(1, 0, slot=1, count=3)
-    assert builder.build().nbytes.tolist() == [40.0, 80.0, 20.0, 40.0, 140.0]
 
 
 def test_a_computation_counts_the_slots_that_it_reads_or_writes() -> None:
@@ -172,12 +129,6 @@ def test_a_child_that_does_not_fit_is_refused(ranks: list[int] | None, slot: int
 
 def test_a_child_of_more_ranks_is_refused() -> None:
     refusal(lambda: ScheduleBuilder(2, 30.0, slots=2).inline(three_rank_child()))
-
-
-def test_a_child_of_nothing_adds_nothing() -> None:
-    parent = ScheduleBuilder(3, 30.0)
-    assert len(parent.inline(ScheduleBuilder(2, 1.0).build(), ranks=[0, 1])) == 0
-    assert len(parent.build()) == 0
 
 
 # What a schedule is made of.

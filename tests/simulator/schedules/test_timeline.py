@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grouped_cases import each_case
 from law_cases import a_sixth
 from random_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
 from random_schedules import IRREGULAR_SCHEDULE, random_schedule
@@ -146,16 +145,6 @@ def test_local_work_and_computations_occupy_no_medium() -> None:
     assert timeline.medium_bytes().tolist() == [0, 0, 0, 0]
 
 
-@each_case("ranks", [2, 3, 4, 7])
-def test_in_a_ring_without_latency_every_port_that_is_used_is_busy_all_the_time(ranks: int) -> None:
-    timeline = simulate(
-        find("ring").build(ranks, 4096.0 * ranks), shapes.ring(ranks, bandwidth=2.0)
-    )
-    used = timeline.medium_bytes() > 0
-    assert used.sum() == ranks, "one direction of the wires"
-    assert timeline.utilisation()[used].tolist() == [1.0] * ranks
-
-
 def check_ends(name: str, shape: Callable[..., Topology], ranks: int) -> None:
     """Every byte leaves over a link of its sender and arrives over one of its receiver."""
     algorithm = find(name)
@@ -194,20 +183,6 @@ def test_every_byte_leaves_over_an_injection_link_and_arrives_over_an_ejection_l
 def test_every_byte_leaves_and_arrives_so_on_every_shape(name: str) -> None:
     for shape, ranks in product(SOME, (2, 5, 8)):
         check_ends(name, shape, ranks)
-
-
-@pytest.mark.parametrize("name", a_sixth(NAMES, 4))
-def test_behind_a_switch_the_injection_links_carry_the_volume(name: str) -> None:
-    algorithm = find(name)
-    schedule = algorithm.build(6, 960.0)
-    topology = shapes.star(6 + algorithm.servers, bandwidth=3.0)
-    carried = simulate(schedule, topology).medium_bytes()
-    injected = [
-        carried[k] for k in range(len(carried)) if topology.medium_names[k].endswith("->switch")
-    ]
-    assert injected == pytest.approx(schedule.sent().tolist())
-    assert sum(injected) == pytest.approx(schedule.volume, rel=1e-12)
-    assert carried.sum() == pytest.approx(2 * schedule.volume), "every byte crosses two links"
 
 
 # What is true of every timeline.

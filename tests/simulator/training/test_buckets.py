@@ -22,7 +22,6 @@ from simulator.training.buckets import (
     initial,
     interference_of,
     rebuilt,
-    whole,
 )
 from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
@@ -86,12 +85,6 @@ def test_rebuilt_buckets_follow_the_arrival_within_a_layer() -> None:
     profile = Model("model", 1, (layer,))
     assert [bucket.nbytes for bucket in rebuilt(profile, 0.0)] == [1.0, 4.0, 2.0]
     assert [bucket.nbytes for bucket in initial(profile, 0.0)] == [4.0, 2.0, 1.0]
-
-
-def test_a_cap_above_the_model_is_one_bucket() -> None:
-    layers = model((1.0, 2.0), (3.0,))
-    assert [bucket.nbytes for bucket in rebuilt(layers, 1e9)] == [6.0]
-    assert whole(layers) == [Bucket(6.0, (0, 1), 3)]
 
 
 @pytest.mark.parametrize("cap", [-1.0, float("nan")])

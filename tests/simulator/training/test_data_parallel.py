@@ -14,7 +14,6 @@ from law_cases import tries
 from refusals import refusal
 from simulator.collectives.collective import REDUCE
 from simulator.schedules import semantics
-from simulator.schedules.schedule import TRANSFER
 from simulator.training.conditions import Conditions, Failure
 from simulator.training.data_parallel import DataParallel
 from simulator.training.ddp import DDP
@@ -95,20 +94,6 @@ def test_outputs_are_gathered_in_the_order_of_the_devices_and_their_gradients_sc
     assert step(unlocked(), ranks) == pytest.approx(gathered + rest, rel=1e-12)
 
 
-def test_a_step_of_two_by_hand() -> None:
-    """Scatter 0.5, 20 KiB of replica 20, forward 1, gather and scatter 0.25 each, backward 2, 16
-    KiB of gradients 16, optimizer 0.125: all but what is computed is exposed."""
-    plan, timeline, measures = ran(unlocked(), 2, steps=3)
-    assert measures.steps.tolist() == [40.125] * 3
-    assert measures.exposed.tolist() == pytest.approx([3 * 37.0] * 2)
-    assert measures.computing.tolist() == [3 * 3.125, 3 * 3.0]
-    assert plan.samples.tolist() == [16] * 3
-    assert timeline.finish[plan.ends].tolist() == [
-        [40.125 * k, 40.125 * k - 0.125] for k in (1, 2, 3)
-    ]
-    assert plan.words == ("a replica is 20KiB: 5 chunks, down 1 chain",)
-
-
 @pytest.mark.parametrize("topology", [network(8), machine("dgx1").build(8)], ids=["star", "dgx1"])
 def test_what_is_moved(topology: Topology) -> None:
     moved = 7 * (512 + REPLICA + 2 * 256 + GRADIENTS)
@@ -170,15 +155,6 @@ def test_a_step_adds_up_the_gradients_on_the_first_device(
     before = semantics.inputs(plan.schedule)
     replicas = semantics.run(plan.schedule, before)[:, plan.schedule.buffer :]
     assert (replicas == before[0, plan.schedule.buffer :]).all()
-
-
-def test_every_chain_has_a_channel_and_begins_at_the_first_device() -> None:
-    plan = planned(DataParallel(), 16, topology=machine("hgx_h100:nodes=2").build(16))
-    replicating = plan.schedule.phase == plan.schedule.phases.index("replicate")
-    chains = np.unique(plan.schedule.lane[replicating & (plan.schedule.kind == TRANSFER)])
-    assert chains.tolist() == list(range(8))
-    assert plan.words == ("a replica is 20KiB: 1 chunk, down 8 chains",)
-    semantics.check(plan.schedule, REDUCE)
 
 
 # Laws.

@@ -100,13 +100,6 @@ def nodes() -> Topology:
     return find("hgx_h100:nodes=2").build(16)
 
 
-@pytest.mark.parametrize("algo", ALGORITHMS)
-@pytest.mark.parametrize("streams", [1, 2])
-def test_times_are_those_of_all_transfers(algo: str, streams: int) -> None:
-    strategy = quiet(bucket=0.0, algo=algo, streams=streams)
-    compared(strategy, 8, star(8, bandwidth=10007.0), steps=3)
-
-
 @pytest.mark.parametrize("algo", ["halving_doubling", "naive", "rings", "tree"])
 @pytest.mark.parametrize("streams", [1, 2])
 def test_each_is_entered_with_the_skew_that_the_one_before_left(algo: str, streams: int) -> None:

@@ -22,22 +22,6 @@ from topologies.errors import InputError
 # By hand.
 
 
-def test_a_serial_step_with_a_server_apart() -> None:
-    # p = 2, G = P = 16 B at 2 B/s: 6 s of computing; two pushes of 8 s into one port; the update
-    # takes 1 s; two pulls of 8 s and two batches of 1.5 s leave one port.
-    plan = planned(SSGD("gpu", update=1.0), 2)
-    timeline, schedule = run(plan), plan.schedule
-    ends = {
-        schedule.phases[phase]: timeline.finish[
-            (schedule.phase == phase) & schedule.remote
-        ].tolist()
-        for phase in np.unique(schedule.phase[schedule.remote])
-    }
-    assert ends == {"push model": [14, 22], "pull model": [31, 39], "scatter": [40.5, 42]}
-    assert timeline.finish[plan.ends].tolist() == [[40.5, 42]]
-    assert plan.words == ("pushes of 16B",)
-
-
 def test_a_pipelined_step_with_a_server_apart() -> None:
     # p = 1: "out" (4 B, 2 s) is there at 3.5 s, pushed by 5.5 s, updated in 0.25 s of 1 s, pulled
     # by 7.75 s. "in" (12 B) is there at 6 s, pushed by 12 s, updated by 12.75 s, pulled by 18.75 s.

@@ -62,14 +62,6 @@ def test_an_undirected_edge_is_a_link_in_each_direction() -> None:
     assert not topology.assumed.any()
 
 
-def test_a_directed_edge_is_one_link() -> None:
-    topology = read(
-        NODES + edge("b", "a", bandwidth="1e9") + edge(speed="16Gbit/s"), default="directed"
-    )
-    assert topology.medium_names == ("b->a", "a->b")
-    assert topology.medium_bandwidth.tolist() == [1e9, 2e9]
-
-
 def test_an_edge_without_bandwidth_has_the_figures_of_its_kind() -> None:
     topology = read(NODES + edge(kind="nvlink4"))
     assert topology.link_kinds == ("nvlink", "nvlink")

@@ -1,6 +1,6 @@
-"""Logs damaged in every way, the real ones too where they are at hand: no point is ever
-invented."""
+"""Damaged logs and numbers that are not finite: no point is ever made up."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Point, read
+from experiments.measurements.formats.json_reader import parse_json
+from experiments.measurements.formats.osu_reader import parse_osu
+from grouped_cases import each_case
 from law_cases import tries
-from nccl_logs import INFO, OLD_HEADER, log, parse
+from nccl_logs import INFO, SIZES, WHOLE, log, only, parse, rows
 from refusals import refusal
 from topologies.errors import InputError
 
@@ -74,25 +77,6 @@ def test_truncation_invents_nothing(length: int) -> None:
     check(FULL[:length])
 
 
-@given(st.sets(st.integers(0, len(LINES) - 1)))
-def test_lost_lines_invent_nothing(lost: set[int]) -> None:
-    check("\n".join(line for number, line in enumerate(LINES) if number not in lost) + "\n")
-
-
-@given(st.lists(st.sampled_from(PREFIXES), min_size=len(LINES), max_size=len(LINES)))
-def test_prefixes_at_random_invent_nothing(prefixes: list[str]) -> None:
-    check("\n".join(map("".join, zip(prefixes, LINES, strict=True))) + "\n")
-
-
-@given(TEARS)
-def test_torn_lines_invent_nothing(tears: dict[int, tuple[int, str]]) -> None:
-    pieces = [
-        torn(line, *tears[number]) if number in tears else [line]
-        for number, line in enumerate(LINES)
-    ]
-    check("\n".join(piece for line in pieces for piece in line) + "\n")
-
-
 @tries(75, 300)
 @given(st.data())
 def test_all_damage_at_once_invents_nothing(data: st.DataObject) -> None:
@@ -111,21 +95,6 @@ def test_all_damage_at_once_invents_nothing(data: st.DataObject) -> None:
         "\n".join(prefix + piece for number, piece in enumerate(flat) if number not in lost) + "\n"
     )
     check(text[: data.draw(st.integers(0, len(text)))])
-
-
-@given(st.text(max_size=300))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    check(text)
-
-
-@given(
-    st.lists(
-        st.sampled_from([*LINES, INFO, OLD_HEADER, "   8", "0.5  1  2"]),
-        max_size=30,
-    )
-)
-def test_lines_in_any_order_are_read_or_refused(lines: list[str]) -> None:
-    check("\n".join(lines))
 
 
 # Real logs
@@ -194,3 +163,94 @@ def test_real_logs_cut_anywhere_invent_nothing(name: str, data: st.DataObject) -
 
 def test_a_header_without_a_size_is_none() -> None:
     assert "no nccl-tests table" in refusal(parse, log().replace("#       size ", "        size#"))
+
+
+COLUMNS = ["time", "algbw", "busbw"]
+WORDS = ["1e400", "inf", "-inf", "nan", "-nan"]
+
+
+def with_word(line: str, column: str, word: str) -> str:
+    """A row with a word in a column of its first place, as wide as what stood there."""
+    start = 54 + {"time": 0, "algbw": 9, "busbw": 17}[column]
+    width = {"time": 7, "algbw": 6, "busbw": 6}[column]
+    assert line[start - 2 : start] == "  "
+    return line[:start] + word.rjust(width) + line[start + width :]
+
+
+@each_case("column", COLUMNS)
+@each_case("word", WORDS)
+def test_a_row_with_a_number_that_is_not_finite_is_named_and_left_out(
+    column: str, word: str
+) -> None:
+    lines = rows()
+    lines[1] = with_word(lines[1], column, word)
+    measurements = parse(log(*lines))
+    (curve,) = measurements.curves
+    assert [point.size for point in curve.points] == [size for size in SIZES if size != 1024]
+    assert measurements.skipped == ("1 row with a number that is not finite: line 14",)
+
+
+@each_case("word", WORDS)
+def test_a_log_of_such_rows_alone_is_refused_in_one_line(word: str) -> None:
+    message = refusal(lambda: parse(log(*(with_word(line, "busbw", word) for line in rows()))))
+    assert "4 rows with a number that is not finite: line 13, line 14, line 15, line 16" in message
+
+
+def test_a_number_of_wrong_elements_without_end_is_no_number() -> None:
+    lines = rows()
+    lines[2] = f"{lines[2][:-5]}1e400"
+    measurements = parse(log(*lines))
+    assert measurements.skipped == ("1 row with a number that is not finite: line 15",)
+
+
+def test_the_other_rows_are_as_they_were() -> None:
+    assert only(log()) == WHOLE
+
+
+def document(**cell: object) -> str:
+    place = {"time": "20.0", "alg_bw": "0.0512", "bus_bw": "0.0768", "nwrong": "0"}
+    good = {
+        "size": 1024,
+        "count": 256,
+        "type": "float",
+        "redop": "sum",
+        "root": -1,
+        "out_of_place": place,
+    }
+    bad = good | {"size": 2048, "count": 512, "out_of_place": place | cell}
+    return json.dumps({"version": 1, "config": {"devices": []}, "results": [good, bad]}).replace(
+        '"1e400"', "1e400"
+    )
+
+
+@each_case("value", ["1e400", float("inf"), float("-inf"), float("nan")])
+@each_case("name", ["time", "alg_bw", "bus_bw", "nwrong"])
+def test_a_result_with_a_number_that_is_not_finite_is_named_and_left_out(
+    name: str, value: object
+) -> None:
+    measurements = parse_json(document(**{name: value}), "x.json")
+    assert [point.size for point in measurements.curves[0].points] == [1024]
+    assert measurements.skipped == ("1 row with a number that is not finite: result 2",)
+
+
+@each_case("word", WORDS)
+def test_osu_rows_with_a_number_that_is_not_finite_are_named(word: str) -> None:
+    rows = [f"{size:<10d}{value:>18}" for size, value in ((1, "5.10"), (2, word), (4, "20.30"))]
+    text = "\n".join(("# OSU MPI Bandwidth Test v7.3", "# Size      Bandwidth (MB/s)", *rows, ""))
+    measurements = parse_osu(text, "x.out")
+    assert [point.size for point in measurements.curves[0].points] == [1, 4]
+    assert measurements.skipped == ("1 row with a number that is not finite: line 4",)
+
+
+@each_case("word", WORDS)
+def test_a_csv_with_such_a_time_is_refused_and_such_a_bandwidth_is_noted(
+    word: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "runs.csv"
+    file.write_text(f"size_bytes,time_us\n8,{word}\n")
+    assert f"line 2: time_us '{word}'" in refusal(lambda: read(file))
+    file.write_text(f"size_bytes,time_us,algbw_GBps\n8,2.0,{word}\n")
+    assert (
+        "1 row whose algbw_GBps is not size_bytes / time_us (another unit?): line 2"
+        in read(file).curves[0].notes
+    )

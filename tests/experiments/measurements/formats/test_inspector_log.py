@@ -24,7 +24,7 @@ from inspector_files import (
     record,
 )
 from nccl_logs import log
-from refusals import attempt, refusal
+from refusals import refusal
 from simctl_process import Simctl
 
 ROOT = Path(__file__).parents[4]
@@ -239,16 +239,6 @@ def test_a_log_that_is_cut_gives_its_whole_lines(length: int) -> None:
         [f"line {last}, the last, is cut: left out"] if whole < last and data[-1:] != b"\n" else []
     )
     assert calls.skipped == cut
-
-
-@given(st.integers(0, 900), st.binary(min_size=1, max_size=3))
-def test_damage_is_refused_in_one_line_or_read(place: int, damage: bytes) -> None:
-    data = (GOOD * 3).encode()
-    spoilt = data[:place] + damage + data[place + len(damage) :]
-    value, message = attempt(
-        lambda name: read_inspector(spoilt.splitlines(keepends=True), name), "x.log"
-    )
-    assert len(message.splitlines()) == (value is None)
 
 
 def test_a_bad_log_in_a_folder_is_named_and_the_others_are_read(tmp_path: Path) -> None:

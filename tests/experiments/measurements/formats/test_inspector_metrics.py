@@ -10,7 +10,8 @@ from experiments.measurements import Curve, doubts, read, read_all
 from experiments.measurements.formats.inspector_metrics import read_metrics
 from grouped_cases import each_case
 from inspector_files import collective_us, gauges
-from refusals import attempt, refusal
+from mistake_tables import changes_of
+from refusals import refusal
 
 UNITS = ("B", "KB", "MB", "GB", "TB")
 GOOD = gauges(0, 103.0, 2**23, "8-9MB")
@@ -122,40 +123,12 @@ def test_what_has_no_size_or_time_is_named() -> None:
 
 @each_case(
     ("old", "new", "words"),
-    [
-        ('nranks="4"', 'nranks="0"', "the nranks '0': expected a whole number from 1"),
-        ('nranks="4"', 'nranks="-4"', "the nranks '-4': expected"),
-        ('nranks="4"', 'nranks="4e9"', "the nranks '4e9': expected"),
-        ('n_nodes="2"', 'n_nodes="9999999999"', "the n_nodes '9999999999': expected"),
-        ('n_nodes="2"', 'n_nodes="5"', "5 nodes for 4 ranks"),
-        (',nranks="4"', "", "has no label nranks: expected version, node"),
-        ('nranks="4"', 'nranks="4",nranks="5"', "is no metric: expected NAME"),
-        ('version="v5.1"', 'version="v6.0"', "the version 'v6.0': only v5.1 is known"),
-        ('"8-9MB"', '"9-8MB"', "the message_size '9-8MB': expected a range like 8-9MB"),
-        ('"8-9MB"', '"8-9PB"', "the message_size '8-9PB': expected"),
-        ('"8-9MB"', '"8MB"', "the message_size '8MB': expected"),
-        ('comm_name="DP"', 'comm_name="a"b"', "is no metric"),
-        ('comm_name="DP"', 'comm_name="\x1b[1m"', "is no metric"),
-        ("} 103", "} nan", "the value 'nan': expected a number from 0"),
-        ("} 103", "} -1", "the value '-1': expected"),
-        ("} 103", "} 1e999", "the value '1e999': expected"),
-        ("} 103", "} 1_0", "the value '1_0': expected"),
-        ("} 103", "} +Inf", "the value '+Inf': expected"),
-        ("} 103", "}", "is no metric"),
-        ("} 103", " 103", "is no metric"),
-    ],
+    changes_of("metrics of NCCL Inspector"),
 )
 def test_a_gauge_that_is_none_is_refused_with_its_line(old: str, new: str, words: str) -> None:
     text = refusal(read_metrics, GOOD.replace(old, new), "x.prom")
     assert text.startswith("x.prom line ")
     assert words in text
-
-
-@given(st.integers(0, len(GOOD) - 1), st.text(min_size=1, max_size=3))
-def test_damage_is_refused_in_one_line_or_read(place: int, damage: str) -> None:
-    spoilt = GOOD[:place] + damage + GOOD[place + len(damage) :]
-    value, message = attempt(lambda text: read_metrics(text, "x.prom").measurements(), spoilt)
-    assert len(message.splitlines()) == (value is None)
 
 
 def test_many_labels_cost_linear_time() -> None:

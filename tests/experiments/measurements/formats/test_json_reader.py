@@ -273,43 +273,8 @@ def test_what_is_no_such_json_is_refused_in_one_line(tmp_path: Path, text: str, 
     assert len(message) < 500
 
 
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "x.json").write_text("")
-    assert "is empty" in refusal(read, tmp_path / "x.json")
-
-
 def test_a_large_file_is_read_soon() -> None:
     results = [result(1024 * at, 20.0 + at) for at in range(1, 2_001)]
     began = time.monotonic()
     assert len(only(results=results).points) == 2_000
     assert time.monotonic() - began < 5
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
-
-
-@given(st.data())
-def test_any_value_anywhere_is_read_or_refused(data: st.DataObject) -> None:
-    value = document()
-    spot: Any = data.draw(
-        st.sampled_from(
-            [value, value["config"], value["results"][1], value["results"][1]["in_place"]]
-        )
-    )
-    spot[data.draw(st.sampled_from(sorted(spot)))] = data.draw(VALUES)
-    try:
-        measurements, message = parse(written(value)), ""
-    except InputError as error:
-        measurements, message = Measurements(()), str(error)
-    assert "\n" not in message
-    assert all(
-        point.size > 0 and point.time_s > 0
-        for curve in measurements.curves
-        for point in curve.points
-    )

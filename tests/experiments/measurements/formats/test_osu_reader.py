@@ -172,15 +172,6 @@ def test_osu_and_nccl_tests_in_one_file(tmp_path: Path) -> None:
         read(path)
 
 
-def test_a_latency_is_one_way_between_two() -> None:
-    result = parse(LATENCY)
-    (curve,) = result.curves
-    assert (curve.collective, curve.ranks, curve.device) == ("send_recv", 2, "CUDA")
-    assert curve.points == (Point(1, 21.07 / 1e6), Point(4194304, 183.66 / 1e6))
-    assert "Send Buffer on DEVICE (D) and Receive Buffer on HOST (H)" in curve.notes
-    assert result.skipped == ("1 row of size or time 0: line 4",)
-
-
 @pytest.mark.parametrize(("name", "messages"), [("Bandwidth", 1), ("Bi-Directional Bandwidth", 2)])
 def test_a_bandwidth_is_no_latency(name: str, messages: int) -> None:
     text = (
@@ -340,11 +331,6 @@ def all_points(text: str) -> set[tuple[int, float]]:
 TRUTH = all_points(ALL) | {(point.size, point.time_s) for point in seconds(AVERAGE)}
 
 
-@given(st.integers(0, len(ALL)))
-def test_truncation_invents_nothing(length: int) -> None:
-    assert all_points(ALL[:length]) <= TRUTH
-
-
 @given(st.sets(st.integers(0, len(LINES) - 1).filter(lambda line: not LINES[line].startswith("#"))))
 def test_lost_rows_invent_nothing(lost: set[int]) -> None:
     assert (
@@ -353,18 +339,3 @@ def test_lost_rows_invent_nothing(lost: set[int]) -> None:
         )
         <= TRUTH
     )
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_read_or_refused(text: str) -> None:
-    all_points("# OSU MPI Allreduce Latency Test v7.4\n# Size       Avg Latency(us)\n" + text)
-
-
-@given(
-    st.lists(
-        st.sampled_from([*LINES, INFO, "   8", "0.50  1.00", "mpirun -np 4 osu_allgather"]),
-        max_size=30,
-    )
-)
-def test_lines_in_any_order_are_read_or_refused(lines: list[str]) -> None:
-    all_points("\n".join(lines))

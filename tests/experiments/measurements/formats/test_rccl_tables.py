@@ -3,13 +3,9 @@
 import json
 from itertools import product
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from experiments.measurements.formats.json_reader import parse_json
 from experiments.measurements.formats.log_reader import parse_log
 from grouped_cases import each_case
-from refusals import attempt
 
 SIZES = tuple(2**k for k in range(10, 24))
 STAMP = "2026-01-02 03:04:05"
@@ -112,14 +108,6 @@ def test_every_layout_of_rccl_tests_is_read(layout: Layout, cpu: bool, redop: st
 def test_every_type_of_rccl_tests_is_read(kind: str) -> None:
     (curve,) = parse_log(table(kind=kind), "x.log").curves
     assert (curve.dtype, len(curve.points)) == (kind, len(SIZES))
-
-
-@given(st.integers(0, 4000), st.integers(0, 4000))
-def test_a_table_with_a_hole_is_read_or_refused_in_one_line(start: int, length: int) -> None:
-    text = table(events=True, choices=True, stamps=True)
-    damaged = text[:start] + text[start + length :]
-    value, message = attempt(lambda content: parse_log(content, "x.log"), damaged)
-    assert len(message.splitlines()) == (value is None)
 
 
 def test_the_json_of_rccl_tests_names_rccl() -> None:
