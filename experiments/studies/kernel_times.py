@@ -30,7 +30,7 @@ from experiments.models.kernel_times.kernel_model import (
 from experiments.models.kernel_times.lookup import ALL, EAGER, WIDTHS, model_of
 from experiments.models.kernel_times.nccl_calls import COLLECTIVES, ENGINE_CALLS
 from experiments.models.kernel_times.products import OUTPUT, PRODUCTS
-from experiments.studies import exchange_rows, kernel_rows
+from experiments.studies import kernel_rows
 from experiments.studies.kernel_fit import (
     Groups,
     Measured,
@@ -80,14 +80,14 @@ def _large_products(measured: Measured) -> Flags:
 
 
 def _lengths(folder: Path, learnt: Learnt) -> tuple[Groups, Errors]:
-    groups = exchange_rows.attention(folder, exchange_rows.LENGTHS)
+    groups = kernel_rows.attention(folder, kernel_rows.LENGTHS)
     return groups, left_out(ATTENTION, groups, SMOOTH_ATTENTION, learnt)
 
 
 def _more_ranks(times: int, folder: Path, learnt: Learnt) -> tuple[Groups, Errors]:
     """The most ranks, by models of so many times fewer, and of fewer than these."""
     most, errors = dict[Key, tuple[Chip, Measured]](), dict[Key, Floats]()
-    for key, (chip, measured) in exchange_rows.exchanges(folder).items():
+    for key, (chip, measured) in kernel_rows.exchanges(folder).items():
         ranks = measured.sizes["ranks"]
         few, test = measured.at(ranks <= ranks.max() / times), measured.at(ranks == ranks.max())
         if len(few.seconds):
@@ -120,26 +120,26 @@ SOURCES = {
     ),
     "attention, forward": Source(
         ATTENTION,
-        exchange_rows.attention,
+        kernel_rows.attention,
         SMOOTH_ATTENTION,
         _at_least("queries", LARGE),
         others={"lengths and batches left out": _lengths},
     ),
     "attention, decode": Source(
         DECODE_ATTENTION,
-        exchange_rows.decodes,
+        kernel_rows.decodes,
         SMOOTH_DECODE,
         _at_least("tokens", LARGE),
     ),
     "latent attention, decode": Source(
         LATENT_DECODES,
-        exchange_rows.latent_decodes,
+        kernel_rows.latent_decodes,
         SMOOTH_DECODE,
         _at_least("tokens", LARGE),
     ),
     "exchanges of experts": Source(
         EXCHANGE,
-        exchange_rows.exchanges,
+        kernel_rows.exchanges,
         SMOOTH_EXCHANGE,
         _at_least("tokens", LARGE),
         families=False,
@@ -147,19 +147,19 @@ SOURCES = {
     ),
     "collectives": Source(
         COLLECTIVES,
-        exchange_rows.collectives,
+        kernel_rows.collectives,
         Smoothness(0.15, (2.0, 2.0)),
         _at_least("nbytes", LARGE_COLLECTIVE),
     ),
     "all-reduces of engines": Source(
         ENGINE_CALLS,
-        exchange_rows.engine_calls,
+        kernel_rows.engine_calls,
         Smoothness(0.15, (2.0, 2.0)),
         _at_least("nbytes", LARGE_COLLECTIVE),
     ),
     "casts": Source(
         CASTS,
-        exchange_rows.casts,
+        kernel_rows.casts,
         Smoothness(0.15, (2.0, 3.0)),
         lambda measured: measured.sizes["rows"] * measured.sizes["columns"] >= LARGE**2,
     ),

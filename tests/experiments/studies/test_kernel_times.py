@@ -109,8 +109,11 @@ def test_scores_are_of_the_table_that_ships(tmp_path: Path) -> None:
 @each_case(
     ("text", "message"),
     [
-        ("", "gemm.csv has no column framework, machine, precision, time_us, version"),
-        ("machine,precision\nh100_sxm,fp8\n", "gemm.csv has no column framework, time_us, version"),
+        ("", "gemm.csv has no column framework, k, m, machine, n, precision, time_us, version"),
+        (
+            "machine,precision\nh100_sxm,fp8\n",
+            "gemm.csv has no column framework, k, m, n, time_us, ",
+        ),
         (HEADING + "h100_sxm,vllm,1,x,fp8,1,1,1,-3\n", "time_us is '-3': it is a positive number"),
         (HEADING + "h100_sxm,vllm,1,x,fp8,1,,1,3\n", "n is '': it is a positive number"),
         (HEADING + "h100_sxm,vllm,1,x,fp8,1,1,nan,3\n", "k is 'nan': it is a positive number"),

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from experiments.models.kernel_times.kernel_model import Key
-from experiments.studies.exchange_rows import (
+from experiments.studies.kernel_fit import Groups
+from experiments.studies.kernel_rows import (
     attention,
     casts,
     collectives,
@@ -16,7 +17,6 @@ from experiments.studies.exchange_rows import (
     exchanges,
     latent_decodes,
 )
-from experiments.studies.kernel_fit import Groups
 from grouped_cases import each_case
 from kernel_tables import (
     ALL_REDUCES,
