@@ -16,13 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 import typer
 
-from experiments import output
 from experiments.studies.measured_rows import formatted
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import find, of_collective
@@ -87,7 +86,7 @@ def bound(algorithm: Algorithm, topology: Topology) -> float:
     return sum(best_bound(phase, topology, topology.ranks, V).seconds for phase in phases)
 
 
-def study(seed: int, name: str, *, fine: bool = False) -> output.Record:
+def study(seed: int, name: str, *, fine: bool = False) -> dict[str, Any]:
     """The times of an algorithm on the network of a seed, over the tightest cut: with more segments
     if those are wanted, or another algorithm is faster."""
     network, algorithm = random_network(seed), find(name)
@@ -96,16 +95,25 @@ def study(seed: int, name: str, *, fine: bool = False) -> output.Record:
     coarse, more = seconds(algorithm, network), np.nan
     if fine or coarse > fastest * (1 + EQUAL):
         more = seconds(find(f"{name}:segments={FINE}"), network)
-    return {
-        "seed": seed,
-        "algorithm": name,
-        "ranks": network.ranks,
-        "depth": plan(algorithm.collective.name, network, network.ranks).depth,
-        COARSE: coarse / least,
-        MORE: more / least,
-        "rival_time": fastest / least,
-        "rival": rival,
+    depth = plan(algorithm.collective.name, network, network.ranks).depth
+    times = coarse / least, more / least, fastest / least
+    return {"seed": seed, "algorithm": name, "ranks": network.ranks} | judged(depth, *times, rival)
+
+
+def judged(depth: int, coarse: float, more: float, fastest: float, rival: str) -> dict[str, Any]:
+    """The times with fewer and more segments, and the goals that they miss. Of an algorithm that
+    has no fill, like a ring on a ring, the fill of many segments may miss no more than its
+    share."""
+    share = (coarse - 1) / ((depth - 1) / SEGMENTS + MARGIN)
+    behind = np.fmin(coarse, more) / fastest - 1
+    missed = {
+        f"{COARSE} are slow": share > 1,
+        f"{MORE} are slow": more > 1 + MARGIN,
+        f"{rival} is faster": behind > (depth - 1) / FINE + EQUAL,
     }
+    failures = ", ".join(name for name, is_missed in missed.items() if is_missed)
+    by = behind if behind > EQUAL else 0.0
+    return {COARSE: coarse, MORE: more, "share": share, "by": by, "failures": failures}
 
 
 def others(algorithm: Algorithm, topology: Topology) -> Iterator[tuple[float, str]]:
@@ -128,19 +136,9 @@ def main(
     return summary([study(n, name, fine=n % every == 0) for n in seeds for name in NAMES])
 
 
-def summary(records: Sequence[output.Record]) -> str:
-    """The worst of each algorithm, and the goals that each network misses. Of an algorithm that has
-    no fill, like a ring on a ring, the fill of many segments may miss no more than its share."""
+def summary(records: Sequence[dict[str, Any]]) -> str:
+    """The worst of each algorithm, and the goals that each network misses."""
     rows = pd.DataFrame(records)
-    fill = rows["depth"] - 1
-    rows["share"] = (rows[COARSE] - 1) / (fill / SEGMENTS + MARGIN)
-    behind = rows[[COARSE, MORE]].min(axis=1) / rows["rival_time"] - 1
-    rows["by"] = behind.where(behind > EQUAL, 0.0)
-    rows[f"{COARSE} are slow"] = rows["share"] > 1
-    rows[f"{MORE} are slow"] = rows[MORE] > 1 + MARGIN
-    rows["another is faster"] = behind > fill / FINE + EQUAL
-    missed = rows[[f"{COARSE} are slow", f"{MORE} are slow", "another is faster"]]
-    rows["failures"] = missed.any(axis=1)
     table = rows.groupby("algorithm", sort=False).agg(
         **{
             "networks": ("seed", "size"),
@@ -150,12 +148,12 @@ def summary(records: Sequence[output.Record]) -> str:
             MORE: (MORE, "max"),
             "slower": ("by", np.count_nonzero),
             "by": ("by", "max"),
-            "failures": ("failures", "sum"),
+            "failures": ("failures", lambda texts: (texts != "").sum()),
         }
     )
     failed = [
-        f"{row['algorithm']} on network {row['seed']} of {row['ranks']} ranks: "
-        f"{', '.join(missed.columns[missed.loc[place]]).replace('another', row['rival'])}"
-        for place, row in rows[rows["failures"]].iterrows()
+        "{algorithm} on network {seed} of {ranks} ranks: {failures}".format_map(row)
+        for row in records
+        if row["failures"]
     ]
     return "\n".join([formatted(table.reset_index(), FORMATS), *failed])

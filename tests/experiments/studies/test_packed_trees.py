@@ -3,7 +3,7 @@
 import pytest
 
 from experiments.studies.__main__ import main
-from experiments.studies.packed_trees import COARSE, MORE, summary
+from experiments.studies.packed_trees import judged, summary
 
 
 @pytest.mark.exhaustive
@@ -21,10 +21,9 @@ def test_the_table_has_a_line_for_each_algorithm(capsys: pytest.CaptureFixture[s
 
 
 def test_what_a_network_misses_is_told() -> None:
-    about = {"seed": 7, "algorithm": "optimal", "ranks": 4, "depth": 3}
-    slow = {**about, COARSE: 1.5, MORE: 1.03, "rival_time": 1.02, "rival": "ring"}
-    assert summary([slow]).splitlines()[-1] == (
+    about = {"seed": 7, "algorithm": "optimal", "ranks": 4}
+    assert summary([about | judged(3, 1.5, 1.03, 1.02, "ring")]).splitlines()[-1] == (
         "optimal on network 7 of 4 ranks: 64 segments are slow, 2048 segments are slow, "
         "ring is faster"
     )
-    assert summary([slow | {COARSE: 1.04, MORE: 1.0205}]).endswith("4 ranks: 2048 segments are slow")
+    assert judged(3, 1.04, 1.0205, 1.02, "ring")["failures"] == "2048 segments are slow"
