@@ -94,25 +94,23 @@ def models(number: int) -> dict[str, PaperModel]:
     }
 
 
-class StageShares(NamedTuple):
-    """The times of a model as shares of T."""
-
-    transfer: float
-    weights: float
-
-    def times(self, chunks: int = 1) -> StageTimes:
-        """The times of a stage that is one of `chunks` on its device."""
-        half = (1 - self.weights) / 2 / chunks
-        return StageTimes(half, half, self.weights / chunks, self.transfer)
+Shares = tuple[float, float]
+"""Times of a model as shares of T: of a transfer, and of the gradients of weights."""
 
 
-def fit(model: PaperModel, source: Source) -> StageShares:
+def stage_times(fitted: Shares, chunks: int = 1) -> StageTimes:
+    """The times of a stage that is one of `chunks` on its device."""
+    transfer, weights = fitted
+    half = (1 - weights) / 2 / chunks
+    return StageTimes(half, half, weights / chunks, transfer)
+
+
+def fit(model: PaperModel, source: Source) -> Shares:
     """T_comm by least squares from the column of 1F1B, and T_W from its source."""
     probe = 0.01
     # The bubble of 1F1B grows in proportion to T_comm.
     slopes = {
-        count: (_bubble(model, "1F1B", count, StageShares(probe, 1 / 3)) - (model.devices - 1))
-        / probe
+        count: (_bubble(model, "1F1B", count, (probe, 1 / 3)) - (model.devices - 1)) / probe
         for count in model.rates
     }
 
@@ -127,25 +125,22 @@ def fit(model: PaperModel, source: Source) -> StageShares:
         minimize_scalar(error, bounds=(0, 0.2), method="bounded", options={"xatol": 1e-6}).x
     )
     if source == "products":
-        return StageShares(transfer, model.weights_seconds / model.seconds)
+        return transfer, model.weights_seconds / model.seconds
     first = min(model.rates)
 
     def difference(weights: float) -> float:
-        return (
-            rate(model, "ZB-H1", first, StageShares(transfer, weights))
-            - model.rates[first]["ZB-H1"]
-        )
+        return rate(model, "ZB-H1", first, (transfer, weights)) - model.rates[first]["ZB-H1"]
 
-    return StageShares(transfer, float(brentq(difference, 0.1, 1 / 3, xtol=1e-5)))
+    return transfer, float(brentq(difference, 0.1, 1 / 3, xtol=1e-5))
 
 
-def rate(model: PaperModel, column: str, micro_batches: int, fitted: StageShares) -> float:
+def rate(model: PaperModel, column: str, micro_batches: int, fitted: Shares) -> float:
     """The simulated bubble rate."""
     bubble = _bubble(model, column, micro_batches, fitted)
     return bubble / (micro_batches + bubble)
 
 
-def errors(model: PaperModel, micro_batches: int, fitted: StageShares) -> dict[str, float]:
+def errors(model: PaperModel, micro_batches: int, fitted: Shares) -> dict[str, float]:
     """The simulated rate less the printed one, by column."""
     return {
         column: rate(model, column, micro_batches, fitted) - printed
@@ -178,25 +173,26 @@ def table(known: Mapping[str, PaperModel], source: Source) -> str:
     return output.align([heads, *lines, ["worst", "", "", "", *worst]])
 
 
-def _bubble(model: PaperModel, column: str, micro_batches: int, fitted: StageShares) -> float:
+def _bubble(model: PaperModel, column: str, micro_batches: int, fitted: Shares) -> float:
     """The longest time from a device's first to its last action less m T, in units of T."""
     pipeline = _pipeline(model, column, micro_batches, fitted)
-    times = fitted.times(pipeline.stages // pipeline.devices)
+    times = stage_times(fitted, pipeline.stages // pipeline.devices)
     run = pipeline_times(pipeline, times, "compiled")
     return float(np.max(run.idle_within + run.computing)) - micro_batches
 
 
-def _pipeline(model: PaperModel, column: str, micro_batches: int, fitted: StageShares) -> Pipeline:
+def _pipeline(model: PaperModel, column: str, micro_batches: int, fitted: Shares) -> Pipeline:
     if column in ("ZB-1p", "ZB-2p"):
-        half = (1 - fitted.weights) / 2
+        transfer, weights = fitted
+        half = (1 - weights) / 2
         return zb_auto(
             model.devices,
             micro_batches,
             memory=int(column[3]),
             forward=half,
             inputs=half,
-            weights=fitted.weights,
-            transfer=fitted.transfer,
+            weights=weights,
+            transfer=transfer,
             # Kept for the weights, as a share of all that is kept for a backward (Table 1).
             kept=100 * 32 / (34 + 5 * model.heads * SEQUENCE / model.hidden),
         )

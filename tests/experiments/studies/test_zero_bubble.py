@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.studies.zero_bubble import StageShares, errors, fit, models, rate, table
+from experiments.studies.zero_bubble import errors, fit, models, rate, table
 
 MODELS, V_MODELS = models(5), models(8)
 MIDDLE, LARGE = (pytest.param(name, marks=pytest.mark.exhaustive) for name in ("14.6B", "28.3B"))
@@ -42,7 +42,7 @@ def test_zb_v_follows_from_the_column_of_1f1b(name: str) -> None:
 def test_the_time_of_1f1b_says_nothing_of_the_parts() -> None:
     """It depends on T alone, so that no fit to it can tell T_W."""
     model = MODELS["1.5B"]
-    rates = [rate(model, "1F1B", 24, StageShares(1 / 64, weights / 16)) for weights in (1, 4, 5)]
+    rates = [rate(model, "1F1B", 24, (1 / 64, weights / 16)) for weights in (1, 4, 5)]
     assert rates == pytest.approx([rates[0]] * 3, abs=1e-12)
 
 
