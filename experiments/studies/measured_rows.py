@@ -31,8 +31,8 @@ def aligned(columns: Mapping[str, Sequence[str] | pd.Series[str]]) -> str:
     return output.align([[*columns], *zip(*columns.values(), strict=True)])
 
 
-def formatted(table: pd.DataFrame, formats: Mapping[str, str]) -> str:
-    """A table of some columns by their formats; empty where nothing is known.
+def formatted(table: pd.DataFrame, formats: Mapping[str, str] | None = None) -> str:
+    """A table of columns by their formats, or of all as they are; empty where nothing is known.
 
     >>> print(formatted(pd.DataFrame({"plan": ["ring"], "error": [0.031]}), {"error": "{:.1%}"}))
     error
@@ -40,6 +40,6 @@ def formatted(table: pd.DataFrame, formats: Mapping[str, str]) -> str:
     """
     cells = {
         name: table[name].map(text.format, na_action="ignore").fillna("")
-        for name, text in formats.items()
+        for name, text in (formats or {str(name): "{}" for name in table}).items()
     }
     return aligned(cells)
