@@ -98,8 +98,8 @@ def groups_of(table: pd.DataFrame, sizes: pd.DataFrame, shape: Sequence[str]) ->
     for _, rows in table.groupby([*Key._fields], sort=False):
         key, of = Key(*rows[[*Key._fields]].iloc[0]), rows.index
         columns = {str(name): size[of].to_numpy(float) for name, size in sizes.items()}
-        measured = Measured(columns, seconds[of].to_numpy(), np.array(shapes[of], np.int64))
-        groups[key] = chip_of(key.device, key.precision), measured
+        chip, numbers_of = chip_of(key.device, key.precision), np.array(shapes[of], np.int64)
+        groups[key] = Measured(chip, columns, seconds[of].to_numpy(), numbers_of)
     return groups
 
 

@@ -39,7 +39,7 @@ def formatted(table: pd.DataFrame, formats: Mapping[str, str] | None = None) -> 
      3.1%
     """
     cells = {
-        name: table[name].map(text.format, na_action="ignore").fillna("")
+        name: [text.format(value) if pd.notna(value) else "" for value in table[name]]
         for name, text in (formats or {str(name): "{}" for name in table}).items()
     }
     return aligned(cells)

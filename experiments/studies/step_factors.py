@@ -148,9 +148,7 @@ def links_of(folder: Path) -> float:
     source = SOURCES["collectives"]
     groups = source.read(folder)
     errors = family_errors(source, groups)
-    return _square_mean(
-        np.concatenate([errors[key][source.large(groups[key][1])] for key in errors])
-    )
+    return _square_mean(np.concatenate([errors[key][source.large(groups[key])] for key in errors]))
 
 
 def _square_mean(logs: Sequence[float] | Floats | pd.Series[float]) -> float:
