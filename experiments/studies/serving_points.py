@@ -71,10 +71,9 @@ def main(
     out: Annotated[Path | None, typer.Option(help="Write what engines add to this file.")] = None,
 ) -> str:
     """Learn what engines add, and print the errors on points that were left out: by workload, by
-    model, by machine, and by both. The second table has these by model, machine and engine, and the
-    third the worst points, but for the odd family. The fourth has points whose prefills have
-    workers of their own, by what ships. Intervals are those that ship: their spread holds 80% of
-    points of models and machines that were left out."""
+    model, by machine, and by both. The second table has these by model, machine and engine. The
+    third has points whose prefills have workers of their own, by what ships. Intervals are those
+    that ship: their spread holds 80% of points of models and machines that were left out."""
     points = read(folder)
     errors = {name: left_out_errors(points, columns) for name, columns in LEFT_OUT.items()}
     spread = spreads(points, errors["both"])
@@ -86,7 +85,6 @@ def main(
     tables = (
         markdown((*heads, SPECULATIVE), rows),
         markdown(groups, _groups(points, errors["both"])),
-        markdown(WORST, _worst(points, errors["both"])),
         markdown(("machine", *groups[2:]), with_workers(folder)),
     )
     return "\n\n".join(tables)
@@ -263,9 +261,6 @@ def _rows(
         yield [name, time.upper(), str(len(usual)), *cells]
 
 
-SHOWN = 5
-"""The worst points that are shown of each time."""
-WORST = "time", "model", "machine", "engine", "tokens in/out", "in flight", "measured", "error"
 _FIGURES = [f"{time} {what}" for time in ("TPOT", "TTFT") for what in ("bias", "median", "p90")]
 
 
@@ -275,18 +270,6 @@ def _groups(points: pd.DataFrame, errors: pd.DataFrame) -> Iterator[list[str]]:
     for _, group in points.groupby(keys):
         cells = [cell for time in TIMES for cell in figures(errors.loc[group.index, time])]
         yield [*group.iloc[0][keys], str(len(group)), *cells]
-
-
-def _worst(points: pd.DataFrame, errors: pd.DataFrame) -> Iterator[list[str]]:
-    """A row for each of the worst points by either time."""
-    usual = points[points["family"] != SPECULATIVE]
-    for time in TIMES:
-        off = errors.loc[usual.index, time]
-        for place in off.abs().nlargest(SHOWN).index:
-            row = points.loc[place]
-            about = row[["family", "machine", "engine", "workload"]]
-            flight, seconds = f"{row['load'].concurrency:.0f}", f"{1e3 * row[time]:.3g} ms"
-            yield [time.upper(), *about, flight, seconds, f"{off[place]:+.0%}"]
 
 
 def overheads_text(inner: Floats, spread: Mapping[str, float]) -> str:

@@ -208,6 +208,7 @@ def _errors(
 
 FUSION = 64 * MIB
 """The default size of Horovod's fusion buffer at that time."""
+BUCKETS = 10 * MIB, 25 * MIB, FUSION, 128 * MIB
 LARGE = MIB
 """Curves are fitted from this size on. Buckets are larger; smaller messages use other protocols."""
 IMAGES, EPOCHS, BATCH = 1_281_167, 90, 96
@@ -305,14 +306,12 @@ def _horovod_tables(folder: Path) -> list[str]:
     """Measured and predicted losses, by bucket too, whole runs by the time of an epoch beside its
     steps, and steps by the size of buckets."""
     measured = runs(folder / "training" / "abci_v100_resnet50_horovod.csv")
+    curves = folder / "curves"
     fits = {
-        least: {
-            gpus: curve_fit(folder / "curves" / f"abci_v100_nccl_ar_p{gpus}.csv", gpus, least)
-            for gpus in measured["gpus"]
-        }
-        for least in (0.0, 65536.0, LARGE, 4 * MIB)
+        gpus: curve_fit(curves / f"abci_v100_nccl_ar_p{gpus}.csv", gpus)
+        for gpus in measured["gpus"]
     }
-    predicted = losses(measured, fits[LARGE])
+    predicted = losses(measured, fits)
     steps = {
         "nodes": measured["nodes"].map(str),
         "GPUs": measured["gpus"].map(str),
@@ -321,16 +320,17 @@ def _horovod_tables(folder: Path) -> list[str]:
         "predicted": predicted["loss"].map("{:.2%}".format),
         "exposed": predicted["exposed"].map(format_seconds),
     }
-    by_bucket = {"curves fitted from": [format_bytes(least) for least in fits]}
-    for size in (10 * MIB, 25 * MIB, FUSION, 128 * MIB):
-        cells = [losses(measured, curves, size)["loss"].iloc[1:] for curves in fits.values()]
-        by_bucket[f"bucket {format_bytes(size)}"] = [
-            " ".join(row.map("{:.2%}".format)) for row in cells
-        ]
+    by_bucket = {
+        "bucket": [format_bytes(size) for size in BUCKETS],
+        "predicted": [
+            " ".join(losses(measured, fits, size)["loss"].iloc[1:].map("{:.2%}".format))
+            for size in BUCKETS
+        ],
+    }
     pauses = {f"{pause:g} s": pause for pause in STATED}
-    pauses["fitted to 2 nodes"] = fitted_pause(measured, fits[LARGE])
+    pauses["fitted to 2 nodes"] = fitted_pause(measured, fits)
     whole = {"beside steps": [*pauses], "seconds": [format_seconds(p) for p in pauses.values()]}
-    times = np.array([run_seconds(measured, fits[LARGE], pause) for pause in pauses.values()]).T
+    times = np.array([run_seconds(measured, fits, pause) for pause in pauses.values()]).T
     alone, *more = zip(measured["nodes"], measured["seconds"], times.tolist(), strict=True)
     for nodes, seconds, row in more:
         whole |= {
