@@ -19,9 +19,10 @@ from experiments.calibration import LinkFit, fit_links
 from experiments.measurements import read as read_curves
 from experiments.models.model_catalogue import find as find_model
 from experiments.shipped_tables import rows_of
-from experiments.studies.gloo_lab import LabRow, fit_software, lab, predict, read
+from experiments.studies.gloo_lab import LabRow, fit_software, lab, read
 from experiments.studies.measured_rows import aligned, grouped
 from simulator.collectives import find
+from simulator.engines import simulate
 from simulator.training.buckets import rebuilt
 from simulator.training.conditions import Epochs
 from simulator.training.ddp import DDP
@@ -100,8 +101,9 @@ def sleeping_steps(path: Path) -> list[Slept]:
 
 
 def reduced(row: LabRow, software: float) -> float:
-    """Predicted seconds of an all-reduce by gloo, one flow after the other."""
-    return predict(row, software, sharing="fifo")
+    """Predicted seconds of an all-reduce by gloo."""
+    schedule = find("gloo_ring").build(row.ranks, row.nbytes)
+    return simulate(schedule, lab(row.ranks, row.rate, row.delay, software)).makespan
 
 
 def calibrate(rows: Iterable[LabRow]) -> float:
