@@ -292,7 +292,7 @@ def classes(errors: pd.DataFrame) -> str:
         cells = [split, str(len(inside)), f"{inside.mean():.0%}", f"{inside.min():.0%}"]
         columns = ["score", "lines", "curves"]
         scores = judged.dropna(subset=columns).groupby("family")[columns].mean().mean()
-        lines.append([*cells, *scores.map("{:.2f}".format, na_action="ignore").fillna("")])
+        lines.append([*cells, *(f"{mean:.2f}" if pd.notna(mean) else "" for mean in scores)])
     heads = "held out", "families", "inside, mean", "inside, least", "score", "score of lines"
     return markdown((*heads, "score of nearest curves"), lines)
 
