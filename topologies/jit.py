@@ -12,7 +12,7 @@ Kernel = Callable[..., Any]
 
 CROSSOVER = 30_000
 """Operations through kernels after which a process loads compiled code: `python -m
-experiments.studies start-up --crossover` measures it."""
+experiments.studies start-up` measures it."""
 PATIENCE = 1_000_000
 """Operations through kernels after which a process waits for code that is not compiled yet."""
 

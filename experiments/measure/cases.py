@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from experiments.measure import interpreter
+from experiments.measure.device_clock import DeviceClock
 from experiments.measure.nccl_log import NcclLog
 from experiments.measure.patterns import BufferValues, Chunk, chunk, promise
 from experiments.measure.points import (
@@ -218,32 +219,17 @@ def _repetitions(plan: MeasurementPlan, cycle: float) -> int:
 
 
 def _timed(trial: Trial, site: Site) -> Callable[[], float]:
-    return _by_events(trial, site) if site.device.type == "cuda" else _by_clock(trial, site)
-
-
-def _by_clock(trial: Trial, site: Site) -> Callable[[], float]:
-    def once() -> float:
-        trial.reset()
-        barrier(site.backend, site.device)
-        begin = time.perf_counter()
-        trial.run()
-        return time.perf_counter() - begin
-
-    return once
-
-
-def _by_events(trial: Trial, site: Site) -> Callable[[], float]:
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    clock = DeviceClock(site.device)
 
     def once() -> float:
         trial.reset()
-        torch.cuda.synchronize()
+        if site.device.type == "cuda":
+            torch.cuda.synchronize()
         barrier(site.backend, site.device)
-        begin.record()
+        begin = clock.stamp()
         trial.run()
-        end.record()
-        torch.cuda.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3
+        (seconds,) = clock.since(begin, [clock.stamp()])
+        return seconds
 
     return once
 

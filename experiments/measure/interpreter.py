@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from experiments.measure.program import ElementMove, Message, MessagePost, MessageWait, RankProgram
+from experiments.measure.program import ElementMove, Instruction, Message, RankProgram
 
 Step = Callable[[], object]
 Arrival = Callable[[], object]
@@ -42,17 +42,16 @@ def bind(program: RankProgram, memory: Any, transport: Transport) -> list[Step]:
     def wait(number: int) -> None:
         arrivals[number]()
 
-    def step(instruction: MessagePost | MessageWait | ElementMove) -> Step:
-        match instruction:
-            case MessagePost(messages):
-                parts = [(message, memory[slice(*message.span)]) for message in messages]
-                numbers = [message.number for message in messages]
-                return partial(post, transport.prepare(parts), numbers)
-            case MessageWait(number):
-                return partial(wait, number)
-            case ElementMove(source, target, adds):
-                move = transport.add if adds else transport.copy
-                return partial(move, memory[slice(*target)], memory[slice(*source)])
+    def step(instruction: Instruction) -> Step:
+        if isinstance(instruction, int):
+            return partial(wait, instruction)
+        if isinstance(instruction, ElementMove):
+            move = transport.add if instruction.adds else transport.copy
+            source, target = (memory[slice(*span)] for span in instruction[:2])
+            return partial(move, target, source)
+        parts = [(message, memory[slice(*message.span)]) for message in instruction]
+        numbers = [message.number for message in instruction]
+        return partial(post, transport.prepare(parts), numbers)
 
     return [step(instruction) for instruction in program.instructions]
 

@@ -109,18 +109,6 @@ class Message(NamedTuple):
     """The elements to send, or where to receive them."""
 
 
-class MessagePost(NamedTuple):
-    """Messages to begin, all at once."""
-
-    messages: tuple[Message, ...]
-
-
-class MessageWait(NamedTuple):
-    """The number of a message to wait for."""
-
-    number: int
-
-
 class ElementMove(NamedTuple):
     """Elements to copy to other elements, or to add to them."""
 
@@ -129,11 +117,15 @@ class ElementMove(NamedTuple):
     adds: bool
 
 
+Instruction = tuple[Message, ...] | int | ElementMove
+"""Messages to begin, all at once; the number of a message to wait for; or a move."""
+
+
 class RankProgram(NamedTuple):
     """Instructions on an array of `size` elements: the slots, then one element for signals, then
     inboxes."""
 
-    instructions: tuple[MessagePost | MessageWait | ElementMove, ...]
+    instructions: tuple[Instruction, ...]
     size: int
 
 
@@ -194,7 +186,7 @@ class _ProgramWriter:
     """Writes instructions, and reserves inboxes for elements that are received to be added."""
 
     def __init__(self, slots: int) -> None:
-        self.instructions: list[MessagePost | MessageWait | ElementMove] = []
+        self.instructions: list[Instruction] = []
         self.size = slots + 1
         self._signal = ElementSpan(slots, slots + 1)
         self._free: dict[int, list[ElementSpan]] = {}
@@ -203,10 +195,10 @@ class _ProgramWriter:
     def post(self, tasks: Iterable[_Task]) -> None:
         messages = tuple(self._message(task, task.peer) for task in tasks if task.peer is not None)
         if messages:
-            self.instructions.append(MessagePost(messages))
+            self.instructions.append(messages)
 
     def wait(self, task: _Task) -> None:
-        self.instructions.append(MessageWait(task.number))
+        self.instructions.append(task.number)
         inbox = self._inboxes.pop(task.number, None)
         if inbox is not None:
             self.instructions.append(ElementMove(inbox, task.target, True))

@@ -19,16 +19,12 @@ from experiments.measurements.doubts import in_domains
 from experiments.measurements.formats import json_reader, log_reader, osu_reader, runs_csv
 from experiments.measurements.formats.csv_index import INDEX, entries
 from experiments.measurements.formats.inspector_log import (
-    InspectorCalls,
+    InspectorFiles,
     log_lines,
     looks_like_inspector,
     read_inspector,
 )
-from experiments.measurements.formats.inspector_metrics import (
-    InspectorGauges,
-    looks_like_metrics,
-    read_metrics,
-)
+from experiments.measurements.formats.inspector_metrics import looks_like_metrics, read_metrics
 from experiments.measurements.formats.text import load
 from experiments.output import META, counted
 from topologies.errors import InputError
@@ -54,7 +50,7 @@ def read(path: Path) -> Measurements:
     return replace(logged, curves=tuple(in_domains(curve, text) for curve in logged.curves))
 
 
-def _inspected(path: Path) -> InspectorCalls | InspectorGauges | None:
+def _inspected(path: Path) -> InspectorFiles | None:
     """What NCCL Inspector wrote of a process or a GPU; None for any other file, and a pipe."""
     try:
         if not path.is_file():
@@ -98,7 +94,7 @@ def _both(text: str, source: str) -> Measurements:
 
 
 _LONGEST_CASE = 200
-_Inspected = dict[type, InspectorCalls | InspectorGauges]
+_Inspected = dict[str, InspectorFiles]
 
 
 def read_all(
@@ -216,7 +212,7 @@ def _read(file: Path, forgiving: bool, failed: bool, inspected: _Inspected) -> M
     try:
         if (part := _inspected(file)) is None:
             return read(file)
-        inspected.setdefault(type(part), type(part)()).add(part)  # type: ignore[arg-type]
+        inspected.setdefault(part.noun, InspectorFiles(part.noun, part.curves)).add(part)
         return Measurements(())
     except Unmeasured as error:
         if not forgiving and not failed:

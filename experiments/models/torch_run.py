@@ -10,7 +10,6 @@ the layer in whose backward its gradient arrives. If several calls share it, thi
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,6 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn, optim
 
+from experiments.measure.device_clock import DeviceClock
 from topologies.errors import InputError, refused
 
 COPIED = 2**28
@@ -70,28 +70,6 @@ def tensors(value: Any) -> Iterator[torch.Tensor]:
     elif isinstance(value, Mapping | list | tuple):
         for item in value.values() if isinstance(value, Mapping) else value:
             yield from tensors(item)
-
-
-class DeviceClock:
-    """Times of a device: the processor's clock, or events on the GPU's stream."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._on_gpu = device.type == "cuda"
-
-    def stamp(self) -> Any:
-        """The moment at which the device reaches this point of its work."""
-        if not self._on_gpu:
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def since(self, first: Any, stamps: Iterable[Any]) -> list[float]:
-        """Seconds from `first` to each of `stamps`. Waits until the device has reached the last."""
-        if not self._on_gpu:
-            return [stamp - first for stamp in stamps]
-        torch.cuda.synchronize()
-        return [first.elapsed_time(stamp) / 1e3 for stamp in stamps]
 
 
 class Hooks:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+
+import pandas as pd
 
 from experiments.measurements import Curve
 from experiments.measurements.curve import Point
-from experiments.studies.kernel_rows import column, device_of, read
-from experiments.studies.measured_rows import Row, grouped
+from experiments.studies.kernel_rows import numbers, read
 from topologies.columns import plain_rows
 
 COLUMNS = {"machine", "library", "version_in_file", "collective", "dtype", "ranks", "size_bytes"}
@@ -18,37 +19,35 @@ CARDS = ("l40s",)
 """GPUs on cards, without NVSwitches."""
 
 
-def collectives(folder: Path) -> Iterator[tuple[str, tuple[Curve, ...]]]:
-    """The curves of `nccl.csv` on elements of 16 bits, by machine and version of NCCL. Raises
-    InputError if there is no such table.
+def measured(folder: Path) -> pd.DataFrame:
+    """The rows of `nccl.csv` on elements of 16 bits, with numbers of ranks, bytes and seconds.
+    Raises InputError if there is no such table.
 
     Times of the same bytes on elements of 8 bits are other measurements, but they say the same.
     """
-    path = folder / "nccl.csv"
-    rows = [
-        row
-        for row in read(path, COLUMNS | {"time_us"})
-        if (row["library"], row["dtype"]) == ("nccl", "float16")
-    ]
-    for (device, version), alike in grouped(rows, _set_up).items():
-        curves = grouped(alike, lambda row: (row["collective"], row["ranks"])).values()
-        name = f"{device} one node, NCCL {version}"
-        yield name, tuple(_curve(path, device, version, curve) for curve in curves)
+    table = read(folder / "nccl.csv", COLUMNS | {"time_us"})
+    table = table[(table["library"] == "nccl") & (table["dtype"] == "float16")]
+    sizes = numbers(table, "ranks", "size_bytes").astype(int)
+    seconds = numbers(table, "time_us")["time_us"] * 1e-6
+    return table.assign(ranks=sizes["ranks"], size_bytes=sizes["size_bytes"], seconds=seconds)
 
 
-def _set_up(row: Row) -> tuple[str, str]:
-    return device_of(row), row["version_in_file"]
+def collectives(folder: Path) -> Iterator[tuple[str, tuple[Curve, ...]]]:
+    """The curves of measured collectives, by machine and version of NCCL."""
+    for _, alike in measured(folder).groupby(["device", "version_in_file"], sort=False):
+        curves = [_curve(rows) for _, rows in alike.groupby(["collective", "ranks"], sort=False)]
+        yield f"{curves[0].device.lower()} one node, {curves[0].library}", tuple(curves)
 
 
-def _curve(path: Path, device: str, version: str, rows: Sequence[Row]) -> Curve:
-    collective, ranks = rows[0]["collective"], int(rows[0]["ranks"])
-    sizes, times = (column(list(rows), name, path) for name in ("size_bytes", "time_us"))
-    measured = sorted(plain_rows(sizes, times))
+def _curve(rows: pd.DataFrame) -> Curve:
+    names = ["device", "version_in_file", "collective", "ranks"]
+    device, version, collective, ranks = rows.iloc[0][names]
+    points = plain_rows(rows["size_bytes"].to_numpy(), rows["seconds"].to_numpy())
     return Curve(
         collective,
-        ranks,
+        int(ranks),
         1,
-        tuple(Point(int(size), time * 1e-6) for size, time in measured),
+        tuple(Point(*pair) for pair in sorted(points)),
         (),
         source=f"aic_{device}_{version}_{collective}_p{ranks}.csv",
         library=f"NCCL {version}",

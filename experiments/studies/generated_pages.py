@@ -37,6 +37,10 @@ SPLITS = (
     *("sizes", "between", "ranks", "farther", "farthest"),
     *("collectives", "plateau", "few", "lopsided"),
 )
+FIGURES_OF_SPLIT = (
+    *("model", "discrepancy", "line", "nccl", "inside", "width", "score", "constant"),
+    *("lines", "curves"),
+)
 BY_MACHINE = ("sizes", "between", "ranks", "collectives", "plateau", "few")
 """What was left out in the table of machines."""
 LIBRARIES = {"nccl": "NCCL, RCCL", "mpi": "MPI"}
@@ -255,24 +259,25 @@ def table(columns: Mapping[str, str], rows: pd.DataFrame) -> str:
     return markdown([*columns.values()], zip(*cells, strict=True))
 
 
+def of_split(errors: pd.DataFrame, split: str) -> pd.DataFrame:
+    """The figures of what was left out of each group of runs, for groups that have it."""
+    names = {f"{split}_{figure}": figure for figure in FIGURES_OF_SPLIT}
+    return errors[errors[f"{split}_model"].notna()].rename(columns={"curves": "number"} | names)
+
+
 def summary(errors: pd.DataFrame) -> str:
     """Medians over groups, and coverage, by the use of the runs."""
     lines = []
     for use, rows in errors.groupby("use", sort=False):
         for split in SPLITS:
-            judged = rows[rows[f"{split}_model"].notna()]
+            judged = of_split(rows, split)
             if judged.empty:
                 continue
-            compared = judged[judged[f"{split}_line"].notna()]
-            nearer = int((compared[f"{split}_discrepancy"] < compared[f"{split}_line"]).sum())
-            middle = [
-                _percent(judged[f"{split}_{of}"].median())
-                for of in ("model", "discrepancy", "line")
-            ]
-            inside = judged[f"{split}_inside"]
-            covered = [f"{inside.mean():.0%}", f"{inside.min():.0%}"]
+            compared, inside = judged.dropna(subset="line"), judged["inside"]
+            nearer = (compared["discrepancy"] < compared["line"]).sum()
+            middle = map(_percent, judged[["model", "discrepancy", "line"]].median())
             counts = [str(len(judged)), *middle, f"{nearer} of {len(compared)}"]
-            lines.append([str(use), split, *counts, *covered])
+            lines.append([str(use), split, *counts, f"{inside.mean():.0%}", f"{inside.min():.0%}"])
     heads = ("use of the runs", "held out", "groups", "model", "expected", "line")
     return markdown((*heads, "expected is nearer", "inside, mean", "inside, least"), lines)
 
@@ -282,48 +287,39 @@ def classes(errors: pd.DataFrame) -> str:
     error of their own on the same runs."""
     lines = []
     for split in SPLITS:
-        judged = errors[errors[f"{split}_inside"].notna()]
-        inside = judged.groupby("family")[f"{split}_inside"].mean()
+        judged = of_split(errors, split).dropna(subset="inside")
+        inside = judged.groupby("family")["inside"].mean()
         cells = [split, str(len(inside)), f"{inside.mean():.0%}", f"{inside.min():.0%}"]
-        columns = [f"{split}_{of}" for of in ("score", "lines", "curves")]
-        known = judged[judged[columns].notna().all(axis=1)]
-        scores = known.groupby("family")[columns].mean().mean()
-        lines.append(cells + [f"{mean:.2f}" if len(known) else "" for mean in scores])
+        columns = ["score", "lines", "curves"]
+        scores = judged.dropna(subset=columns).groupby("family")[columns].mean().mean()
+        lines.append([*cells, *(f"{mean:.2f}" if pd.notna(mean) else "" for mean in scores)])
     heads = "held out", "families", "inside, mean", "inside, least", "score", "score of lines"
     return markdown((*heads, "score of nearest curves"), lines)
 
 
 def _by_machine(errors: pd.DataFrame, machines: pd.DataFrame) -> str:
     """A row for each group of runs: expected times, on everything that was left out."""
-    left_out = dict(iter(machines.groupby("group")))
-    lines = []
-    for _, row in errors.iterrows():
-        cells = [row["runs"], row["use"]]
-        for split in BY_MACHINE:
-            cells += [_percent(row[f"{split}_{figure}"]) for figure in ("discrepancy", "inside")]
-        known = left_out.get(row["group"])
-        machine = ["", ""]
-        if known is not None:
-            machine = [f"{known['specification'].median():.1%}", f"{_inside(known):.1%}"]
-        lines.append(cells + machine)
-    heads = [f"{name}{figure}" for name in (*BY_MACHINE, "machine") for figure in ("", ", inside")]
-    return markdown(("runs", "use", *heads), lines)
+    columns = {"runs": errors["runs"], "use": errors["use"]}
+    for split in BY_MACHINE:
+        for figure, words in (("discrepancy", ""), ("inside", ", inside")):
+            columns[f"{split}{words}"] = errors[f"{split}_{figure}"].map(_percent)
+    left_out = machines.groupby("group")
+    for words, values in (
+        ("", left_out["specification"].median()),
+        (", inside", left_out[["inside", "points"]].apply(_inside)),
+    ):
+        columns[f"machine{words}"] = errors["group"].map(values).map(_percent)
+    return markdown([*columns], zip(*columns.values(), strict=True))
 
 
 def _held_out(errors: pd.DataFrame, split: str) -> str:
-    figures = {
-        "model": "model",
-        "discrepancy": "expected",
-        "line": "line",
-        "nccl": "NCCL's own",
-        "inside": "inside",
-        "width": "half width",
-        "score": "score",
+    columns = {
+        **{"runs": "runs", "use": "use", "number": "curves", "points": "points"},
+        **{"model": "model", "discrepancy": "expected", "line": "line", "nccl": "NCCL's own"},
+        **{"inside": "inside", "width": "half width", "score": "score"},
         "constant": "score of one width",
     }
-    columns = {name: name for name in ("runs", "use", "curves", "points")}
-    columns |= {f"{split}_{figure}": heading for figure, heading in figures.items()}
-    return table(columns, errors[errors[f"{split}_model"].notna()])
+    return table(columns, of_split(errors, split))
 
 
 def machines_summary(machines: pd.DataFrame) -> str:

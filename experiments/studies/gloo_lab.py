@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -61,28 +61,14 @@ class LabRow(NamedTuple):
         return self.algorithm or self.collective
 
 
-class LabRules(NamedTuple):
-    """The effects that a prediction includes."""
-
-    sharing: Sharing = "fair"
-    """How flows share a link."""
-    signals: bool = True
-    """Whether signals that a receiver is ready take time."""
-    segmented: bool = True
-    """Whether segments have at most 1 MiB."""
-    headers: bool = True
-    """Whether frames have headers."""
-
-
-RULES = LabRules()
-WITHOUT = {
-    "all rules": RULES,
-    "signals for nothing": LabRules(signals=False),
-    "two segments a chunk": LabRules(segmented=False),
-    "one flow after the other": LabRules(sharing="fifo"),
-    "no headers": LabRules(headers=False),
+WITHOUT: dict[str, dict[str, Any]] = {
+    "all rules": {},
+    "signals for nothing": {"signals": False},
+    "two segments a chunk": {"segmented": False},
+    "one flow after the other": {"sharing": "fifo"},
+    "no headers": {"headers": False},
 }
-"""All rules, and all rules but one."""
+"""All rules, and all rules but one, as options of :func:`predict`."""
 
 
 @lru_cache(maxsize=64)
@@ -176,26 +162,36 @@ message with its answer."""
 
 @cache
 def schedule(
-    collective: str, algorithm: str, ranks: int, nbytes: float, rules: LabRules
+    collective: str, algorithm: str, ranks: int, nbytes: float, signals: bool, segmented: bool
 ) -> Schedule:
     """The schedule of gloo's operation, or of a program over isend and irecv."""
     if algorithm:
         built = rendezvous(find(algorithm).build(ranks, nbytes))
     elif collective in RINGS:
-        options = {"segments": segments(ranks, nbytes)} if rules.segmented else {}
+        options = {"segments": segments(ranks, nbytes)} if segmented else {}
         built = RINGS[collective](ranks, nbytes, **options)
     else:
         built = OPERATIONS[collective](ranks, nbytes)
-    if rules.signals:
+    if signals:
         return built
     return replace(built, rank=np.where(built.source < 0, built.peer, built.rank))
 
 
-def predict(row: LabRow, software: float, rules: LabRules = RULES) -> float:
-    """Seconds of an operation, with `software` seconds for every message."""
-    built = schedule(row.collective, row.algorithm, row.ranks, row.nbytes, rules)
-    machine = lab(row.ranks, row.rate, row.delay, software, PAYLOAD if rules.headers else 1.0)
-    return simulate(built, machine, sharing=rules.sharing).makespan
+def predict(
+    row: LabRow,
+    software: float,
+    *,
+    sharing: Sharing = "fair",
+    signals: bool = True,
+    segmented: bool = True,
+    headers: bool = True,
+) -> float:
+    """Seconds of an operation, with `software` seconds for every message. The options say how flows
+    share a link, whether signals that a receiver is ready take time, whether segments have at most
+    1 MiB, and whether frames have headers."""
+    operation = row.collective, row.algorithm, row.ranks, row.nbytes
+    machine = lab(row.ranks, row.rate, row.delay, software, PAYLOAD if headers else 1.0)
+    return simulate(schedule(*operation, signals, segmented), machine, sharing=sharing).makespan
 
 
 def fit_software(errors: Callable[[float], Sequence[float]]) -> float:
@@ -209,9 +205,9 @@ def fit_software(errors: Callable[[float], Sequence[float]]) -> float:
     return float(result.x)
 
 
-def errors(rows: Iterable[LabRow], software: float, rules: LabRules = RULES) -> list[float]:
+def errors(rows: Iterable[LabRow], software: float, **rules: Any) -> list[float]:
     """Predicted over measured time - 1, for each row."""
-    return [predict(row, software, rules) / row.measured - 1 for row in rows]
+    return [predict(row, software, **rules) / row.measured - 1 for row in rows]
 
 
 def by_ranks(rows: Sequence[LabRow]) -> list[bool]:
@@ -233,13 +229,13 @@ def by_sizes(rows: Sequence[LabRow]) -> list[bool]:
 
 
 def held_out(
-    rows: Sequence[LabRow], fitted: Sequence[bool], rules: LabRules = RULES
+    rows: Sequence[LabRow], fitted: Sequence[bool], **rules: Any
 ) -> tuple[float, list[LabRow], list[float]]:
     """Seconds of software from the fitted rows, and the held-out rows with their errors."""
     training = [row for row, mark in zip(rows, fitted, strict=True) if mark]
     unseen = [row for row, mark in zip(rows, fitted, strict=True) if not mark]
-    software = fit_software(lambda seconds: errors(training, seconds, rules))
-    return software, unseen, errors(unseen, software, rules)
+    software = fit_software(lambda seconds: errors(training, seconds, **rules))
+    return software, unseen, errors(unseen, software, **rules)
 
 
 def main(path: Annotated[Path, typer.Argument(help="A sweep.")] = COMMITTED) -> str:
@@ -271,7 +267,7 @@ def _rule_errors(title: str, rows: Sequence[LabRow]) -> dict[str, list[str]]:
         (f"p = {max(row.ranks for row in rows)} unseen", by_ranks(rows)),
         ("every second size unseen", by_sizes(rows)),
     ):
-        results = [held_out(rows, fitted, rules) for rules in WITHOUT.values()]
+        results = [held_out(rows, fitted, **rules) for rules in WITHOUT.values()]
         columns[f"software, {name}"] = [format_seconds(round(each[0], 6)) for each in results]
         columns[name] = [_spread(unseen) for _, _, unseen in results]
     return columns

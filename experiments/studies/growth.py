@@ -1,12 +1,11 @@
-"""Growth of time and memory with the ranks and transfers of a ring, and times of simctl's parts."""
+"""Growth of time and memory with the ranks and transfers of a ring."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
-from statistics import linear_regression
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from experiments import output
@@ -16,43 +15,14 @@ from topologies.units import format_seconds
 FLAT = 1e6
 """Bytes below which memory says nothing of its growth."""
 Lines = list[list[str]]
-WORKS = {
-    "ring 96 ring reference": "build, simulate",
-    "ring 96 ring": "build, simulate",
-    "ring 1024 ring": "build, simulate",
-    "ring 1024 star": "build, simulate",
-    "machine 16": "build, ring of all GPUs",
-    "machine 128": "build, ring of all GPUs",
-    "machine 16384": "build",
-    "fair 64": "simulate",
-    "fair 128": "simulate",
-    "steps ddp:algo=ring 64 1": "build, simulate, measure",
-    "steps asgd 64 16": "build, simulate, measure",
-    "steps asgd 64 1000": "build, simulate, measure",
-}
-"""The parts of each work of :mod:`experiments.studies.timed_works`, with its arguments."""
 
 
 def main(
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each number of ranks.")] = 3,
     long: Annotated[bool, typer.Option(help="Also 4096 ranks, over a minute.")] = False,
 ) -> str:
-    """Build and simulate rings of all ranks; then other works, part by part."""
-    return "\n\n".join(map(output.align, (*tables(repeats, long), parts(repeats))))
-
-
-def parts(repeats: int) -> Lines:
-    """A row for each work: the least time of each part over the runs."""
-    rows = [["work", "counted", "parts", "in all", "a second", "peak"]]
-    for name, names in WORKS.items():
-        runs = [parts_of(work(name), environment()) for _ in range(repeats)]
-        seconds = [min(each) for each in zip(*(run.seconds for run in runs), strict=True)]
-        pairs = zip(names.split(", "), seconds, strict=True)
-        times = ", ".join(f"{part} {format_seconds(time)}" for part, time in pairs)
-        rate, peak = runs[0].counted / sum(seconds), min(run.peak for run in runs)
-        cells = [name, f"{runs[0].counted:.0f}", times, format_seconds(sum(seconds))]
-        rows.append([*cells, f"{rate:.3g}", f"{peak / 1e6:.0f}MB"])
-    return rows
+    """Build and simulate rings of all ranks."""
+    return "\n\n".join(map(output.align, tables(repeats, long)))
 
 
 def tables(repeats: int, with_long: bool) -> tuple[Lines, Lines]:
@@ -60,10 +30,10 @@ def tables(repeats: int, with_long: bool) -> tuple[Lines, Lines]:
     rows = [["ring of all ranks", "transfers", "CPU", "a transfer", "bytes", "a transfer"]]
     points = []
     for p in (64, 256, 1024, 4096)[: 3 + with_long]:
-        runs = [parts_of(work(f"ring {p}"), environment()) for _ in range(repeats)]
-        seconds = min(sum(run.seconds) for run in runs)
-        nbytes = min(run.peak - run.before for run in runs)
-        transfers = runs[0].counted
+        runs = np.array([parts_of(work(f"ring {p}"), environment()) for _ in range(repeats)])
+        counted, before, peak, *parts = runs.T
+        transfers, nbytes = float(counted[0]), float((peak - before).min())
+        seconds = float(sum(parts).min())
         points.append((p, transfers, seconds, nbytes))
         times = [format_seconds(value) for value in (seconds, seconds / transfers)]
         memory = [f"{nbytes / 1e6:.1f}MB", f"{nbytes / transfers:.1f}B"]
@@ -96,5 +66,4 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
     >>> exponent([1, 10, 100], [3, 300, 30000])
     2.0
     """
-    slope, _ = linear_regression([math.log(s) for s in sizes], [math.log(v) for v in values])
-    return round(slope, 3)
+    return round(float(np.polyfit(np.log(sizes), np.log(values), 1)[0]), 3)

@@ -46,6 +46,8 @@ PRIOR = 0.1
 class Measured(NamedTuple):
     """Measured kernels of a device, precision and engine."""
 
+    chip: Chip
+    """The chip on which they ran."""
     sizes: Sizes
     seconds: Floats
     shapes: Longs
@@ -54,7 +56,7 @@ class Measured(NamedTuple):
     def at(self, chosen: Flags) -> Measured:
         """The chosen kernels."""
         sizes = {name: size[chosen] for name, size in self.sizes.items()}
-        return Measured(sizes, self.seconds[chosen], self.shapes[chosen])
+        return Measured(self.chip, sizes, self.seconds[chosen], self.shapes[chosen])
 
 
 class Smoothness(NamedTuple):
@@ -74,13 +76,12 @@ class Smoothness(NamedTuple):
         return np.asarray(self.spread**2 * (1 + distance) * np.exp(-distance))
 
 
-Groups = Mapping[Key, tuple[Chip, Measured]]
-"""Measured kernels, and the chip on which they ran."""
+Groups = Mapping[Key, Measured]
 
 
 def fit(
     kind: Kind,
-    groups: Sequence[tuple[Chip, Measured]],
+    groups: Sequence[Measured],
     smoothness: Smoothness,
     priors: Mapping[str, Value],
     start: KernelModel | None = None,
@@ -90,11 +91,11 @@ def fit(
     chosen = priors.values()
     usual = np.log([value.usual for value in chosen])
     spread = np.array([value.spread for value in chosen])
-    times = np.log(np.concatenate([measured.seconds for _, measured in groups]))
+    times = np.log(np.concatenate([measured.seconds for measured in groups]))
 
     def formula(inner: Floats) -> Floats:
         values = dict(zip(kind.values, np.exp(inner), strict=True))
-        each = [kind.formula(measured.sizes, values, chip) for chip, measured in groups]
+        each = [kind.formula(group.sizes, values, group.chip) for group in groups]
         return np.log(np.concatenate(each))
 
     def errors(inner: Floats) -> Floats:
@@ -106,9 +107,9 @@ def fit(
         errors, first, diff_step=np.full(len(usual), 1e-3), ftol=NEAR, max_nfev=40
     ).x
     values = dict(zip(kind.values, np.exp(inner).tolist(), strict=True))
-    points = np.concatenate([kind.coordinates(measured.sizes) for _, measured in groups])
+    points = np.concatenate([kind.coordinates(measured.sizes) for measured in groups])
     grid = rest(kind, points, times - formula(inner), smoothness)
-    return KernelModel(kind, groups[0][0], values, 0.0, packed(grid), len(times))
+    return KernelModel(kind, groups[0].chip, values, 0.0, packed(grid), len(times))
 
 
 def rest(kind: Kind, points: Floats, measured: Floats, smoothness: Smoothness) -> Floats:
@@ -125,10 +126,9 @@ def shared_fit(kind: Kind, families: Sequence[Groups], smoothness: Smoothness) -
     """The model that all devices share, by the same number of kernels of each family."""
     random, chosen = np.random.default_rng(0), []
     for family in families:
-        share = FAMILY_KERNELS / sum(len(measured.seconds) for _, measured in family.values())
-        for chip, measured in family.values():
-            drawn = random.random(len(measured.seconds)) < share
-            chosen.append((chip, measured.at(drawn)))
+        share = FAMILY_KERNELS / sum(len(measured.seconds) for measured in family.values())
+        for measured in family.values():
+            chosen.append(measured.at(random.random(len(measured.seconds)) < share))
     return fit(kind, chosen, smoothness._replace(noise=DEVICES), kind.values)
 
 
@@ -165,14 +165,14 @@ def left_out(
 ) -> dict[Key, Floats]:
     """The logarithm of predicted over measured time of each kernel, by models of the shapes of
     other folds. `whole`: where their fits start."""
-    numbers = np.unique(np.concatenate([measured.shapes for _, measured in groups.values()]))
+    numbers = np.unique(np.concatenate([measured.shapes for measured in groups.values()]))
     order = np.random.default_rng(0).permutation(len(numbers)) % FOLDS
-    folds = {key: order[np.searchsorted(numbers, each.shapes)] for key, (_, each) in groups.items()}
-    errors = {key: np.empty(len(each.seconds)) for key, (_, each) in groups.items()}
+    folds = {key: order[np.searchsorted(numbers, each.shapes)] for key, each in groups.items()}
+    errors = {key: np.empty(len(each.seconds)) for key, each in groups.items()}
     for fold in range(FOLDS):
-        rest = {key: (chip, each.at(folds[key] != fold)) for key, (chip, each) in groups.items()}
+        rest = {key: each.at(folds[key] != fold) for key, each in groups.items()}
         for key, model in learn(kind, rest, smoothness, whole).items():
-            test = groups[key][1].at(folds[key] == fold)
+            test = groups[key].at(folds[key] == fold)
             errors[key][folds[key] == fold] = np.log(model.seconds(test.sizes) / test.seconds)
     return errors
 

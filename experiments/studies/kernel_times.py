@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import numpy as np
+import pandas as pd
 import typer
 
 from experiments.models.kernel_times.attention import ATTENTION
@@ -21,7 +22,6 @@ from experiments.models.kernel_times.exchange import EXCHANGE
 from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS, UNPACKED_PRODUCTS
 from experiments.models.kernel_times.kernel_model import (
     EIGHTY,
-    Chip,
     KernelModel,
     Key,
     Kind,
@@ -30,7 +30,7 @@ from experiments.models.kernel_times.kernel_model import (
 from experiments.models.kernel_times.lookup import ALL, EAGER, WIDTHS, model_of
 from experiments.models.kernel_times.nccl_calls import COLLECTIVES, ENGINE_CALLS
 from experiments.models.kernel_times.products import OUTPUT, PRODUCTS
-from experiments.studies import exchange_rows, kernel_rows
+from experiments.studies import kernel_rows
 from experiments.studies.kernel_fit import (
     Groups,
     Measured,
@@ -40,7 +40,7 @@ from experiments.studies.kernel_fit import (
     shared_fit,
     spread_of,
 )
-from experiments.studies.measured_rows import aligned, grouped
+from experiments.studies.measured_rows import formatted, grouped
 from topologies.topology import Flags, Floats
 
 LARGE = 1024
@@ -51,6 +51,12 @@ FAMILIES = [("a100",), ("l40s",), ("h100", "h200"), ("b200", "gb200")]
 """Devices that are alike."""
 
 
+FORMATS = {
+    **dict.fromkeys(Key._fields, "{}"),
+    "kernels": "{:.0f}",
+    **dict.fromkeys(("error", "p90", "large ones", "their bias"), "{:.1%}"),
+}
+"""The columns of a table of errors."""
 Errors = Mapping[Key, Floats]
 """The logarithm of predicted over measured time of each kernel."""
 Learnt = Mapping[Key, KernelModel]
@@ -80,19 +86,19 @@ def _large_products(measured: Measured) -> Flags:
 
 
 def _lengths(folder: Path, learnt: Learnt) -> tuple[Groups, Errors]:
-    groups = exchange_rows.attention(folder, exchange_rows.LENGTHS)
+    groups = kernel_rows.attention(folder, kernel_rows.LENGTHS)
     return groups, left_out(ATTENTION, groups, SMOOTH_ATTENTION, learnt)
 
 
 def _more_ranks(times: int, folder: Path, learnt: Learnt) -> tuple[Groups, Errors]:
     """The most ranks, by models of so many times fewer, and of fewer than these."""
-    most, errors = dict[Key, tuple[Chip, Measured]](), dict[Key, Floats]()
-    for key, (chip, measured) in exchange_rows.exchanges(folder).items():
+    most, errors = dict[Key, Measured](), dict[Key, Floats]()
+    for key, measured in kernel_rows.exchanges(folder).items():
         ranks = measured.sizes["ranks"]
         few, test = measured.at(ranks <= ranks.max() / times), measured.at(ranks == ranks.max())
         if len(few.seconds):
-            model = learn(EXCHANGE, {key: (chip, few)}, SMOOTH_EXCHANGE, learnt)[key]
-            most[key] = chip, test
+            model = learn(EXCHANGE, {key: few}, SMOOTH_EXCHANGE, learnt)[key]
+            most[key] = test
             errors[key] = np.log(model.seconds(test.sizes) / test.seconds)
     return most, errors
 
@@ -120,26 +126,26 @@ SOURCES = {
     ),
     "attention, forward": Source(
         ATTENTION,
-        exchange_rows.attention,
+        kernel_rows.attention,
         SMOOTH_ATTENTION,
         _at_least("queries", LARGE),
         others={"lengths and batches left out": _lengths},
     ),
     "attention, decode": Source(
         DECODE_ATTENTION,
-        exchange_rows.decodes,
+        kernel_rows.decodes,
         SMOOTH_DECODE,
         _at_least("tokens", LARGE),
     ),
     "latent attention, decode": Source(
         LATENT_DECODES,
-        exchange_rows.latent_decodes,
+        kernel_rows.latent_decodes,
         SMOOTH_DECODE,
         _at_least("tokens", LARGE),
     ),
     "exchanges of experts": Source(
         EXCHANGE,
-        exchange_rows.exchanges,
+        kernel_rows.exchanges,
         SMOOTH_EXCHANGE,
         _at_least("tokens", LARGE),
         families=False,
@@ -147,19 +153,19 @@ SOURCES = {
     ),
     "collectives": Source(
         COLLECTIVES,
-        exchange_rows.collectives,
+        kernel_rows.collectives,
         Smoothness(0.15, (2.0, 2.0)),
         _at_least("nbytes", LARGE_COLLECTIVE),
     ),
     "all-reduces of engines": Source(
         ENGINE_CALLS,
-        exchange_rows.engine_calls,
+        kernel_rows.engine_calls,
         Smoothness(0.15, (2.0, 2.0)),
         _at_least("nbytes", LARGE_COLLECTIVE),
     ),
     "casts": Source(
         CASTS,
-        exchange_rows.casts,
+        kernel_rows.casts,
         Smoothness(0.15, (2.0, 3.0)),
         lambda measured: measured.sizes["rows"] * measured.sizes["columns"] >= LARGE**2,
     ),
@@ -174,7 +180,7 @@ def main(
     """Learn the tables of all kinds from a folder of measured kernels: ten minutes."""
     tables = shipped_tables if score else learnt_tables
     return "\n\n".join(
-        f"{title}\n\n{aligned(table(source, groups, errors))}"
+        f"{title}\n\n{table(source, groups, errors)}"
         for name, source in SOURCES.items()
         for title, groups, errors in tables(name, source, folder)
     )
@@ -185,7 +191,7 @@ def shipped_tables(name: str, source: Source, folder: Path) -> list[tuple[str, G
     groups = source.read(folder)
     errors = {
         key: np.log(model_of(source.kind, *key).seconds(measured.sizes) / measured.seconds)
-        for key, (_, measured) in groups.items()
+        for key, measured in groups.items()
     }
     return [(f"{name}, as shipped", groups, errors)]
 
@@ -215,8 +221,8 @@ def family_errors(source: Source, groups: Groups) -> Errors:
         for _, alike in grouped(test, lambda key: key[1:]).items():
             model = shared_model(source, others, alike[0])
             for key in alike:
-                chip, measured = groups[key]
-                predicted = replace(model, chip=chip).seconds(measured.sizes)
+                measured = groups[key]
+                predicted = replace(model, chip=measured.chip).seconds(measured.sizes)
                 errors[key] = np.log(predicted / measured.seconds)
     return errors
 
@@ -267,23 +273,26 @@ def lines(
     return table
 
 
-def table(source: Source, groups: Groups, errors: Errors) -> dict[str, list[str]]:
+def table(source: Source, groups: Groups, errors: Errors) -> str:
     """The errors of each device, precision and engine, and their medians over all."""
-    figures = np.array([_figures(source, groups[key][1], each) for key, each in errors.items()])
-    rows = [[*key, str(len(each))] for key, each in errors.items()]
-    rows += [[heading, "", "", ""] for heading in ("median", "worst")]
-    summary = [np.median(np.abs(figures), axis=0), np.abs(figures).max(axis=0)]
-    texts = [
-        [*row, *(f"{figure:.1%}" for figure in each)]
-        for row, each in zip(rows, [*figures, *summary], strict=True)
-    ]
-    names = ["device", "precision", "engine", "kernels", "error", "p90", "large ones", "their bias"]
-    return dict(zip(names, map(list, zip(*texts, strict=True)), strict=True))
+    rows = pd.DataFrame(
+        [
+            {**key._asdict(), "kernels": len(each), **_figures(source, groups[key], each)}
+            for key, each in errors.items()
+        ]
+    )
+    sizes = rows.drop(columns=[*Key._fields, "kernels"]).abs()
+    ends = pd.DataFrame({"median": sizes.median(), "worst": sizes.max()}).T
+    whole = pd.concat([rows, ends.rename_axis("device").reset_index()], ignore_index=True)
+    return formatted(whole, FORMATS)
 
 
-def _figures(source: Source, measured: Measured, errors: Floats) -> Floats:
+def _figures(source: Source, measured: Measured, errors: Floats) -> dict[str, float]:
     relative, large = np.abs(np.expm1(errors)), source.large(measured)
-    seconds = measured.seconds[large]
-    bias = seconds @ np.exp(errors[large]) / seconds.sum() - 1 if large.any() else np.nan
-    some = np.median(relative[large]) if large.any() else np.nan
-    return np.array([np.median(relative), np.quantile(relative, 0.9), some, bias])
+    seconds, some = measured.seconds[large], large.any()
+    return {
+        "error": float(np.median(relative)),
+        "p90": float(np.quantile(relative, 0.9)),
+        "large ones": float(np.median(relative[large])) if some else np.nan,
+        "their bias": seconds @ np.exp(errors[large]) / seconds.sum() - 1 if some else np.nan,
+    }

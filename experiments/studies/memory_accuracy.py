@@ -6,12 +6,12 @@ what is reserved at most. One number is fitted: `RESERVED`, to the ranks of Simu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
@@ -19,29 +19,18 @@ from experiments.parallel.plan_step import RESERVED, Training, memory_of, work_o
 from experiments.parallel.plan_text import parse_plan
 from experiments.shipped_tables import rows_of
 from experiments.studies.measured_plans import MeasuredStep, whole_plans
-from experiments.studies.measured_rows import Row, aligned, grouped
+from experiments.studies.measured_rows import Row, formatted
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import StepMemory
 from topologies.shapes import star
 
 GIB, MIB = 2.0**30, 2.0**20
-
-
-class MeasuredMemory(NamedTuple):
-    """The memory of the ranks of a device of a pipeline."""
-
-    run: str
-    kind: str
-    """Allocated or reserved."""
-    measured: float
-    predicted: float
-    """Bytes, as are those measured."""
-    parts: str
-
-    @property
-    def error(self) -> float:
-        """Of the prediction, as a share of what is measured."""
-        return self.predicted / self.measured - 1
+FORMATS = {
+    "run": "{}",
+    **dict.fromkeys(("measured GiB", "predicted GiB"), "{:.2f}"),
+    "error": "{:+.1%}",
+    "parts": "{}",
+}
 
 
 def predicted_memory(step: MeasuredStep, row: Row) -> StepMemory:
@@ -57,11 +46,12 @@ def predicted_memory(step: MeasuredStep, row: Row) -> StepMemory:
     return memory_of(training, plan, work_of(training, plan, groups))
 
 
-def errors_of(path: Path) -> Iterator[MeasuredMemory]:
-    """What is measured and predicted in a file, but for runs whose memory is that of another."""
-    rows = rows_of(path)
+def errors_of(path: Path) -> pd.DataFrame:
+    """A row for the memory, `allocated` or `reserved`, of the ranks of each device of a pipeline in
+    bytes, as `measured` and as `predicted`; but for runs whose memory is that of another."""
+    rows, table = rows_of(path), list[dict[str, Any]]()
     if not rows or not {"memory_gib_max", "allocated_mib_rank0"} & rows[0].keys():
-        return
+        return pd.DataFrame()
     for step in whole_plans(path)[0]:
         row = rows[step.order[-1]]
         ranks = [name for name in row if name.startswith("allocated_mib_rank") and row[name]]
@@ -71,14 +61,24 @@ def errors_of(path: Path) -> Iterator[MeasuredMemory]:
         name += f", {step.gpus} {row['gpu']}{', compiled' * (row.get('compiled') == 'yes')}"
         reserved = memory.allocated + (RESERVED - 1) * memory.moving
         if not ranks:
-            parts, most = _parts(memory, memory.fullest), float(row["memory_gib_max"]) * GIB
-            yield MeasuredMemory(name, "reserved", most, float(reserved.max()), parts)
+            table.append(
+                {
+                    **{"kind": "reserved", "run": name},
+                    **{"measured": float(row["memory_gib_max"]) * GIB, "predicted": reserved.max()},
+                    "parts": _parts(memory, memory.fullest),
+                }
+            )
         for kind, figures in (("allocated", memory.allocated), ("reserved", reserved)):
             cells = [float(row[rank.replace("allocated", kind)]) * MIB for rank in ranks]
             for device, each in enumerate(np.array_split(cells, len(figures)) if cells else ()):
-                parts, place = _parts(memory, device), f"{name}, device {device}"
-                mean = float(each.mean())
-                yield MeasuredMemory(place, kind, mean, float(figures[device]), parts)
+                table.append(
+                    {
+                        **{"kind": kind, "run": f"{name}, device {device}"},
+                        **{"measured": each.mean(), "predicted": figures[device]},
+                        "parts": _parts(memory, device),
+                    }
+                )
+    return pd.DataFrame(table)
 
 
 def _parts(memory: StepMemory, device: int) -> str:
@@ -91,16 +91,11 @@ def main(folder: Path) -> str:
     """A table of all files of a folder that have memory, with the parts in GiB."""
     tables = []
     for path in sorted(folder.glob("*.csv")):
-        for kind, rows in grouped(errors_of(path), lambda each: each.kind).items():
-            errors = [abs(each.error) for each in rows]
-            mean, worst = np.mean(errors), max(errors)
-            columns = {
-                "run": [each.run for each in rows],
-                "measured GiB": [f"{each.measured / GIB:.2f}" for each in rows],
-                "predicted GiB": [f"{each.predicted / GIB:.2f}" for each in rows],
-                "error": [f"{each.error:+.1%}" for each in rows],
-                "parts": [each.parts for each in rows],
-            }
+        table = errors_of(path)
+        for kind, rows in table.groupby("kind", sort=False) if len(table) else ():
+            rows["error"] = rows["predicted"] / rows["measured"] - 1
+            rows[["measured GiB", "predicted GiB"]] = rows[["measured", "predicted"]] / GIB
+            mean, worst = rows["error"].abs().mean(), rows["error"].abs().max()
             title = f"{path.stem}, {kind}: mean error {mean:.1%}, worst {worst:.1%}"
-            tables.append(f"{title}\n\n{aligned(columns)}")
+            tables.append(f"{title}\n\n{formatted(rows, FORMATS)}")
     return "\n\n".join(tables) or "no file with memory"

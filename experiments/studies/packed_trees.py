@@ -16,12 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from random import Random
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import typer
 
-from experiments import output
+from experiments.studies.measured_rows import formatted
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import find, of_collective
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
@@ -42,6 +43,13 @@ MARGIN = 0.02
 """The share of the cut by which a time may be longer, besides the fill."""
 EQUAL = 1e-9
 """The relative difference of times that are equal."""
+COARSE, MORE = f"{SEGMENTS} segments", f"{FINE} segments"
+FORMATS = {
+    **dict.fromkeys(("algorithm", "networks"), "{}"),
+    **{COARSE: "{:.4f}", "worst": "{:.4f}", "of allowed": "{:.0%}", MORE: "{:.4f}"},
+    **{"slower": "{}", "by": "{:.3%}", "failures": "{}"},
+}
+"""The columns of the table."""
 
 
 def random_network(seed: int, *, both_ways_alike: bool = True) -> Topology:
@@ -64,43 +72,6 @@ def random_network(seed: int, *, both_ways_alike: bool = True) -> Topology:
     return builder.build(ranks)
 
 
-class TreeTimes(NamedTuple):
-    """The times of an algorithm on a network, over the tightest cut."""
-
-    seed: int
-    name: str
-    ranks: int
-    depth: int
-    """The depth of the trees, of all phases together."""
-    times: dict[int, float]
-    """By the number of segments."""
-    rival_time: float
-    """That of the fastest other algorithm."""
-    rival: str
-
-    @property
-    def share(self) -> float:
-        """The share that the fill and the margin leave to the time, which it takes."""
-        return (self.times[SEGMENTS] - 1) / ((self.depth - 1) / SEGMENTS + MARGIN)
-
-    @property
-    def behind(self) -> float:
-        """By how much every other algorithm is slower than the best number of segments; above 0 if
-        one is faster."""
-        return min(self.times.values()) / self.rival_time - 1
-
-    @property
-    def failures(self) -> list[str]:
-        """The goals that the times miss. Of an algorithm that has no fill, like a ring on a ring,
-        the fill of many segments may miss no more than its share."""
-        missed = {
-            f"{SEGMENTS} segments are slow": self.share > 1,
-            f"{FINE} segments are slow": self.times.get(FINE, 1) > 1 + MARGIN,
-            f"{self.rival} is faster": self.behind > (self.depth - 1) / FINE + EQUAL,
-        }
-        return [name for name, is_missed in missed.items() if is_missed]
-
-
 def seconds(algorithm: Algorithm, topology: Topology) -> float:
     """The simulated time of V, proven."""
     fitted = algorithm.on(topology, topology.ranks, V)
@@ -115,18 +86,34 @@ def bound(algorithm: Algorithm, topology: Topology) -> float:
     return sum(best_bound(phase, topology, topology.ranks, V).seconds for phase in phases)
 
 
-def study(seed: int, name: str, *, fine: bool = False) -> TreeTimes:
-    """The times of an algorithm on the network of a seed: with more segments if those are wanted,
-    or another algorithm is faster."""
+def study(seed: int, name: str, *, fine: bool = False) -> dict[str, Any]:
+    """The times of an algorithm on the network of a seed, over the tightest cut: with more segments
+    if those are wanted, or another algorithm is faster."""
     network, algorithm = random_network(seed), find(name)
     least = bound(algorithm, network)
-    depth = plan(algorithm.collective.name, network, network.ranks).depth
     fastest, rival = min(others(algorithm, network), default=(np.inf, ""))
-    times = {SEGMENTS: seconds(algorithm, network)}
-    if fine or times[SEGMENTS] > fastest * (1 + EQUAL):
-        times[FINE] = seconds(find(f"{name}:segments={FINE}"), network)
-    over = {segments: time / least for segments, time in times.items()}
-    return TreeTimes(seed, name, network.ranks, depth, over, fastest / least, rival)
+    coarse, more = seconds(algorithm, network), np.nan
+    if fine or coarse > fastest * (1 + EQUAL):
+        more = seconds(find(f"{name}:segments={FINE}"), network)
+    depth = plan(algorithm.collective.name, network, network.ranks).depth
+    times = coarse / least, more / least, fastest / least
+    return {"seed": seed, "algorithm": name, "ranks": network.ranks} | judged(depth, *times, rival)
+
+
+def judged(depth: int, coarse: float, more: float, fastest: float, rival: str) -> dict[str, Any]:
+    """The times with fewer and more segments, and the goals that they miss. Of an algorithm that
+    has no fill, like a ring on a ring, the fill of many segments may miss no more than its
+    share."""
+    share = (coarse - 1) / ((depth - 1) / SEGMENTS + MARGIN)
+    behind = np.fmin(coarse, more) / fastest - 1
+    missed = {
+        f"{COARSE} are slow": share > 1,
+        f"{MORE} are slow": more > 1 + MARGIN,
+        f"{rival} is faster": behind > (depth - 1) / FINE + EQUAL,
+    }
+    failures = ", ".join(name for name, is_missed in missed.items() if is_missed)
+    by = behind if behind > EQUAL else 0.0
+    return {COARSE: coarse, MORE: more, "share": share, "by": by, "failures": failures}
 
 
 def others(algorithm: Algorithm, topology: Topology) -> Iterator[tuple[float, str]]:
@@ -149,34 +136,24 @@ def main(
     return summary([study(n, name, fine=n % every == 0) for n in seeds for name in NAMES])
 
 
-def summary(rows: Sequence[TreeTimes]) -> str:
+def summary(records: Sequence[dict[str, Any]]) -> str:
     """The worst of each algorithm, and the goals that each network misses."""
-    lines = [
-        [
-            *("algorithm", "networks", f"{SEGMENTS} segments", "worst", "of allowed"),
-            *(f"{FINE} segments", "slower", "by", "failures"),
-        ]
-    ]
-    for name in dict.fromkeys(row.name for row in rows):
-        group = [row for row in rows if row.name == name]
-        times = [row.times[SEGMENTS] for row in group]
-        slower = [row for row in group if row.behind > EQUAL]
-        lines.append(
-            [
-                name,
-                str(len(group)),
-                f"{np.mean(times):.4f}",
-                f"{max(times):.4f}",
-                f"{max(row.share for row in group):.0%}",
-                f"{max(row.times.get(FINE, 0) for row in group):.4f}",
-                str(len(slower)),
-                f"{max((row.behind for row in slower), default=0):.3%}",
-                str(sum(bool(row.failures) for row in group)),
-            ]
-        )
+    rows = pd.DataFrame(records)
+    table = rows.groupby("algorithm", sort=False).agg(
+        **{
+            "networks": ("seed", "size"),
+            COARSE: (COARSE, "mean"),
+            "worst": (COARSE, "max"),
+            "of allowed": ("share", "max"),
+            MORE: (MORE, "max"),
+            "slower": ("by", np.count_nonzero),
+            "by": ("by", "max"),
+            "failures": ("failures", lambda texts: (texts != "").sum()),
+        }
+    )
     failed = [
-        f"{row.name} on network {row.seed} of {row.ranks} ranks: {', '.join(row.failures)}"
-        for row in rows
-        if row.failures
+        "{algorithm} on network {seed} of {ranks} ranks: {failures}".format_map(row)
+        for row in records
+        if row["failures"]
     ]
-    return "\n".join([output.align(lines), *failed])
+    return "\n".join([formatted(table.reset_index(), FORMATS), *failed])

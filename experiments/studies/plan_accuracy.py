@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
+import pandas as pd
 import typer
 
 from experiments import output
@@ -24,9 +24,12 @@ from experiments.studies.measured_plans import (
     three_dimensional,
     whole_plans,
 )
-from experiments.studies.measured_rows import aligned, grouped
-from experiments.studies.step_predictions import Case, Predicted, predict, simulate
+from experiments.studies.measured_rows import formatted, grouped
+from experiments.studies.step_predictions import Case, plan_kind, predict, simulate
 from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from pandas.core.groupby import DataFrameGroupBy
 
 Rows = Sequence[MeasuredStep]
 
@@ -125,37 +128,32 @@ def main(
     """Tables of all files of folders of measured training."""
     files, skipped = files_in(folders)
     three = [row for name in files if "a100_3d" in name for row in files[name]]
-    parts = dict[str, list[Predicted]]()
+    parts = dict[str, pd.DataFrame]()
     for name, rows in files.items():
         for title, protocol in PROTOCOLS.items():
             cases = list(protocol(three if "a100_3d" in name else rows))
             part = predict(case for case in cases if case[0].table == name)
-            if part:
+            if len(part):
                 parts[f"{name}, {title}"] = part
     parts |= {f"{paper}, nothing fitted": predict(no_row([*published(paper)])) for paper in PAPERS}
-    sections = {"": errors(parts)}
+    whole = pd.concat(parts, names=["rows of"])
+    sections = {"": errors(whole.groupby("rows of", sort=False))}
     for name, part in parts.items():
-        by_kind = grouped(part, lambda each: f"{each.row.kind} {each.row.group}")
-        sections[f"{name}, by plan"] = errors(dict(sorted(by_kind.items())))
+        plans = part["row"].map(lambda row: f"{row.kind} {row.group}")
+        sections[f"{name}, by plan"] = errors(part.groupby(plans.rename("rows of")))
     for name in files:
         part = next(parts[key] for title in WORST_OF if (key := f"{name}, {title}") in parts)
-        worst = sorted(part, key=lambda each: -abs(each.error))[:10]
-        sections[f"{name}, the ten worst"] = _steps(worst) | _parts_of_steps(worst)
-    left_out = [(name, reason, str(n)) for name, of in skipped.items() for reason, n in of.items()]
-    sections["Rows that plans cannot say yet"] = {
-        heading: [cells[place] for cells in left_out]
-        for place, heading in enumerate(("file", "reason", "rows"))
-    }
-    kinds = errors_by_kind(
-        [each for name, part in parts.items() if _in_reports(name) for each in part]
+        worst = part.loc[part["error"].abs().nlargest(10).index]
+        sections[f"{name}, the ten worst"] = steps(worst)
+    left_out = [(name, reason, n) for name, of in skipped.items() for reason, n in of.items()]
+    sections["Rows that plans cannot say yet"] = formatted(
+        pd.DataFrame(left_out, columns=["file", "reason", "rows"])
     )
+    kinds = errors_by_kind(pd.concat([part for name, part in parts.items() if _in_reports(name)]))
     if out is not None:
         output.write(out, output.to_csv(kinds))
-    sections["Errors by kind of plan, as reports name them"] = {
-        name: [str(row[name]) for row in kinds] for name in (*PlanKind._fields, *PlanError._fields)
-    }
-    tables = [f"{name}\n\n{aligned(columns)}".strip() for name, columns in sections.items()]
-    return "\n\n".join(tables)
+    sections["Errors by kind of plan, as reports name them"] = formatted(pd.DataFrame(kinds))
+    return "\n\n".join(f"{name}\n\n{table}".strip() for name, table in sections.items())
 
 
 WORST_OF = "one row a GPU and precision", "nothing fitted"
@@ -169,61 +167,54 @@ def _in_reports(part: str) -> bool:
     return name not in PAPERS and title in ("nothing fitted", "one row a GPU and precision")
 
 
-def errors_by_kind(predicted: Sequence[Predicted]) -> list[output.Record]:
+def nine_of_ten(values: pd.Series[float]) -> float:
+    """What nine of ten values are below."""
+    return float(values.quantile(0.9))
+
+
+def errors_by_kind(predicted: pd.DataFrame) -> list[output.Record]:
     """The errors of each kind of plan that a report tells apart: rows of its file."""
-    rows: list[output.Record] = []
-    for kind, alike in grouped(predicted, lambda each: each.kind).items():
-        errors = np.array([each.error for each in alike])
-        figures = np.abs(errors).mean(), errors.mean(), np.quantile(np.abs(errors), 0.9)
-        error = PlanError(len(errors), *(round(float(figure), 3) for figure in figures))
-        rows.append(kind._asdict() | error._asdict())
-    return rows
+    pairs = zip(predicted["row"], predicted["times"], strict=True)
+    rows = pd.DataFrame([plan_kind(*pair) for pair in pairs]).assign(
+        error=predicted["error"].to_numpy(), size=predicted["error"].abs().to_numpy()
+    )
+    figures = rows.groupby([*PlanKind._fields], sort=False).agg(
+        steps=("error", "size"),
+        mean=("size", "mean"),
+        bias=("error", "mean"),
+        nine_of_ten=("size", nine_of_ten),
+    )
+    return [
+        PlanKind(*kind)._asdict() | PlanError(*error)._asdict()
+        for kind, error in zip(figures.index, figures.round(3).itertuples(index=False), strict=True)
+    ]
 
 
-Columns = dict[str, list[str]]
+FIGURES: dict[str, tuple[str, str | Callable[..., float], str]] = {
+    "number": ("error", "size", "{}"),
+    "bias": ("error", "mean", "{:+.1%}"),
+    "mean": ("size", "mean", "{:.1%}"),
+    "median": ("size", "median", "{:.1%}"),
+    "nine of ten": ("size", nine_of_ten, "{:.1%}"),
+    "largest": ("size", "max", "{:.1%}"),
+    "plain model": ("plain_size", "mean", "{:.1%}"),
+    "its median": ("plain_size", "median", "{:.1%}"),
+    "in 80% interval": ("inside", "mean", "{:.0%}"),
+    "half width": ("width", "median", "{:.0%}"),
+}
+"""The figures of errors: the column that they are of, what makes them, and how they are printed."""
 
 
-def errors(parts: Mapping[str, Sequence[Predicted]]) -> Columns:
+def errors(parts: DataFrameGroupBy[Any, Any]) -> str:
     """The errors of parts, beside those of the plain model."""
-    all_errors = [np.array([each.error for each in part]) for part in parts.values()]
-    plains = [np.abs([each.plain_error for each in part]) for part in parts.values()]
-    figures = {
-        "mean": [np.abs(part).mean() for part in all_errors],
-        "median": [np.median(np.abs(part)) for part in all_errors],
-        "nine of ten": [np.quantile(np.abs(part), 0.9) for part in all_errors],
-        "largest": [np.abs(part).max() for part in all_errors],
-        "plain model": [part.mean() for part in plains],
-        "its median": [np.median(part) for part in plains],
-    }
-    return {
-        "rows of": [*parts],
-        "number": [str(len(part)) for part in all_errors],
-        "bias": [f"{part.mean():+.1%}" for part in all_errors],
-        **{name: [f"{figure:.1%}" for figure in column] for name, column in figures.items()},
-        "in 80% interval": [
-            f"{np.mean([_inside(each) for each in part]):.0%}" for part in parts.values()
-        ],
-        "half width": [
-            f"{np.expm1(np.median([each.reach for each in part])):.0%}" for part in parts.values()
-        ],
-    }
+    figures = {name: parts[column].agg(of) for name, (column, of, _) in FIGURES.items()}
+    formats = {name: text for name, (_, _, text) in FIGURES.items()}
+    return formatted(pd.DataFrame(figures).reset_index(), {"rows of": "{}"} | formats)
 
 
-def _inside(each: Predicted) -> bool:
-    return bool(abs(np.log1p(each.error)) <= each.reach)
-
-
-def _steps(predicted: Sequence[Predicted]) -> Columns:
-    return {
-        "step": [each.row.text for each in predicted],
-        "measured s": [f"{each.row.seconds:.3f}" for each in predicted],
-        "predicted s": [f"{each.seconds:.3f}" for each in predicted],
-        "error": [f"{each.error:+.1%}" for each in predicted],
-    }
-
-
-def _parts_of_steps(predicted: Sequence[Predicted]) -> Columns:
-    measures = [simulate(each.row, each.times) for each in predicted]
+def steps(predicted: pd.DataFrame) -> str:
+    """Steps with their seconds, and where these are spent."""
+    measures = [simulate(row, times) for row, times in predicted[["row", "times"]].to_numpy()]
     seconds = {
         "device": [each.computing for each in measures],
         "launches": [each.launching for each in measures],
@@ -231,4 +222,14 @@ def _parts_of_steps(predicted: Sequence[Predicted]) -> Columns:
         "idle": [each.idle for each in measures],
         "optimizer": [each.optimizer for each in measures],
     }
-    return {name: [f"{part.mean():.3f}" for part in parts] for name, parts in seconds.items()}
+    table = pd.DataFrame(
+        {
+            "step": [row.text for row in predicted["row"]],
+            "measured s": [row.seconds for row in predicted["row"]],
+            "predicted s": predicted["seconds"].to_numpy(),
+            "error": predicted["error"].to_numpy(),
+            **{name: [part.mean() for part in parts] for name, parts in seconds.items()},
+        }
+    )
+    formats = {str(name): "{:.3f}" for name in table} | {"step": "{}", "error": "{:+.1%}"}
+    return formatted(table, formats)

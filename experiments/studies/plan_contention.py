@@ -15,15 +15,15 @@ The worst plans under fair sharing are printed, and all plans with a cause.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from random import Random
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import typer
 
 from experiments import output
@@ -57,26 +57,6 @@ MACHINES = {
 }
 """Machines of one, two or four nodes, by their GPUs. The GPUs of a node share one or two NICs."""
 PIPELINES = "1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2", "zb_v", "dual_pipe"
-
-
-class Comparison(NamedTuple):
-    """The seconds of a step, priced and written, and its errors."""
-
-    kind: str
-    model: str
-    topology: str
-    plan: str
-    priced_fair: float
-    written_fair: float
-    priced_fifo: float
-    written_fifo: float
-    fair: float
-    fifo: float
-    apart: float
-    """The error under fair sharing, if calls of several streams never met."""
-    shares: bool
-    """Whether transfers of several streams or devices meet on a medium."""
-    cause: str
 
 
 def draw(chance: Random, kind: str) -> tuple[str, str, str, str]:
@@ -114,8 +94,10 @@ def step_of(model: str, topology: str, text: str, sharing: Sharing) -> Step:
     return write(work_of(training, plan, GroupTimes(built, plan.degrees, run=rules.run)))
 
 
-def compare(seed: int) -> Comparison | None:
-    """A random plan, of experts if the seed is odd; None if its transfers are not written."""
+def compare(seed: int) -> output.Record | None:
+    """A random plan, of experts if the seed is odd: the seconds of its step priced and written, the
+    errors, and whether transfers of several streams or devices meet on a medium. None if its
+    transfers are not written."""
     chance, steps = Random(seed), list[Step]()
     while not steps:
         case = draw(chance, ("dense", "experts")[seed % 2])
@@ -125,10 +107,15 @@ def compare(seed: int) -> Comparison | None:
         fair, fifo = (simulate(step, write_transfers(step)) for step in steps)
         priced = [step.timeline.makespan for step in steps]
         errors = priced[0] / fair.makespan - 1, priced[1] / fifo.makespan - 1
-        seconds = priced[0], fair.makespan, priced[1], fifo.makespan
-        apart = run(steps[0].routed).makespan / fair.makespan - 1
-        cause = cause_of(*errors, fifo)
-        return Comparison(*case, *seconds, *errors, apart, shares(steps[0]), cause)
+        return {
+            **dict(zip(("kind", "model", "topology", "plan"), case, strict=True)),
+            **{"priced_fair": priced[0], "written_fair": fair.makespan},
+            **{"priced_fifo": priced[1], "written_fifo": fifo.makespan},
+            **{"fair": errors[0], "fifo": errors[1]},
+            "apart": run(steps[0].routed).makespan / fair.makespan - 1,
+            "shares": shares(steps[0]),
+            "cause": cause_of(*errors, fifo),
+        }
     return None
 
 
@@ -174,32 +161,32 @@ def main(
     """The errors of random plans, their causes, and the worst plans."""
     seeds = dict.fromkeys(range(first, first + plans), 1.0)
     results = dict(Processes(2).map(lambda few: map(compare, few), seeds))
-    rows = [row for _, row in sorted(results.items()) if row]
+    records = [row for _, row in sorted(results.items()) if row]
     if file is not None:
-        output.write(file, output.to_csv([row._asdict() for row in rows]))
-    causes = Counter(row.cause for row in rows if row.cause).most_common()
+        output.write(file, output.to_csv(records))
+    rows = pd.DataFrame(records)
+    causes = rows["cause"][rows["cause"] != ""].value_counts().items()
     counted = [f"{len(seeds) - len(rows)} not written", *(f"{n} by {cause}" for cause, n in causes)]
     parts = output.align([*_errors(rows)]), ", ".join(counted), output.align([*_worst(rows)])
     return "\n\n".join(parts)
 
 
-def _errors(rows: Sequence[Comparison]) -> Iterator[list[str]]:
+def _errors(rows: pd.DataFrame) -> Iterator[list[str]]:
     yield ["plans", "sharing", "number", "mean", "median", "p90", "worst", "bias", "within 1e-9"]
-    chosen = {"all": rows} | {kind: [row for row in rows if row.kind == kind] for kind in MODELS}
-    chosen["share nothing"] = [row for row in rows if not row.shares]
+    chosen = {"all": rows, **{kind: rows[rows["kind"] == kind] for kind in MODELS}}
+    chosen["share nothing"] = rows[~rows["shares"]]
     for rule, (name, some) in product(("fair", "apart", "fifo"), chosen.items()):
-        errors = np.array([getattr(row, rule) for row in some] or [np.nan])
-        sizes = np.abs(errors)
-        figures = sizes.mean(), np.median(sizes), np.quantile(sizes, 0.9), sizes.max()
-        shown = [*(f"{each:.2%}" for each in figures), f"{errors.mean():+.2%}"]
+        sizes = some[rule].abs()
+        figures = sizes.mean(), sizes.median(), sizes.quantile(0.9), sizes.max()
+        shown = [*(f"{each:.2%}" for each in figures), f"{some[rule].mean():+.2%}"]
         yield [name, rule, str(len(some)), *shown, f"{(sizes < SAME).mean():.1%}"]
 
 
-def _worst(rows: Sequence[Comparison]) -> Iterator[list[str]]:
+def _worst(rows: pd.DataFrame) -> Iterator[list[str]]:
     yield ["sharing", "error", "cause", "plan"]
-    ordered = sorted(rows, key=lambda row: -abs(row.fair))
-    worst = [("fair", row.fair, row) for row in ordered[:10]]
-    worst += [("fifo", row.fifo, row) for row in ordered if row.cause]
-    for rule, error, row in worst:
-        text = f"{row.plan} --model {row.model} --topology {row.topology}"
-        yield [rule, f"{error:+.1%}", row.cause * (rule == "fifo"), text]
+    ordered = rows.sort_values("fair", key=abs, ascending=False, kind="stable")
+    worst = {"fair": ordered[:10].assign(cause=""), "fifo": ordered[ordered["cause"] != ""]}
+    for rule, some in worst.items():
+        for row in some.to_dict("records"):
+            text = "{plan} --model {model} --topology {topology}".format_map(row)
+            yield [rule, f"{row[rule]:+.1%}", row["cause"], text]

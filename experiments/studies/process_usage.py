@@ -83,33 +83,22 @@ def usage(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Pr
         return ProcessUsage(cpu, elapsed, used.ru_maxrss * 1024, out.read())
 
 
-class WorkParts(NamedTuple):
-    """The figures of a work of :mod:`experiments.studies.timed_works`."""
-
-    counted: float
-    before: float
-    """Bytes of the process before the first part."""
-    peak: float
-    """Bytes at the largest."""
-    seconds: tuple[float, ...]
-    """CPU seconds of each part."""
-
-
 def work(name: str) -> tuple[str, ...]:
-    """The command that runs a work, by its name and arguments."""
+    """The command that runs a work of :mod:`experiments.studies.timed_works`, by its name and
+    arguments."""
     return (*PYTHON, str(Path(__file__).with_name("timed_works.py")), *name.split())
 
 
-def parts_of(line: Sequence[str], variables: Mapping[str, str] | None = None) -> WorkParts:
-    """Run a work."""
-    counted, before, peak, *seconds = map(float, usage(line, variables).printed.split())
-    return WorkParts(counted, before, peak, tuple(seconds))
+def parts_of(line: Sequence[str], variables: Mapping[str, str] | None = None) -> list[float]:
+    """Run a work: what it counted, bytes of the process before the first part and at the largest,
+    and CPU seconds of each part."""
+    return [*map(float, usage(line, variables).printed.split())]
 
 
 def in_process(line: Sequence[str], variables: Mapping[str, str] | None = None) -> ProcessUsage:
     """Run a work: the usage of its parts, without the start of the process."""
-    parts = parts_of(line, variables)
-    return ProcessUsage(sum(parts.seconds), sum(parts.seconds), parts.peak)
+    _, _, peak, *seconds = parts_of(line, variables)
+    return ProcessUsage(sum(seconds), sum(seconds), peak)
 
 
 def unit() -> float:

@@ -3,11 +3,12 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 
 from experiments.models.accelerators import DEVICES
 from experiments.models.model_catalogue import find_transformer
@@ -15,15 +16,14 @@ from experiments.serving.deployment import Cut, Deployment
 from experiments.serving.engines import Engine, ServedPrecision
 from experiments.serving.operating_point import TIMES, Load, point
 from experiments.serving.prefill_workers import PrefillWorkers, sent_seconds
-from experiments.studies.kernel_rows import read as table_of
-from experiments.studies.measured_rows import Row, grouped
+from experiments.studies.kernel_rows import numbers, read
 from topologies.catalogue import find
 from topologies.topology import Topology
 
-COLUMNS = {
-    *("machine", "model_family", "engine", "mode", "precision", "isl", "osl", "concurrency"),
-    *("gpus", "attention_dp_size", "moe_ep_size", "ttft_ms", "tpot_ms", "flags"),
-}
+ABOUT = ["machine", "model_family", "engine", "precision", "isl", "osl", "concurrency"]
+KEY = [*ABOUT, "gpus", "attention_dp_size", "moe_ep_size"]
+"""What equal points have in common."""
+COLUMNS = {*KEY, "mode", "ttft_ms", "tpot_ms", "flags"}
 MODELS = {
     "Llama-3.1-70B": "llama3_70b",
     "Llama-3.1-8B": "llama3_8b",
@@ -32,55 +32,66 @@ MODELS = {
 }
 """The model of each family."""
 MACHINES = {"b200_sxm": "b200", "h200_sxm": "hgx_h200", "h100_sxm": "hgx_h100"}
-ODD = "layout_suspect", "concurrency_unknown", "tp_is_gpu_total"
+ODD = "layout_suspect|concurrency_unknown|tp_is_gpu_total"
 """Flags of points that say too little."""
 FIRST = 0.1
 """The first token takes at most this share of a request in points that count."""
 WORKERS = "prefill", "decode"
 OF_WORKERS = "num_workers", "tp_size", "attention_dp_size", "moe_ep_size"
 """The columns of each kind of workers."""
+Row = Mapping[Any, Any]
 
 
-def counts(row: Row) -> bool:
-    """Whether a point tells of tokens on workers that do all."""
-    if row["mode"] != "agg" or any(flag in row["flags"] for flag in ODD):
-        return False
-    if not row["gpus"] or not row["concurrency"] or row["model_family"] not in MODELS:
-        return False
-    first, each = float(row["ttft_ms"]), float(row["tpot_ms"])
-    return first <= FIRST * (first + float(row["osl"]) * each)
+def pooled(folder: Path) -> Sequence[Row]:
+    """The points that tell of tokens on workers that do all."""
+    table = read(folder / "serving.csv", COLUMNS)
+    table = table[
+        (table["mode"] == "agg")
+        & ~table["flags"].str.contains(ODD)
+        & table["model_family"].isin([*MODELS])
+        & (table["gpus"] != "")
+        & (table["concurrency"] != "")
+    ]
+    times = numbers(table, "osl", "ttft_ms", "tpot_ms")
+    whole = times["ttft_ms"] + times["osl"] * times["tpot_ms"]
+    return _once(table[times["ttft_ms"] <= FIRST * whole], KEY)
 
 
-def key_of(row: Row) -> tuple[str, ...]:
-    """What equal points have in common."""
-    names = "machine", "model_family", "engine", "precision", "isl", "osl", "concurrency", "gpus"
-    return *(row[name] for name in names), row["attention_dp_size"], row["moe_ep_size"]
+def _once(table: pd.DataFrame, key: list[str]) -> Sequence[Row]:
+    """Equal points once, with the medians of TPOT and TTFT in seconds."""
+    times = numbers(table, *(f"{time}_ms" for time in TIMES)).set_axis([*TIMES], axis=1)
+    table = table.assign(**{time: times[time] for time in TIMES})
+    medians = table.groupby(key)[[*TIMES]].transform("median") / 1e3
+    return (
+        table.assign(**{time: medians[time] for time in TIMES})
+        .drop_duplicates(key)
+        .to_dict("records")
+    )
 
 
 def with_workers(folder: Path) -> Iterator[list[str]]:
     """A row for each machine and engine of points whose prefills have workers of their own. No
     value was learnt from these."""
-    columns = {"concurrency", *(f"{kind}_{name}" for kind in WORKERS for name in OF_WORKERS)}
-    rows = [
-        row
-        for row in table_of(folder / "serving.csv", COLUMNS | columns)
-        if row["mode"] == "disagg" and all(row[name] for name in columns)
-    ]
-    keys = sorted(columns | {"machine", "engine", "precision", "isl", "osl"})
-    alike = grouped(rows, lambda row: tuple(row[name] for name in keys)).values()
-    errors = grouped((_off(each) for each in alike), lambda off: off[:2])
-    for key, group in errors.items():
-        off = np.array([each[2:] for each in group])
-        cells = [
-            (f"{np.median(each):+.1%}", *(f"{np.quantile(abs(each), at):.1%}" for at in (0.5, 0.9)))
-            for each in off.T
-        ]
-        yield [*key, str(len(off)), *cells[0], *cells[1]]
+    columns = [f"{kind}_{name}" for kind in WORKERS for name in OF_WORKERS]
+    table = read(folder / "serving.csv", COLUMNS | {*columns})
+    known = (table[[*columns, "concurrency"]] != "").all(axis=1) & (table["mode"] == "disagg")
+    rows = _once(table[known], [*ABOUT, *columns])
+    errors = pd.DataFrame([_off(row) for row in rows], columns=["machine", "engine", *TIMES])
+    for _, group in errors.groupby(["machine", "engine"], sort=False):
+        cells = [cell for time in TIMES for cell in figures(group[time])]
+        yield [*group.iloc[0][["machine", "engine"]], str(len(group)), *cells]
 
 
-def _off(rows: Sequence[Row]) -> tuple[str, str, float, float]:
-    """The machine and the engine of equal rows, and log(predicted / measured) of TPOT and TTFT."""
-    row = rows[0]
+def figures(off: pd.Series[float]) -> list[str]:
+    """The bias of errors, their median and their p90, in this order; empty without any."""
+    size = off.dropna().abs()
+    quantiles = off.median(), size.median(), size.quantile(0.9)
+    texts = (f"{quantiles[0]:+.1%}", *(f"{each:.1%}" for each in quantiles[1:]))
+    return [text * (len(size) > 0) for text in texts]
+
+
+def _off(row: Row) -> tuple[str, str, float, float]:
+    """The machine and the engine of a point, and log(predicted / measured) of TPOT and TTFT."""
 
     def workers(kind: str) -> tuple[int, Deployment]:
         number, tp, dp, ep = (round(float(row[f"{kind}_{name}"])) for name in OF_WORKERS)
@@ -90,7 +101,9 @@ def _off(rows: Sequence[Row]) -> tuple[str, str, float, float]:
     sent = sent_seconds(first, second, find(MACHINES[row["machine"]]), float(row["isl"]))
     before = PrefillWorkers(first, machine_of(row, first.cut.gpus), number, decoders, sent)
     served = point(second, machine_of(row, second.cut.gpus), load_of(row), workers=before)
-    off = np.log((served.tpot.expected, served.ttft.expected)) - np.log(measured(rows))
+    off = np.log((served.tpot.expected, served.ttft.expected)) - np.log(
+        [row[time] for time in TIMES]
+    )
     return row["machine"], row["engine"], *off.tolist()
 
 
@@ -108,11 +121,4 @@ def machine_of(row: Row, gpus: int) -> Topology:
 
 def load_of(row: Row) -> Load:
     """Its load."""
-    return Load(*(float(row[name]) for name in ("isl", "osl", "concurrency")))
-
-
-def measured(rows: Sequence[Row]) -> tuple[float, ...]:
-    """The medians of TPOT and TTFT in seconds."""
-    return tuple(
-        float(np.median([float(row[f"{time}_ms"]) for row in rows])) / 1e3 for time in TIMES
-    )
+    return Load(*(float(row[name]) for name in Load._fields))

@@ -17,11 +17,12 @@ times of large collectives, predicted without their family of GPUs, over NCCL's.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import pandas as pd
 import typer
 
 from experiments import output
@@ -36,6 +37,9 @@ from experiments.studies.plan_accuracy import FOLDERS, PAPERS, files_in
 from experiments.studies.step_predictions import factor_of, fit_rows
 from topologies.topology import Floats
 
+if TYPE_CHECKING:
+    from pandas.core.groupby import SeriesGroupBy
+
 NORMAL = 1.4826
 """The standard deviation of a normal distribution over its median absolute deviation."""
 ODD = 3.0
@@ -44,6 +48,7 @@ SINGLE = "a100_3d_single"
 """Steps on one node, nearly all of which launches bind."""
 OPEN, TOLD = 10.0, 0.3
 """The spread of launches before steps tell of them, and the most that is left where they do."""
+FAMILY = ["table", "kind"]
 Factor = tuple[MeasuredStep, float]
 """A row and the logarithm of its factor."""
 STEEPER = 1.25
@@ -119,14 +124,13 @@ def level_of(row: MeasuredStep) -> float:
 
 def levels_of(needed: Sequence[Factor]) -> dict[str, float]:
     """The level of each kind of device and number of bits by those of rows."""
-    families = grouped(
-        needed, lambda each: (level_name(each[0].device, each[0].math), *_family(each[0]))
+    table = pd.DataFrame(
+        [(level_name(row.device, row.math), *_family(row), level) for row, level in needed],
+        columns=["name", *FAMILY, "level"],
     )
-    medians = {family: np.median([level for _, level in of]) for family, of in families.items()}
-    return {
-        name: float(np.median([level for _, level in of]))
-        for name, of in grouped(medians.items(), lambda each: each[0][0]).items()
-    }
+    medians = table.groupby(["name", *FAMILY], sort=False)["level"].median()
+    levels = medians.groupby("name", sort=False).median()
+    return {str(name): float(level) for name, level in levels.items()}
 
 
 def launches_of(rows: Sequence[MeasuredStep]) -> dict[str, float]:
@@ -144,62 +148,55 @@ def links_of(folder: Path) -> float:
     source = SOURCES["collectives"]
     groups = source.read(folder)
     errors = family_errors(source, groups)
-    return _square_mean(
-        np.concatenate([errors[key][source.large(groups[key][1])] for key in errors])
-    )
+    return _square_mean(np.concatenate([errors[key][source.large(groups[key])] for key in errors]))
 
 
-def _square_mean(logs: Sequence[float] | Floats) -> float:
+def _square_mean(logs: Sequence[float] | Floats | pd.Series[float]) -> float:
     return float(np.sqrt(np.mean(np.square(logs))))
 
 
 def spreads_of(logs: Sequence[Factor]) -> dict[str, float]:
     """The spreads by logarithms of factors, as :class:`experiments.parallel.factor_fit.Spreads`
     names them."""
-    experts = [each for each in logs if find_transformer(each[0].model).shape.experts]
-    logs = [each for each in logs if each not in experts]
-    cells = {
-        key: float(np.median([log for _, log in of]))
-        for key, of in grouped(logs, lambda each: (*_family(each[0]), each[0].model_name)).items()
-    }
-    residuals = [(row, log - cells[*_family(row), row.model_name]) for row, log in logs]
-    counts = {key: len(of) for key, of in grouped(logs, lambda each: _family(each[0])).items()}
-    alike = [each for each in residuals if counts[_family(each[0])] > 2 and each[1]]
-    step = _typical((_family(row), log) for row, log in alike)
-    far = [log for _, log in residuals if abs(log) > ODD * step]
-    # A GPU and precision are the words of a kind.
-    by_precision = grouped(
-        cells.items(), lambda cell: (cell[0][0], cell[0][1].partition(" ")[0], cell[0][2])
+    table = pd.DataFrame(
+        [
+            (*_family(row), row.model_name, bool(find_transformer(row.model).shape.experts), log)
+            for row, log in logs
+        ],
+        columns=[*FAMILY, "model", "experts", "log"],
     )
-    by_family = grouped(cells.items(), lambda each: each[0][:2])
-    precision = _between([log for _, log in of] for of in by_precision.values())
-    medians = {family: float(np.median([log for _, log in of])) for family, of in by_family.items()}
+    dense, experts = table[~table["experts"]], table[table["experts"]]
+    by_cell = dense.groupby([*FAMILY, "model"])["log"]
+    residuals = dense.assign(log=dense["log"] - by_cell.transform("median"))
+    several = residuals.groupby(FAMILY)["log"].transform("size") > 2
+    step = _typical(residuals[several & (residuals["log"] != 0)])
+    far = residuals["log"][residuals["log"].abs() > ODD * step]
+    cells = by_cell.median().reset_index()
+    # A GPU and precision are the words of a kind.
+    gpu = cells["kind"].str.split(" ").str[0]
+    precision = _between(cells["log"].groupby([cells["table"], gpu, cells["model"]]))
+    medians = cells.groupby(FAMILY)["log"].median()
     # A family is of a precision, too.
-    family = _typical(medians.items())
-    further = [
-        (key, float(np.median([log for _, log in of])) - medians[key])
-        for key, of in grouped(experts, lambda each: _family(each[0])).items()
-        if key in medians
-    ]
+    family = _typical(medians.reset_index())
+    further = (experts.groupby(FAMILY)["log"].median() - medians).dropna()
     return {
         "device": max(family**2 - precision**2, 0.0) ** 0.5,
-        "model": _between([log for _, log in of] for of in by_family.values()),
+        "model": _between(cells.groupby(FAMILY)["log"]),
         "precision": precision,
-        "experts": _typical(further),
+        "experts": _typical(further.reset_index()),
         "step": step,
-        "odd": _square_mean(far) if far else 0.0,
+        "odd": _square_mean(far) if len(far) else 0.0,
         "odd_share": len(far) / (len(residuals) or 1),
     }
 
 
-def _typical(logs: Iterable[tuple[Hashable, float]]) -> float:
+def _typical(logs: pd.DataFrame) -> float:
     """The median over families of the standard deviation about 0."""
-    families = grouped(logs, lambda each: each[0]).values()
-    sizes = [NORMAL * np.median(np.abs([log for _, log in family])) for family in families]
-    return float(np.median(sizes)) if sizes else 0.0
+    sizes = NORMAL * logs["log"].abs().groupby([logs[name] for name in FAMILY]).median()
+    return float(sizes.median()) if len(sizes) else 0.0
 
 
-def _between(groups: Iterable[Sequence[float]]) -> float:
+def _between(groups: SeriesGroupBy[Any, Any]) -> float:
     """The median over groups of the standard deviation within."""
-    spreads = [float(np.std(group, ddof=1)) for group in groups if len(group) > 1]
-    return float(np.median(spreads)) if spreads else 0.0
+    spreads = groups.std().dropna()
+    return float(spreads.median()) if len(spreads) else 0.0

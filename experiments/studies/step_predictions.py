@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from experiments.models.accelerators import accelerator
 from experiments.models.device_times import DeviceTimes
@@ -45,42 +45,6 @@ Case = tuple[MeasuredStep, tuple[MeasuredStep, ...]]
 """A row to predict, and the rows that calibrate."""
 FACTORS = 1 / 8, 8.0
 """Factors on the times of a device between which a search takes place."""
-
-
-class Predicted(NamedTuple):
-    """A measured step and its predictions."""
-
-    row: MeasuredStep
-    seconds: float
-    """Seconds of the simulated step."""
-    plain: float
-    """Seconds of a constant efficiency and the bubble of the pipeline, without communication."""
-    times: DeviceTimes
-    """The times of the device."""
-    spread: float
-    """The standard deviation of the logarithm of the step, as its interval has it."""
-
-    @property
-    def reach(self) -> float:
-        """The half width of the interval, as a logarithm."""
-        return quantile(LEVEL) * self.spread
-
-    @property
-    def kind(self) -> PlanKind:
-        """The kind of plan, as a report has it."""
-        plan = parse_plan(self.row.plan)
-        topology = _times(self.row.machine, self.row.device, plan.degrees).topology
-        return kind_of(self.times, plan.zero, span_of(topology, plan.degrees.ranks))
-
-    @property
-    def error(self) -> float:
-        """Of the predicted seconds, as a share of the measured ones."""
-        return self.seconds / self.row.seconds - 1
-
-    @property
-    def plain_error(self) -> float:
-        """Of the plain prediction."""
-        return self.plain / self.row.seconds - 1
 
 
 @lru_cache(maxsize=512)
@@ -134,26 +98,49 @@ def factor_of(row: MeasuredStep) -> float:
     return high
 
 
-def predict(cases: Iterable[Case]) -> list[Predicted]:
-    """The predictions of rows with the times that their calibrating rows tell."""
+def predict(cases: Iterable[Case]) -> pd.DataFrame:
+    """The predictions of rows with the times that their calibrating rows tell.
+
+    Columns: the `row`, the `times` of the device, the `seconds` of the simulated step, the `plain`
+    ones of a constant efficiency and the bubble of the pipeline, both `error` and `plain_error` as
+    shares of what is measured, the half width of the interval as a logarithm in `reach`, and
+    whether the step is `inside`.
+    """
     predicted = []
     for row, calibrating in cases:
         fitted = _fit(row.model, row.dtype, calibrating) if calibrating else None
         factors = fitted.factors if fitted else Factors()
         usual = usual_sureness(find_transformer(row.model).shape)
-        sureness = fitted.sureness if fitted else usual
         path = path_of(row)(factors)
         efficiency = [each.seconds / plain(each) for each in calibrating] or [1.0]
+        plainly = plain(row) * float(np.exp(np.log(efficiency).mean()))
+        spread = step_spread(path, fitted.sureness if fitted else usual, links=spreads().links)
+        error, reach = float(path.sum()) / row.seconds - 1, quantile(LEVEL) * spread
         predicted.append(
-            Predicted(
-                row,
-                float(path.sum()),
-                plain(row) * float(np.exp(np.log(efficiency).mean())),
-                factors.of(usual_times(row)),
-                step_spread(path, sureness, links=spreads().links),
-            )
+            {
+                **{"row": row, "times": factors.of(usual_times(row))},
+                **{"seconds": float(path.sum()), "plain": plainly},
+                **{"error": error, "plain_error": plainly / row.seconds - 1},
+                **{"reach": reach, "inside": abs(np.log1p(error)) <= reach},
+            }
         )
-    return predicted
+    table = pd.DataFrame(predicted)
+    return (
+        table.assign(
+            size=table["error"].abs(),
+            plain_size=table["plain_error"].abs(),
+            width=np.expm1(table["reach"]),
+        )
+        if predicted
+        else table
+    )
+
+
+def plan_kind(row: MeasuredStep, times: DeviceTimes) -> PlanKind:
+    """The kind of plan, as a report has it."""
+    plan = parse_plan(row.plan)
+    topology = _times(row.machine, row.device, plan.degrees).topology
+    return kind_of(times, plan.zero, span_of(topology, plan.degrees.ranks))
 
 
 @lru_cache(maxsize=4096)

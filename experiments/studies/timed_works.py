@@ -18,7 +18,6 @@ from simulator.collectives import find
 from simulator.engines import Engine, simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from topologies.clusters import cluster
 from topologies.columns import plain_rows
 from topologies.shapes import SHAPES, star
 
@@ -38,18 +37,6 @@ def ring(ranks: str, shape: str = "ring", engine: Engine = "compiled") -> Parts:
     yield len(schedule)
 
 
-def machine(nodes: str) -> Parts:
-    """Build nodes of HGX H100 on rails; up to 128 of them run a ring all-reduce of 1 GiB. Counts
-    GPUs."""
-    warm()
-    yield 0
-    built = cluster("hgx_h100", int(nodes))
-    yield built.ranks
-    if int(nodes) <= 128:
-        simulate(find("ring").build(built.ranks, 2.0**30), built, "compiled")
-        yield built.ranks
-
-
 def fair(ranks: str) -> Parts:
     """Simulate an all-to-all of distinct sizes on a star under fair sharing. Counts flows."""
     simulate(_exchange(4), star(4, bandwidth=1e9), "compiled", sharing="fair")
@@ -66,29 +53,6 @@ def _exchange(ranks: int) -> Schedule:
     for (rank, peer), size in plain_rows(pairs, sizes):
         builder.signal(rank, peer, nbytes=size)
     return builder.build()
-
-
-def steps(strategy: str, workers: str, count: str) -> Parts:
-    """Build, simulate and measure steps of BERT-large on a star: the second run in the process.
-    Counts operations."""
-    from experiments.models.model_catalogue import find as find_model
-    from experiments.training.strategy_options import find as find_strategy
-    from simulator.training.measures import measure
-    from simulator.training.plan import Setting
-
-    chosen, model = find_strategy(strategy), find_model("bert_large")
-    ranks = int(workers)
-    switch = star(ranks + chosen.servers(ranks), bandwidth=12e9, latency=2e-6)
-    setting = Setting(switch, ranks, int(count))
-    plan = chosen.plan(model, setting)
-    measure(plan, simulate(plan.schedule, switch, "compiled"))
-    yield 0
-    plan = chosen.plan(model, setting)
-    yield len(plan.schedule)
-    timeline = simulate(plan.schedule, switch, "compiled")
-    yield len(plan.schedule)
-    measure(plan, timeline)
-    yield len(plan.schedule)
 
 
 def calibration(count: str) -> Parts:
@@ -126,6 +90,6 @@ def _peak() -> int:
 
 
 if __name__ == "__main__":
-    works = ring, machine, fair, steps, calibration
+    works = ring, fair, calibration
     chosen = next(work for work in works if work.__name__ == sys.argv[1])
     sys.stdout.write(" ".join(map(str, run(chosen(*sys.argv[2:])))))

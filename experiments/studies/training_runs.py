@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+import pandas as pd
+from scipy.optimize import root_scalar
 
 from experiments.calibration import LinkFit, fit_links
 from experiments.measurements import read as read_curves
@@ -71,11 +73,10 @@ class Slept(NamedTuple):
         return "unseen" if self.buckets else "fitted"
 
 
-class Overhead(NamedTuple):
-    """Seconds by which a layer's forward and backward are longer than their sleep."""
-
-    forward: float = 0.0
-    backward: float = 0.0
+Overhead = tuple[float, float]
+"""Seconds by which a layer's forward and backward are longer than their sleep."""
+AS_TOLD = 0.0, 0.0
+"""That of layers which sleep as long as they should."""
 
 
 def all_reduces(path: Path) -> list[LabRow]:
@@ -118,16 +119,14 @@ def overhead(rows: Iterable[Slept]) -> Overhead:
     quiet = [row for row in rows if row.role == "fitted"]
     backward = [(row.measured - row.measured_forward) / row.layers - row.backward for row in quiet]
     forward = [row.measured_forward / row.layers - row.forward for row in quiet]
-    return Overhead(float(np.median(forward)), float(np.median(backward)))
+    return float(np.median(forward)), float(np.median(backward))
 
 
 def slept(row: Slept, software: float, extra: Overhead) -> float:
     """Predicted seconds of a step of DDP over gloo, which runs two collectives at a time."""
-    seconds, tensors = row.forward + extra.forward, (Tensor("w", row.nbytes),)
-    layers = tuple(
-        Layer(str(k), seconds, row.backward + extra.backward, tensors=tensors)
-        for k in range(row.layers)
-    )
+    forward, backward = row.forward + extra[0], row.backward + extra[1]
+    tensors = (Tensor("w", row.nbytes),)
+    layers = tuple(Layer(str(k), forward, backward, tensors=tensors) for k in range(row.layers))
     model = Model("sleeping layers", batch=1, layers=layers, memory_bandwidth=COPYING)
     if not row.buckets:
         return model.compute
@@ -151,12 +150,12 @@ def _gloo_tables(folder: Path) -> list[str]:
     reduces = {"all-reduce": [reduced(row, software) for row in sweep]}
     slow = {
         name: [slept(row, software, longer) for row in steps]
-        for name, longer in (("step", extra), ("step as told", Overhead()))
+        for name, longer in (("step", extra), ("step as told", AS_TOLD))
     }
+    forward, backward = map(format_seconds, extra)
     summary = (
-        f"{format_seconds(software)} of software a hop; a layer sleeps "
-        f"{format_seconds(extra.forward)} longer forward "
-        f"and {format_seconds(extra.backward)} longer backward than told"
+        f"{format_seconds(software)} of software a hop; a layer sleeps {forward} longer forward "
+        f"and {backward} longer backward than told"
     )
     sizes = {"size": [format_bytes(row.nbytes) for row in sweep]}
     buckets = {"buckets": [str(row.buckets) for row in steps]}
@@ -209,6 +208,7 @@ def _errors(
 
 FUSION = 64 * MIB
 """The default size of Horovod's fusion buffer at that time."""
+BUCKETS = 10 * MIB, 25 * MIB, FUSION, 128 * MIB
 LARGE = MIB
 """Curves are fitted from this size on. Buckets are larger; smaller messages use other protocols."""
 IMAGES, EPOCHS, BATCH = 1_281_167, 90, 96
@@ -217,48 +217,14 @@ STATED = (0.0, 8.0, 10.0, 12.0)
 """Seconds of an epoch beside its steps, for comparison with the fitted ones."""
 
 
-class Nodes(NamedTuple):
-    """A measured training run."""
-
-    nodes: int
-    gpus: int
-    """GPUs of all nodes."""
-    step: float
-    """Seconds of a step."""
-    loss: float
-    """The share by which a step is longer than on one node."""
-
-    @property
-    def samples(self) -> int:
-        """Samples of a step."""
-        return self.gpus * BATCH
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the run."""
-        return self.step * EPOCHS * IMAGES / self.samples
-
-
-class Loss(NamedTuple):
-    """A predicted training run."""
-
-    loss: float
-    """The share by which a step is longer than on one node."""
-    exposed: float
-    """Seconds by which a step is longer than its computing: exposed communication, copies, and
-    interference."""
-
-
-def runs(path: Path) -> list[Nodes]:
-    """Runs of 90 epochs of ImageNet, the first on one node."""
-    rows = rows_of(path)
-    steps = [
-        float(row["train_seconds"]) * int(row["gpus"]) * BATCH / (EPOCHS * IMAGES) for row in rows
-    ]
-    return [
-        Nodes(int(row["nodes"]), int(row["gpus"]), seconds, seconds / steps[0] - 1)
-        for row, seconds in zip(rows, steps, strict=True)
-    ]
+def runs(path: Path) -> pd.DataFrame:
+    """Runs of 90 epochs of ImageNet, the first on one node: `nodes`, the `gpus` of all of them,
+    `seconds` of the run and of a `step`, and the `loss`, by which a step is longer than on one
+    node."""
+    table = pd.DataFrame(rows_of(path))
+    counts, seconds = table[["nodes", "gpus"]].astype(int), table["train_seconds"].astype(float)
+    steps = seconds * counts["gpus"] * BATCH / (EPOCHS * IMAGES)
+    return counts.assign(seconds=seconds, step=steps, loss=steps / steps.iloc[0] - 1)
 
 
 def curve_fit(path: Path, ranks: int, least: float = LARGE) -> LinkFit:
@@ -273,9 +239,10 @@ def curve_fit(path: Path, ranks: int, least: float = LARGE) -> LinkFit:
 
 
 def losses(
-    measured: Sequence[Nodes], fits: Mapping[int, LinkFit], bucket: float = FUSION
-) -> list[Loss]:
-    """Predicted losses of ResNet-50 on more nodes, by exposed communication.
+    measured: pd.DataFrame, fits: Mapping[int, LinkFit], bucket: float = FUSION
+) -> pd.DataFrame:
+    """Predicted losses of ResNet-50 on more nodes, by exposed communication: the `loss`, and the
+    `exposed` seconds by which a step is longer than its computing, with copies and interference.
 
     The time of computing is the measured step on one node without its exposed communication; each
     layer has its estimated share of it. Buckets are as in DDP: the tensor that reaches `bucket`
@@ -284,55 +251,45 @@ def losses(
     horovod = DDP(bucket=bucket, broadcast_buffers=False)
     model = find_model(f"resnet50:batch={BATCH},device=v100,dtype=fp32")
     machines = [
-        star(run.gpus, latency=fits[run.gpus].latency, bandwidth=fits[run.gpus].bandwidth)
-        for run in measured
+        star(gpus, latency=fits[gpus].latency, bandwidth=fits[gpus].bandwidth)
+        for gpus in measured["gpus"]
     ]
     for _ in range(4):
-        missing = measured[0].step - step(model, machines[0], horovod)
+        missing = measured["step"].iloc[0] - step(model, machines[0], horovod)
         factor = 1 + missing / model.compute
         layers = [
             replace(layer, forward=layer.forward * factor, backward=layer.backward * factor)
             for layer in model.layers
         ]
         model = replace(model, layers=tuple(layers), optimizer=model.optimizer * factor)
-    steps = [step(model, machine, horovod) for machine in machines]
-    return [Loss(seconds / steps[0] - 1, seconds - model.compute) for seconds in steps]
+    steps = np.array([step(model, machine, horovod) for machine in machines])
+    return pd.DataFrame({"loss": steps / steps[0] - 1, "exposed": steps - model.compute})
 
 
-def run_seconds(
-    measured: Sequence[Nodes], fits: Mapping[int, LinkFit], pause: float
-) -> list[float]:
+def run_seconds(measured: pd.DataFrame, fits: Mapping[int, LinkFit], pause: float) -> list[float]:
     """Predicted seconds of each run, if an epoch takes `pause` seconds beside its steps.
 
     Only the first run is looked at: the rest of its time are steps, and on more nodes steps are
     longer by their exposed communication.
     """
-    epochs, first = Epochs(EPOCHS, IMAGES, pause), measured[0]
-    steps = epochs.training(first.samples, 0.0)["epoch_steps"]
-    alone = first._replace(step=(first.seconds / EPOCHS - pause) / steps)
-    return [
-        epochs.training(run.samples, alone.step * (1 + loss.loss))["training_s"]
-        for run, loss in zip(measured, losses([alone, *measured[1:]], fits), strict=True)
-    ]
+    epochs, samples = Epochs(EPOCHS, IMAGES, pause), measured["gpus"] * BATCH
+    count = epochs.training(int(samples.iloc[0]), 0.0)["epoch_steps"]
+    alone = (measured["seconds"].iloc[0] / EPOCHS - pause) / count
+    steps = alone * (1 + losses(measured.assign(step=alone), fits)["loss"])
+    pairs = zip(samples.tolist(), steps.tolist(), strict=True)
+    return [epochs.training(each, seconds)["training_s"] for each, seconds in pairs]
 
 
-def fitted_pause(measured: Sequence[Nodes], fits: Mapping[int, LinkFit]) -> float:
-    """Seconds of an epoch beside its steps, from the first two runs.
-
-    The prediction is almost linear in them, so three steps of the secant method suffice.
-    """
-    first, second = measured[:2]
+def fitted_pause(measured: pd.DataFrame, fits: Mapping[int, LinkFit]) -> float:
+    """Seconds of an epoch beside its steps, from the first two runs. The prediction is almost
+    linear in them."""
+    first = measured.iloc[:2]
 
     def excess(pause: float) -> float:
-        return run_seconds((first, second), fits, pause)[1] - second.seconds
+        return run_seconds(first, fits, pause)[1] - float(first["seconds"].iloc[1])
 
-    (before, low), pause = (0.0, excess(0.0)), STATED[-1]
-    for _ in range(3):
-        high = excess(pause)
-        if high == low:
-            break
-        (before, low), pause = (pause, high), pause - high * (pause - before) / (high - low)
-    return max(0.0, pause)
+    found = root_scalar(excess, method="secant", x0=0.0, x1=STATED[-1], maxiter=3)
+    return max(0.0, float(found.root))
 
 
 def bucket_sizes(ranks: int, buckets: Sequence[float]) -> list[float]:
@@ -349,49 +306,44 @@ def _horovod_tables(folder: Path) -> list[str]:
     """Measured and predicted losses, by bucket too, whole runs by the time of an epoch beside its
     steps, and steps by the size of buckets."""
     measured = runs(folder / "training" / "abci_v100_resnet50_horovod.csv")
+    curves = folder / "curves"
     fits = {
-        least: {
-            run.gpus: curve_fit(
-                folder / "curves" / f"abci_v100_nccl_ar_p{run.gpus}.csv", run.gpus, least
-            )
-            for run in measured
-        }
-        for least in (0.0, 65536.0, LARGE, 4 * MIB)
+        gpus: curve_fit(curves / f"abci_v100_nccl_ar_p{gpus}.csv", gpus)
+        for gpus in measured["gpus"]
     }
-    predicted = losses(measured, fits[LARGE])
+    predicted = losses(measured, fits)
     steps = {
-        "nodes": [str(run.nodes) for run in measured],
-        "GPUs": [str(run.gpus) for run in measured],
-        "step": [format_seconds(run.step) for run in measured],
-        "loss": [f"{run.loss:.2%}" for run in measured],
-        "predicted": [f"{loss.loss:.2%}" for loss in predicted],
-        "exposed": [format_seconds(loss.exposed) for loss in predicted],
+        "nodes": measured["nodes"].map(str),
+        "GPUs": measured["gpus"].map(str),
+        "step": measured["step"].map(format_seconds),
+        "loss": measured["loss"].map("{:.2%}".format),
+        "predicted": predicted["loss"].map("{:.2%}".format),
+        "exposed": predicted["exposed"].map(format_seconds),
     }
-    by_bucket = {"curves fitted from": [format_bytes(least) for least in fits]}
-    for size in (10 * MIB, 25 * MIB, FUSION, 128 * MIB):
-        cells = [losses(measured, curves, size)[1:] for curves in fits.values()]
-        by_bucket[f"bucket {format_bytes(size)}"] = [
-            " ".join(f"{loss.loss:.2%}" for loss in row) for row in cells
-        ]
+    by_bucket = {
+        "bucket": [format_bytes(size) for size in BUCKETS],
+        "predicted": [
+            " ".join(losses(measured, fits, size)["loss"].iloc[1:].map("{:.2%}".format))
+            for size in BUCKETS
+        ],
+    }
     pauses = {f"{pause:g} s": pause for pause in STATED}
-    pauses["fitted to 2 nodes"] = fitted_pause(measured, fits[LARGE])
+    pauses["fitted to 2 nodes"] = fitted_pause(measured, fits)
     whole = {"beside steps": [*pauses], "seconds": [format_seconds(p) for p in pauses.values()]}
-    seconds = [run_seconds(measured, fits[LARGE], pause) for pause in pauses.values()]
-    for number, run in enumerate(measured[1:], 1):
-        times = [row[number] for row in seconds]
+    times = np.array([run_seconds(measured, fits, pause) for pause in pauses.values()]).T
+    alone, *more = zip(measured["nodes"], measured["seconds"], times.tolist(), strict=True)
+    for nodes, seconds, row in more:
         whole |= {
-            f"{run.nodes} nodes ({format_seconds(run.seconds)})": [*map(format_seconds, times)],
-            f"error on {run.nodes}": [f"{time / run.seconds - 1:+.2%}" for time in times],
-            f"speedup ({measured[0].seconds / run.seconds:.3f})": [
-                f"{measured[0].seconds / time:.3f}" for time in times
-            ],
+            f"{nodes} nodes ({format_seconds(seconds)})": [*map(format_seconds, row)],
+            f"error on {nodes}": [f"{time / seconds - 1:+.2%}" for time in row],
+            f"speedup ({alone[1] / seconds:.3f})": [f"{alone[1] / time:.3f}" for time in row],
         }
     sizes = [0.0, *(size * MIB for size in (1, 5, 10, 25, 50, 100))]
     by_ranks = {"bucket": [*map(format_bytes, sizes)]}
     for ranks in (16, 32):
         shares = bucket_sizes(ranks, sizes)
         by_ranks[f"step / computing, {ranks} ranks"] = [f"{share:.3f}" for share in shares]
-    return [*map(aligned, (steps, by_bucket, whole, by_ranks))]
+    return [aligned(steps), aligned(by_bucket), aligned(whole), aligned(by_ranks)]
 
 
 def main(folder: Path) -> str:

@@ -16,16 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
+import pandas as pd
 from scipy.optimize import brentq, minimize_scalar
 
 from experiments import output
 from experiments.models.device_times import DeviceTimes
-from experiments.shipped_tables import rows_of
-from experiments.studies.measured_rows import grouped
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times
 from simulator.parallel.pipelines import Pipeline, find
 from simulator.parallel.pipelines.paper_orders import zb_auto
@@ -34,122 +32,84 @@ TABLES = Path(__file__).with_suffix(".csv")
 """A row for each model and number of micro-batches."""
 COLUMNS = ("1F1B", "1F1B-I", "ZB-H1", "ZB-H2", "ZB-1p", "ZB-2p", "ZB-V")
 SEQUENCE = 1024
+SIZES = ["devices", "layers", "heads", "hidden", "micro"]
 Source = Literal["products", "one cell"]
 
 
-class PaperModel(NamedTuple):
-    """A model of the paper, and the figures of its tables."""
-
-    devices: int
-    layers: int
-    """Layers of a stage; the first and the last stage have one fewer, and the embedding."""
-    heads: int
-    hidden: int
-    micro: int
-    """Sequences of a micro-batch."""
-    throughput: tuple[float, ...]
-    """Samples a GPU and second of 1F1B, at each number of micro-batches."""
-    rates: Mapping[int, Mapping[str, float]]
-    """Bubble rates by the number of micro-batches, and by the order: 1F1B is the first."""
-
-    @property
-    def weights_seconds(self) -> float:
-        """T_W of a whole stage: a layer's products for the gradients of its weights."""
-        device, rows = DeviceTimes("a100", "bf16"), SEQUENCE * self.micro
-        sides = [(3, 1), (1, 1), (4, 1), (1, 4)]
-        products = [
-            device.product(outputs * self.hidden, inputs * self.hidden, rows)
-            for outputs, inputs in sides
-        ]
-        return self.layers * sum(products)
-
-    @property
-    def seconds(self) -> float:
-        """T of a stage, from the throughput of 1F1B."""
-        return fmean(
-            self.micro / (self.devices * samples) * (1 - rates["1F1B"])
-            for samples, rates in zip(self.throughput, self.rates.values(), strict=True)
-        )
+def models(number: int) -> dict[str, pd.DataFrame]:
+    """The models of the paper's Table 5, or 8 (on more GPUs or with larger micro-batches): a row
+    for each number of micro-batches, with the sizes of the model, the throughput of 1F1B and the
+    bubble rate of each order."""
+    rows = pd.read_csv(TABLES)
+    rows = rows[rows["table"] == number].set_index("micro_batches")
+    return {str(name): steps for name, steps in rows.groupby("model", sort=False)}
 
 
-def models(number: int) -> dict[str, PaperModel]:
-    """The models of the paper's Table 5, or 8 (on more GPUs or with larger micro-batches)."""
-    rows = [row for row in rows_of(TABLES) if row["table"] == str(number)]
-    return {
-        name: PaperModel(
-            int(steps[0]["devices"]),
-            int(steps[0]["layers"]),
-            int(steps[0]["heads"]),
-            int(steps[0]["hidden"]),
-            int(steps[0]["micro"]),
-            tuple(float(step["samples_per_s"]) for step in steps),
-            {
-                int(step["micro_batches"]): {
-                    column: float(step[column]) for column in COLUMNS if step[column]
-                }
-                for step in steps
-            },
-        )
-        for name, steps in grouped(rows, lambda row: row["model"]).items()
-    }
+def size(model: pd.DataFrame, name: str) -> int:
+    """A size of a model. `layers` are those of a stage; the first and the last stage have one
+    fewer, and the embedding. `micro` are sequences of a micro-batch."""
+    return int(model[name].iloc[0])
 
 
-class StageShares(NamedTuple):
-    """The times of a model as shares of T."""
+def weights_share(model: pd.DataFrame) -> float:
+    """T_W, a layer's products for the gradients of its weights, over T, from the throughput of
+    1F1B."""
+    device, rows = DeviceTimes("a100", "bf16"), SEQUENCE * size(model, "micro")
+    products = [
+        device.product(outputs * size(model, "hidden"), inputs * size(model, "hidden"), rows)
+        for outputs, inputs in [(3, 1), (1, 1), (4, 1), (1, 4)]
+    ]
+    seconds = model["micro"] / (model["devices"] * model["samples_per_s"]) * (1 - model["1F1B"])
+    return size(model, "layers") * sum(products) / float(seconds.mean())
 
-    transfer: float
-    weights: float
 
-    def times(self, chunks: int = 1) -> StageTimes:
-        """The times of a stage that is one of `chunks` on its device."""
-        half = (1 - self.weights) / 2 / chunks
-        return StageTimes(half, half, self.weights / chunks, self.transfer)
+Shares = tuple[float, float]
+"""Times of a model as shares of T: of a transfer, and of the gradients of weights."""
 
 
-def fit(model: PaperModel, source: Source) -> StageShares:
+def stage_times(fitted: Shares, chunks: int = 1) -> StageTimes:
+    """The times of a stage that is one of `chunks` on its device."""
+    transfer, weights = fitted
+    half = (1 - weights) / 2 / chunks
+    return StageTimes(half, half, weights / chunks, transfer)
+
+
+def fit(model: pd.DataFrame, source: Source) -> Shares:
     """T_comm by least squares from the column of 1F1B, and T_W from its source."""
-    probe = 0.01
+    counts, probe, least = model.index.to_numpy(), 0.01, size(model, "devices") - 1
     # The bubble of 1F1B grows in proportion to T_comm.
-    slopes = {
-        count: (_bubble(model, "1F1B", count, StageShares(probe, 1 / 3)) - (model.devices - 1))
-        / probe
-        for count in model.rates
-    }
+    bubbles = [_bubble(model, "1F1B", count, (probe, 1 / 3)) for count in counts.tolist()]
+    slopes = (np.array(bubbles) - least) / probe
 
     def error(transfer: float) -> float:
-        bubbles = {count: model.devices - 1 + slope * transfer for count, slope in slopes.items()}
-        return sum(
-            (bubble / (count + bubble) - model.rates[count]["1F1B"]) ** 2
-            for count, bubble in bubbles.items()
-        )
+        bubble = least + slopes * transfer
+        return float(((bubble / (counts + bubble) - model["1F1B"]) ** 2).sum())
 
     transfer = float(
         minimize_scalar(error, bounds=(0, 0.2), method="bounded", options={"xatol": 1e-6}).x
     )
     if source == "products":
-        return StageShares(transfer, model.weights_seconds / model.seconds)
-    first = min(model.rates)
+        return transfer, weights_share(model)
+    first = int(counts.min())
 
     def difference(weights: float) -> float:
-        return (
-            rate(model, "ZB-H1", first, StageShares(transfer, weights))
-            - model.rates[first]["ZB-H1"]
-        )
+        return errors(model[[*SIZES, "ZB-H1"]], first, (transfer, weights))["ZB-H1"]
 
-    return StageShares(transfer, float(brentq(difference, 0.1, 1 / 3, xtol=1e-5)))
+    return transfer, float(brentq(difference, 0.1, 1 / 3, xtol=1e-5))
 
 
-def rate(model: PaperModel, column: str, micro_batches: int, fitted: StageShares) -> float:
+def rate(model: pd.DataFrame, column: str, micro_batches: int, fitted: Shares) -> float:
     """The simulated bubble rate."""
     bubble = _bubble(model, column, micro_batches, fitted)
     return bubble / (micro_batches + bubble)
 
 
-def errors(model: PaperModel, micro_batches: int, fitted: StageShares) -> dict[str, float]:
+def errors(model: pd.DataFrame, micro_batches: int, fitted: Shares) -> dict[str, float]:
     """The simulated rate less the printed one, by column."""
+    printed = model.loc[[micro_batches]].filter(items=COLUMNS).dropna(axis=1)
     return {
-        column: rate(model, column, micro_batches, fitted) - printed
-        for column, printed in model.rates[micro_batches].items()
+        column: rate(model, column, micro_batches, fitted) - float(printed[column].iloc[0])
+        for column in map(str, printed)
     }
 
 
@@ -163,12 +123,12 @@ def main() -> str:
     )
 
 
-def table(known: Mapping[str, PaperModel], source: Source) -> str:
+def table(known: Mapping[str, pd.DataFrame], source: Source) -> str:
     """The errors of some models."""
     lines, cells = [], []
     for name, model in known.items():
         fitted = fit(model, source)
-        for micro_batches in model.rates:
+        for micro_batches in model.index:
             cells.append(errors(model, micro_batches, fitted))
             times = [f"{value:.4f}" for value in fitted]
             shown = [f"{error:+.4f}" for error in cells[-1].values()]
@@ -178,29 +138,30 @@ def table(known: Mapping[str, PaperModel], source: Source) -> str:
     return output.align([heads, *lines, ["worst", "", "", "", *worst]])
 
 
-def _bubble(model: PaperModel, column: str, micro_batches: int, fitted: StageShares) -> float:
+def _bubble(model: pd.DataFrame, column: str, micro_batches: int, fitted: Shares) -> float:
     """The longest time from a device's first to its last action less m T, in units of T."""
     pipeline = _pipeline(model, column, micro_batches, fitted)
-    times = fitted.times(pipeline.stages // pipeline.devices)
+    times = stage_times(fitted, pipeline.stages // pipeline.devices)
     run = pipeline_times(pipeline, times, "compiled")
     return float(np.max(run.idle_within + run.computing)) - micro_batches
 
 
-def _pipeline(model: PaperModel, column: str, micro_batches: int, fitted: StageShares) -> Pipeline:
+def _pipeline(model: pd.DataFrame, column: str, micro_batches: int, fitted: Shares) -> Pipeline:
     if column in ("ZB-1p", "ZB-2p"):
-        half = (1 - fitted.weights) / 2
+        transfer, weights = fitted
+        half = (1 - weights) / 2
         return zb_auto(
-            model.devices,
+            size(model, "devices"),
             micro_batches,
             memory=int(column[3]),
             forward=half,
             inputs=half,
-            weights=fitted.weights,
-            transfer=fitted.transfer,
+            weights=weights,
+            transfer=transfer,
             # Kept for the weights, as a share of all that is kept for a backward (Table 1).
-            kept=100 * 32 / (34 + 5 * model.heads * SEQUENCE / model.hidden),
+            kept=100 * 32 / (34 + 5 * size(model, "heads") * SEQUENCE / size(model, "hidden")),
         )
     # Interleaved has a layer a chunk.
-    named = {"1F1B-I": f"interleaved:chunks={model.layers}"}
+    named = {"1F1B-I": f"interleaved:chunks={size(model, 'layers')}"}
     name = named.get(column, column.lower().replace("-", "_"))
-    return find(name).build(model.devices, micro_batches)
+    return find(name).build(size(model, "devices"), micro_batches)

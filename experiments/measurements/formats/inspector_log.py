@@ -15,17 +15,20 @@ from __future__ import annotations
 import json
 import re
 from array import array
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from experiments.measurements.curve import WAITING, Curve, Measurements, Point, ranks_per_node
 from experiments.output import counted
 from topologies.errors import InputError, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLLECTIVES = {
     "AllReduce": "all_reduce",
@@ -48,64 +51,115 @@ _WEEK_US = 604_800_000_000
 _Object = dict[str, Any]
 
 
-class _Series(NamedTuple):
-    """The operations of one kind and size. The clock is a place in `CLOCKS`, the size is in bytes
-    as nccl-tests counts them."""
-
-    communicator: str
-    name: str
-    ranks: int
-    nodes: int
-    collective: str
-    clock: int
-    size: int
+LABELS = ["communicator", "name", "ranks", "nodes", "collective", "clock", "size"]
+"""What the records of one kind and size have in common. The clock is a place in `CLOCKS`, the size
+is in bytes as nccl-tests counts them."""
+CLOCK = LABELS.index("clock")
+NUMBERS = ["call", "rank", "time_us"]
+"""The numbers of a record."""
 
 
 @dataclass
-class InspectorCalls:
-    """The operations in the logs of a job's ranks."""
+class InspectorFiles:
+    """What NCCL Inspector wrote in files of a job."""
 
+    noun: str
+    """What a file consists of."""
+    curves: Callable[[InspectorFiles], tuple[list[Curve], list[str]]]
+    """The curves of such files, and what does not count."""
     files: list[str] = field(default_factory=list)
-    rows: dict[_Series, array[int]] = field(default_factory=lambda: defaultdict(lambda: array("q")))
-    """The number of the call, the rank and the microseconds of each record, one after the other."""
+    rows: dict[tuple[Any, ...], array[Any]] = field(default_factory=dict)
+    """The numbers of records, one after the other, by what the records have in common."""
     skipped: list[str] = field(default_factory=list)
     uncounted: Counter[str] = field(default_factory=Counter)
     """Records that do not count, by the reason."""
 
-    def add(self, other: InspectorCalls) -> None:
-        """Add the operations in other files of the job."""
+    def add(self, other: InspectorFiles) -> None:
+        """Add the records in other files of the job."""
         self.skipped += [f"{other.files[0]}: {line}" for line in other.skipped]
         self.files += other.files
-        for series, rows in other.rows.items():
-            self.rows[series].extend(rows)
+        for labels, rows in other.rows.items():
+            self.rows.setdefault(labels, rows[:0]).extend(rows)
         self.uncounted += other.uncounted
 
     def measurements(self) -> Measurements:
         """A curve for each communicator and collective. Raises InputError without any."""
-        curves, uncounted = [], Counter(self.uncounted)
-        for _, alike in groupby(sorted(self.rows), key=lambda series: series[:5]):
-            best, *others = ([*each] for _, each in groupby(alike, key=lambda each: each.clock))
-            curves.append(self._curve(best))
-            for series in (series for other in others for series in other):
-                why = f"by {CLOCKS[series.clock]}, where others are by {CLOCKS[best[0].clock]}"
-                uncounted[why] += len(self.rows[series]) // 3
-        lines = [f"{counted(number, 'record')} {why}" for why, number in uncounted.items()]
+        curves, lines = self.curves(self)
+        lines = [*self.skipped, *lines]
         if not curves:
-            why = "; ".join([*lines, *self.skipped]) or "no record in it"
-            raise InputError(f"no usable record of NCCL Inspector in {self.files[0]}: {why}")
-        return Measurements(tuple(curves), (*self.skipped, *lines))
+            why = "; ".join(lines) or f"no {self.noun} in it"
+            raise InputError(f"no usable {self.noun} of NCCL Inspector in {self.files[0]}: {why}")
+        return Measurements(tuple(curves), tuple(lines))
 
-    def _curve(self, series: Sequence[_Series]) -> Curve:
-        first = series[0]
-        sizes = [_size(each, self.rows[each]) for each in series]
-        return job_curve(
-            first.collective,
-            first.ranks,
-            first.nodes,
-            [size.point for size in sizes],
-            source_of(self.files, first.communicator),
-            _notes(first, sizes),
-        )
+
+def _curves(calls: InspectorFiles) -> tuple[list[Curve], list[str]]:
+    """The curves of logs, each by the best of its clocks."""
+    curves, uncounted = list[Curve](), Counter(calls.uncounted)
+    for _, alike in groupby(sorted(calls.rows), key=lambda labels: labels[:CLOCK]):
+        best, *others = ([*each] for _, each in groupby(alike, key=lambda labels: labels[CLOCK]))
+        clock = CLOCKS[best[0][CLOCK]]
+        curves.append(_curve(calls, best))
+        for labels in (labels for other in others for labels in other):
+            why = f"by {CLOCKS[labels[CLOCK]]}, where others are by {clock}"
+            uncounted[why] += len(calls.rows[labels]) // 3
+    return curves, [f"{counted(number, 'record')} {why}" for why, number in uncounted.items()]
+
+
+def _curve(calls: InspectorFiles, series: Sequence[tuple[Any, ...]]) -> Curve:
+    """The curve of records that differ in their size alone. A call without the records of all ranks
+    counts where no call of its size has them."""
+    import pandas as pd
+
+    communicator, name, ranks, nodes, collective, clock, _ = series[0]
+    messages = collective == "send_recv"
+    tables = {
+        labels[-1]: pd.DataFrame(zip(*[iter(calls.rows[labels])] * 3, strict=True), columns=NUMBERS)
+        for labels in series
+    }
+    records = pd.concat(tables, names=["size"])
+    once = records.groupby(["size", "call", "rank"])["time_us"].min()
+    times = once.groupby(["size", "call", "rank"] if messages else ["size", "call"])
+    whole = (times.size() == ranks) | messages
+    has_whole = whole.groupby("size").transform("any")
+    chosen = times.min()[whole | ~has_whole] / 1e6
+    points = [_point(size, seconds) for size, seconds in chosen.groupby("size")]
+    numbers = sorted({point.repetitions or 0 for point in points})
+    spread = median([(point.p90_s or 0.0) / point.time_s - 1 for point in points])
+    notes = [
+        f"communicator {name!r} of {counted(ranks, 'rank')}: a size has the median of "
+        f"{' to '.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))} "
+        f"{'sends and receives' if messages else 'calls, a call its shortest kernel'}; the 90th "
+        f"percentile is {spread:.0%} above"
+    ]
+    if partial := int((has_whole & ~whole).sum()):
+        notes.append(f"{counted(partial, 'call')} without the records of all ranks: left out")
+    if alone := int((~has_whole.groupby("size").any()).sum()):
+        why = "without a call that has the records of all ranks"
+        notes.append(f"{counted(alone, 'size')} {why}: {WAITING} for ranks")
+    if repeated := len(records) - len(once):
+        why = "of the same call and rank as another: left out"
+        notes.append(f"{counted(repeated, 'record')} {why}")
+    if clock:
+        notes.append(f"the clock of the times is {CLOCKS[clock]}, not the GPU's")
+    if messages:
+        notes.append(f"{WAITING} for the peer and for other messages")
+    elif collective in ("broadcast", "reduce"):
+        notes.append("a rank may leave before the last has its data: times may be short")
+    source = source_of(calls.files, communicator)
+    return job_curve(collective, ranks, nodes, points, source, notes)
+
+
+def _point(size: int, seconds: pd.Series[float]) -> Point:
+    mean = float(seconds.mean())
+    return Point(
+        size,
+        float(seconds.median()),
+        cv=float(seconds.std(ddof=0)) / mean,
+        repetitions=len(seconds),
+        min_s=float(seconds.min()),
+        p90_s=float(seconds.quantile(0.9)),
+        mean_s=mean,
+    )
 
 
 def job_curve(
@@ -144,12 +198,12 @@ def looks_like_inspector(text: str) -> bool:
     return _BEGIN.match(text) is not None
 
 
-def read_inspector(lines: Iterable[bytes], name: str) -> InspectorCalls:
+def read_inspector(lines: Iterable[bytes], name: str) -> InspectorFiles:
     """The operations in the lines of the log `name`.
 
     A last line that is cut is left out. Raises InputError for any other line that is no record.
     """
-    calls = InspectorCalls([name])
+    calls = InspectorFiles("record", _curves, [name])
     for number, line in enumerate(lines, 1):
         where = f"{name} line {number}"
         try:
@@ -182,7 +236,7 @@ def _once(pairs: list[tuple[str, Any]]) -> _Object:
 _DECODER = json.JSONDecoder(object_pairs_hook=_once)
 
 
-def _add(calls: InspectorCalls, record: object, where: str) -> None:
+def _add(calls: InspectorFiles, record: object, where: str) -> None:
     header, about, perf, kind = _parts(record, where)
     version = about.get("inspector_output_format_version")
     if version != "v4.0":
@@ -211,8 +265,8 @@ def _add(calls: InspectorCalls, record: object, where: str) -> None:
         calls.uncounted["whose bytes are not bandwidth times time"] += 1
         return
     place = CLOCKS.index(clock)
-    series = _Series(communicator, name, ranks, nodes, collective, place, total)
-    calls.rows[series].extend((number, rank, time_us))
+    labels = communicator, name, ranks, nodes, collective, place, total
+    calls.rows.setdefault(labels, array("q")).extend((number, rank, time_us))
 
 
 def _parts(record: object, where: str) -> tuple[_Object, _Object, _Object, str]:
@@ -241,68 +295,3 @@ def _text(part: _Object, key: str, where: str) -> str:
     if isinstance(value, str) and value and value.isprintable():
         return value[:80]
     raise InputError(f"{where} has the {key} {shown(value)}: expected a text")
-
-
-class _Size(NamedTuple):
-    """The calls of a size: the time, how many have the records of all ranks or not, and how many
-    records stand twice."""
-
-    point: Point
-    whole: int
-    partial: int
-    repeated: int
-
-
-def _size(series: _Series, flat: array[int]) -> _Size:
-    import numpy as np
-
-    rows = np.frombuffer(flat, dtype=np.int64).reshape(-1, 3)
-    rows = rows[np.lexsort(rows.T[::-1])]
-    once = rows[np.append(True, np.diff(rows[:, :2], axis=0).any(axis=1))]
-    begins = np.flatnonzero(np.append(True, np.diff(once[:, 0]) != 0))
-    complete = np.diff(np.append(begins, len(once))) == series.ranks
-    times_us = np.minimum.reduceat(once[:, 2], begins)
-    if series.collective == "send_recv":
-        times_us, complete = once[:, 2], np.ones(len(once), dtype=bool)
-    whole = int(complete.sum())
-    seconds = (times_us[complete] if whole else times_us) / 1e6
-    mean = float(seconds.mean())
-    point = Point(
-        series.size,
-        float(np.median(seconds)),
-        cv=float(seconds.std()) / mean,
-        repetitions=len(seconds),
-        min_s=float(seconds.min()),
-        p90_s=float(np.quantile(seconds, 0.9)),
-        mean_s=mean,
-    )
-    return _Size(point, whole, len(complete) - whole, len(rows) - len(once))
-
-
-def _notes(series: _Series, sizes: Sequence[_Size]) -> Iterator[str]:
-    messages = series.collective == "send_recv"
-    numbers = sorted({size.point.repetitions or 0 for size in sizes})
-    spread = median([(size.point.p90_s or 0.0) / size.point.time_s - 1 for size in sizes])
-    yield (
-        f"communicator {series.name!r} of {counted(series.ranks, 'rank')}: a size has the median "
-        f"of {' to '.join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))} "
-        f"{'sends and receives' if messages else 'calls, a call its shortest kernel'}; the 90th "
-        f"percentile is {spread:.0%} above"
-    )
-    if partial := sum(size.partial for size in sizes if size.whole):
-        yield f"{counted(partial, 'call')} without the records of all ranks: left out"
-    if alone := sum(not size.whole for size in sizes):
-        yield (
-            f"{counted(alone, 'size')} without a call that has the records of all ranks: {WAITING} "
-            f"for ranks"
-        )
-    if repeated := sum(size.repeated for size in sizes):
-        yield f"{counted(repeated, 'record')} of the same call and rank as another: left out"
-    if series.clock:
-        yield f"the clock of the times is {CLOCKS[series.clock]}, not the GPU's"
-    if series.collective in ("broadcast", "reduce", "send_recv"):
-        yield (
-            f"{WAITING} for the peer and for other messages"
-            if messages
-            else "a rank may leave before the last has its data: times may be short"
-        )

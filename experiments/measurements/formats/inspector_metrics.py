@@ -15,24 +15,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from experiments.measurements.collectives import bus_factor
-from experiments.measurements.curve import (
-    GUESSED,
-    WAITING,
-    Curve,
-    Measurements,
-    Point,
-    tally,
-)
+from experiments.measurements.curve import GUESSED, WAITING, Curve, Point, tally
 from experiments.measurements.formats.inspector_log import (
     COLLECTIVES,
     PARTS,
+    InspectorFiles,
     job_curve,
     source_of,
 )
@@ -41,6 +33,9 @@ from experiments.output import counted
 from experiments.text_lines import first_of
 from topologies.errors import InputError
 from topologies.units import format_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _METRICS = {
     "nccl_bus_bandwidth_gbs": "bandwidth",
@@ -56,63 +51,41 @@ _UNITS = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 _NAMES = ("version", "node", "gpu", "comm_name", "n_nodes", "nranks", "message_size")
 
 
-class _Gauge(NamedTuple):
-    """The labels that a mean time and a bandwidth of one GPU have in common."""
-
-    name: str
-    ranks: int
-    nodes: int
-    collective: str
-    low: int
-    """Bytes of one rank from which on the range begins."""
-    high: int
-    choice: str
-    """The algorithm and the protocol."""
-    gpu: str
+LABELS = ["name", "ranks", "nodes", "collective", "low", "high", "choice", "gpu"]
+"""What a mean time and a bandwidth of one GPU have in common: the bytes of one rank between which
+the range is, and in one word the algorithm and the protocol."""
 
 
-@dataclass
-class InspectorGauges:
-    """The last dumps of the GPUs of a job."""
+def _curves(gauges: InspectorFiles) -> tuple[list[Curve], list[str]]:
+    """The curves of the last dumps of GPUs."""
+    import pandas as pd
 
-    files: list[str] = field(default_factory=list)
-    values: dict[_Gauge, dict[str, float]] = field(default_factory=lambda: defaultdict(dict))
-    """Bandwidths in GB/s and times in microseconds."""
-    skipped: list[str] = field(default_factory=list)
+    if not gauges.rows:
+        return [], []
+    values = {labels: rows[-1] for labels, rows in gauges.rows.items()}
+    table = pd.Series(values, dtype=float).rename_axis([*LABELS, "metric"]).unstack()
+    table = table.reindex(columns=["bandwidth", "time"], fill_value=0.0).fillna(0.0)
+    timed = table[table["time"] > 0].reset_index()
+    curves = [_curve(gauges, alike) for _, alike in timed.groupby(LABELS[:4])]
+    untimed = len(table) - len(timed)
+    return curves, [f"{counted(untimed, 'gauge')} without a time above 0"] * (untimed > 0)
 
-    def add(self, other: InspectorGauges) -> None:
-        """Add the dumps of other GPUs of the job."""
-        self.skipped += [f"{other.files[0]}: {line}" for line in other.skipped]
-        self.files += other.files
-        for gauge, values in other.values.items():
-            self.values[gauge] |= values
 
-    def measurements(self) -> Measurements:
-        """A curve for each communicator and collective. Raises InputError without any."""
-        timed = sorted(gauge for gauge, values in self.values.items() if values.get("time"))
-        if not timed:
-            why = "; ".join(self.skipped) or "no time above 0"
-            raise InputError(f"no usable metric of NCCL Inspector in {self.files[0]}: {why}")
-        curves = [self._curve([*alike]) for _, alike in groupby(timed, key=lambda each: each[:4])]
-        untimed = len(self.values) - len(timed)
-        lines = [f"{counted(untimed, 'gauge')} without a time above 0"] if untimed else []
-        return Measurements(tuple(curves), (*self.skipped, *lines))
-
-    def _curve(self, gauges: list[_Gauge]) -> Curve:
-        first, guessed, times = gauges[0], set[int](), dict[int, float]()
-        longest_first = sorted(gauges, key=lambda gauge: -self.values[gauge]["time"])
-        for gauge in {(gauge.low, gauge.choice): gauge for gauge in longest_first}.values():
-            size, known = _size(gauge, self.values[gauge])
-            guessed |= set() if known else {size}
-            times[size] = min(times.get(size, math.inf), self.values[gauge]["time"] / 1e6)
-        return job_curve(
-            first.collective,
-            first.ranks,
-            first.nodes,
-            [Point(size, times[size]) for size in sorted(times)],
-            source_of(self.files, first.name),
-            _notes(first, gauges, sorted(guessed)),
-        )
+def _curve(gauges: InspectorFiles, table: pd.DataFrame) -> Curve:
+    first, guessed, times = table.iloc[0], set[int](), dict[int, float]()
+    shortest = table.loc[table.groupby(["low", "choice"])["time"].idxmin()]
+    for gauge in shortest.to_dict("records"):
+        size, known = _size(gauge)
+        guessed |= set() if known else {size}
+        times[size] = min(times.get(size, math.inf), gauge["time"] / 1e6)
+    return job_curve(
+        first["collective"],
+        int(first["ranks"]),
+        int(first["nodes"]),
+        [Point(size, times[size]) for size in sorted(times)],
+        source_of(gauges.files, first["name"]),
+        _notes(table, sorted(guessed)),
+    )
 
 
 def looks_like_metrics(text: str) -> bool:
@@ -120,13 +93,14 @@ def looks_like_metrics(text: str) -> bool:
     return "nccl_" in text and _GAUGE.search(text) is not None
 
 
-def read_metrics(text: str, name: str) -> InspectorGauges:
+def read_metrics(text: str, name: str) -> InspectorFiles:
     """The gauges in the text of the file `name`.
 
     The last of equal gauges counts. Other metrics and a last line that is cut are left out. Raises
     InputError for a gauge of Inspector that is none.
     """
-    gauges, others, sizeless = InspectorGauges([name]), list[int](), list[int]()
+    gauges = InspectorFiles("metric", _curves, [name])
+    others, sizeless = list[int](), list[int]()
     lines = text.split("\n")
     if lines.pop().strip():
         gauges.skipped.append(f"line {len(lines) + 1}, the last, is cut: left out")
@@ -141,7 +115,7 @@ def read_metrics(text: str, name: str) -> InspectorGauges:
     return gauges
 
 
-def _add(gauges: InspectorGauges, line: str, where: str) -> bool:
+def _add(gauges: InspectorFiles, line: str, where: str) -> bool:
     """Add a line to the gauges; False if the bytes of its calls are not known."""
     match = _LINE.fullmatch(line.rstrip()) if line.rstrip().isprintable() else None
     text = match[2] if match else line
@@ -160,7 +134,7 @@ def _add(gauges: InspectorGauges, line: str, where: str) -> bool:
     word = labels.get("collective") or labels.get("p2p_operation", "")
     if word not in COLLECTIVES or labels["message_size"] == "0B":
         return False
-    gauge = _Gauge(
+    gauge = (
         labels["comm_name"][:80],
         ranks,
         nodes,
@@ -168,8 +142,9 @@ def _add(gauges: InspectorGauges, line: str, where: str) -> bool:
         *_range(labels["message_size"], where),
         labels.get("algo_proto", word)[:40],
         f"{labels['node']} {labels['gpu']}"[:255],
+        _METRICS[match[1]],
     )
-    gauges.values[gauge][_METRICS[match[1]]] = value
+    gauges.rows.setdefault(gauge, array("d")).append(value)
     return True
 
 
@@ -198,28 +173,29 @@ def _range(text: str, where: str) -> tuple[int, int]:
     return int(match[1]) * _UNITS[match[3]], int(match[2]) * _UNITS[match[3]]
 
 
-def _size(gauge: _Gauge, values: Mapping[str, float]) -> tuple[int, bool]:
+def _size(gauge: Mapping[Any, Any]) -> tuple[int, bool]:
     """Bytes as nccl-tests counts them, and whether they are known: else those of the middle."""
-    parts = gauge.ranks if gauge.collective in PARTS else 1
-    factor = bus_factor(gauge.collective, gauge.ranks)
-    moved = values.get("bandwidth", 0.0) * values["time"] * 1e3
+    parts = gauge["ranks"] if gauge["collective"] in PARTS else 1
+    factor, low = bus_factor(gauge["collective"], gauge["ranks"]), gauge["low"]
+    moved = gauge["bandwidth"] * gauge["time"] * 1e3
     bytes_of_rank = moved / factor / parts if factor else 0.0
     # bandwidths are rounded
-    if 0.999 * gauge.low < bytes_of_rank < 1.001 * gauge.high:
-        low = bytes_of_rank < 1.01 * gauge.low
-        return gauge.low * parts if low else round(bytes_of_rank * parts), True
-    return round(math.sqrt(gauge.low * gauge.high) * parts), False
+    if 0.999 * low < bytes_of_rank < 1.001 * gauge["high"]:
+        is_end = bytes_of_rank < 1.01 * low
+        return low * parts if is_end else round(bytes_of_rank * parts), True
+    return round(math.sqrt(low * gauge["high"]) * parts), False
 
 
-def _notes(first: _Gauge, gauges: list[_Gauge], guessed: list[int]) -> Iterator[str]:
-    gpus, choices = {gauge.gpu for gauge in gauges}, sorted({gauge.choice for gauge in gauges})
+def _notes(gauges: pd.DataFrame, guessed: list[int]) -> Iterator[str]:
+    gpus, choices = gauges["gpu"].nunique(), sorted(gauges["choice"].unique())
+    name, ranks = str(gauges["name"].iloc[0]), int(gauges["ranks"].iloc[0])
     yield (
-        f"communicator {first.name!r}: a time is the mean of the last dump on the GPU that waits "
-        f"least of {len(gpus)}; a size is bandwidth x time; NCCL chose {first_of(choices, 4)}"
+        f"communicator {name!r}: a time is the mean of the last dump on the GPU that waits least "
+        f"of {gpus}; a size is bandwidth x time; NCCL chose {first_of(choices, 4)}"
     )
-    if len(gpus) < first.ranks:
-        yield f"metrics of {len(gpus)} of {counted(first.ranks, 'rank')}: {WAITING}"
-    if len(gpus) > first.ranks:
-        yield f"several communicators have this name: {len(gpus)} GPUs, {first.ranks} ranks each"
+    if gpus < ranks:
+        yield f"metrics of {gpus} of {counted(ranks, 'rank')}: {WAITING}"
+    if gpus > ranks:
+        yield f"several communicators have this name: {gpus} GPUs, {ranks} ranks each"
     if guessed:
         yield f"{GUESSED}: {first_of([*map(format_bytes, guessed)], 4)}"

@@ -19,8 +19,6 @@ from experiments.measure.patterns import PROMISES
 from experiments.measure.program import (
     ElementMove,
     Message,
-    MessagePost,
-    MessageWait,
     RankProgram,
     compile_program,
     with_signals,
@@ -237,14 +235,14 @@ def test_what_a_rank_of_a_ring_does() -> None:
     passes, gathers = Message(2, True, 1, first), Message(3, False, 1, ElementSpan(2, 4))
     assert compile_program(ring_all_reduce(2, 16.0), 0, 4) == RankProgram(
         (
-            MessagePost((receives, sends)),
-            MessageWait(1),
+            (receives, sends),
+            1,
             ElementMove(inbox, first, True),
-            MessagePost((passes,)),
-            MessageWait(0),
-            MessagePost((gathers,)),
-            MessageWait(2),
-            MessageWait(3),
+            (passes,),
+            0,
+            (gathers,),
+            2,
+            3,
         ),
         7,
     )
@@ -252,9 +250,9 @@ def test_what_a_rank_of_a_ring_does() -> None:
 
 def test_in_order_all_that_is_equally_deep_goes_together() -> None:
     messages = [
-        [(number, sends, peer) for number, sends, peer, _ in step.messages]
+        [(number, sends, peer) for number, sends, peer, _ in step]
         for step in compile_program(find("naive").build(3, 8.0), 0, 3, tagged=False).instructions
-        if isinstance(step, MessagePost)
+        if isinstance(step, tuple) and not isinstance(step, ElementMove)
     ]
     assert messages == [[(0, True, 1), (2, False, 2), (3, True, 2), (4, False, 1)]]
 

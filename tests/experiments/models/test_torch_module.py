@@ -24,10 +24,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from experiments.commands.profile_model import ProfileModel, load, parse_shapes, random_input
+from experiments.measure.device_clock import DeviceClock
 from experiments.models import torch_run
 from experiments.models.model_files import read
 from experiments.models.torch_module import ModuleTraining, profile
-from experiments.models.torch_run import DeviceClock
 from simulator.training.model import Model
 from topologies.errors import InputError
 

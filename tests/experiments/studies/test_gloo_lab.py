@@ -17,10 +17,8 @@ from hypothesis import strategies as st
 from experiments.spellings import GLOO_LAB
 from experiments.studies.gloo_lab import (
     PAYLOAD,
-    RULES,
     WITHOUT,
     LabRow,
-    LabRules,
     by_ranks,
     by_sizes,
     errors,
@@ -68,7 +66,7 @@ def test_a_message_by_hand() -> None:
     assert predict(a_row("pingpong"), 1e-4) == pytest.approx(
         3 * 2.1e-3 + 2 * 2**20 / (25e6 * PAYLOAD)
     )
-    assert predict(a_row("sendrecv"), 0, LabRules(signals=False, headers=False)) == pytest.approx(
+    assert predict(a_row("sendrecv"), 0, signals=False, headers=False) == pytest.approx(
         2e-3 + 2**20 / 25e6
     )
 
@@ -79,7 +77,7 @@ def test_no_rule_is_for_nothing(collective: str, ranks: int, nbytes: float) -> N
     """Without signals or headers nothing takes longer, nor one flow after the other."""
     row = a_row(collective, ranks, nbytes)
     for name, rules in WITHOUT.items():
-        assert predict(row, SOFTWARE, rules) <= row.measured * (
+        assert predict(row, SOFTWARE, **rules) <= row.measured * (
             1.5 if "segments" in name else 1 + 1e-9
         ), name
 
@@ -240,14 +238,14 @@ def test_signals_and_headers_pay_and_segments_pay_where_there_are_more_than_two(
     rows = [row for row in quiet(read(COMMITTED)) if row.ranks < 4]
     software = 145e-6
     for name, factor in (("signals for nothing", 3), ("no headers", 2)):
-        assert median(errors(rows, software, WITHOUT[name])) > factor * median(
-            errors(rows, software, RULES)
+        assert median(errors(rows, software, **WITHOUT[name])) > factor * median(
+            errors(rows, software)
         )
     long = [
         row for row in rows if row.collective in ("reduce", "all_reduce") and row.nbytes > 2**23
     ]
     assert median(errors(long, software)) < 0.03
-    assert median(errors(long, software, WITHOUT["two segments a chunk"])) > 0.07
+    assert median(errors(long, software, **WITHOUT["two segments a chunk"])) > 0.07
 
 
 @pytest.mark.skipif(

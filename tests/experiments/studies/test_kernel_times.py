@@ -28,28 +28,28 @@ def measured(launch: float, slower: float = 0.0, number: int = 60, chip: Chip = 
     sizes["quantised"] = np.zeros(number)
     values = {name: value.usual for name, value in PRODUCTS.values.items()} | {"launch": launch}
     times = PRODUCTS.formula(sizes, values, chip) * np.exp(slower * np.log2(sizes["k"]) / 10)
-    return Measured(sizes, times, (sizes["n"] * 2**20 + sizes["k"]).astype(np.int64))
+    return Measured(chip, sizes, times, (sizes["n"] * 2**20 + sizes["k"]).astype(np.int64))
 
 
 def test_a_fit_finds_the_launch_that_made_the_times() -> None:
-    model = fit(PRODUCTS, [(CHIP, measured(20e-6))], SMOOTH, PRODUCTS.values)
+    model = fit(PRODUCTS, [measured(20e-6)], SMOOTH, PRODUCTS.values)
     assert model.values["launch"] == pytest.approx(20e-6, rel=0.05)
     assert model.rows == 60
 
 
 def test_the_grid_learns_what_the_formula_does_not_say() -> None:
     kernels = measured(3e-6, slower=0.2)
-    model = fit(PRODUCTS, [(CHIP, kernels)], SMOOTH, PRODUCTS.values)
+    model = fit(PRODUCTS, [kernels], SMOOTH, PRODUCTS.values)
     errors = np.log(model.seconds(kernels.sizes) / kernels.seconds)
     assert np.median(np.abs(errors)) < 0.01
     assert np.ptp(model.grid) > 0
 
 
 def test_shapes_left_out_are_predicted_by_the_others() -> None:
-    groups = {Key("a", "bf16", "x"): (CHIP, measured(5e-6, 0.1))}
+    groups = {Key("a", "bf16", "x"): measured(5e-6, 0.1)}
     learnt = learn(PRODUCTS, groups, SMOOTH)
     errors = left_out(PRODUCTS, groups, SMOOTH, learnt)
-    for key, (_, kernels) in groups.items():
+    for key, kernels in groups.items():
         within = np.log(learnt[key].seconds(kernels.sizes) / kernels.seconds)
         assert np.abs(within).mean() < np.abs(errors[key]).mean() < 0.1
 
@@ -58,7 +58,7 @@ def test_a_device_is_predicted_by_families_with_the_same_values() -> None:
     chips = [CHIP, Chip(900e12, 3e12, 130, 2), Chip(2200e12, 8e12, 150, 2)]
     kernels = [measured(5e-6, number=300, chip=chip) for chip in chips]
     key = Key("any", "bf16", "x")
-    families = [{key: group} for group in zip(chips[:2], kernels[:2], strict=True)]
+    families = [{key: group} for group in kernels[:2]]
     shared = replace(shared_fit(PRODUCTS, families, SMOOTH), chip=chips[2])
     errors = np.log(shared.seconds(kernels[2].sizes) / kernels[2].seconds)
     assert np.median(np.abs(errors)) < 0.02
@@ -68,8 +68,8 @@ def test_a_family_counts_the_same_with_more_kernels() -> None:
     launches = {}
     for number in (600, 2400):
         families = [
-            {Key("a", "bf16", "x"): (CHIP, measured(4e-6, number=600))},
-            {Key("b", "bf16", "x"): (CHIP, measured(9e-6, number=number))},
+            {Key("a", "bf16", "x"): measured(4e-6, number=600)},
+            {Key("b", "bf16", "x"): measured(9e-6, number=number)},
         ]
         launches[number] = shared_fit(PRODUCTS, families, SMOOTH).values["launch"]
     assert launches[600] == pytest.approx(launches[2400], rel=0.1)
@@ -91,8 +91,8 @@ def test_the_engine_is_the_framework_and_weights_alone_are_left_out(tmp_path: Pa
     table.write_text(HEADING + "".join(texts) + row.format("0.19.0", "int4_wo", 5))
     groups = products(tmp_path)
     assert [*groups] == [Key("h100", "fp8_block", f"vllm{end}") for end in ("", "_eager")]
-    chip, kernels = groups[Key("h100", "fp8_block", "vllm")]
-    assert chip.flops == 1979e12
+    kernels = groups[Key("h100", "fp8_block", "vllm")]
+    assert kernels.chip.flops == 1979e12
     assert kernels.seconds.tolist() == [9e-6]
     assert kernels.sizes["quantised"].tolist() == [1]
 
@@ -109,8 +109,11 @@ def test_scores_are_of_the_table_that_ships(tmp_path: Path) -> None:
 @each_case(
     ("text", "message"),
     [
-        ("", "gemm.csv has no column framework, machine, precision, time_us, version"),
-        ("machine,precision\nh100_sxm,fp8\n", "gemm.csv has no column framework, time_us, version"),
+        ("", "gemm.csv has no column framework, k, m, machine, n, precision, time_us, version"),
+        (
+            "machine,precision\nh100_sxm,fp8\n",
+            "gemm.csv has no column framework, k, m, n, time_us, ",
+        ),
         (HEADING + "h100_sxm,vllm,1,x,fp8,1,1,1,-3\n", "time_us is '-3': it is a positive number"),
         (HEADING + "h100_sxm,vllm,1,x,fp8,1,,1,3\n", "n is '': it is a positive number"),
         (HEADING + "h100_sxm,vllm,1,x,fp8,1,1,nan,3\n", "k is 'nan': it is a positive number"),
@@ -137,7 +140,7 @@ def test_layers_of_experts_are_read_with_their_routing(tmp_path: Path) -> None:
     (tmp_path / "moe.csv").write_text(heading + "".join(texts))
     groups = grouped_products(tmp_path)
     assert [key.engine for key in groups] == ["trtllm", "trtllm_min_latency"]
-    kernels = groups[Key("h100", "bf16", "trtllm")][1]
+    kernels = groups[Key("h100", "bf16", "trtllm")]
     assert kernels.sizes["ups"].tolist() == [2, 1]
     assert kernels.sizes["uneven"].tolist() == [0, 1.2]
     assert len(set(kernels.shapes.tolist())) == 2

@@ -50,16 +50,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_each_device_of_a_run_counts_once(folder: Path) -> None:
-    rows = [*memory_accuracy.errors_of(folder / "megatron.csv")]
-    assert [each.kind for each in rows] == ["allocated"] * 2 + ["reserved"] * 2
-    assert [each.measured / 2**20 for each in rows] == [64, 48, 66, 50]
-    for tensors, whole in zip(rows[:2], rows[2:], strict=True):
-        assert tensors.predicted < whole.predicted < 1.23 * tensors.predicted
+    rows = memory_accuracy.errors_of(folder / "megatron.csv")
+    assert rows["kind"].tolist() == ["allocated"] * 2 + ["reserved"] * 2
+    assert (rows["measured"] / 2**20).tolist() == [64, 48, 66, 50]
+    sizes = rows["predicted"].tolist()
+    for tensors, whole in zip(sizes[:2], sizes[2:], strict=True):
+        assert tensors < whole < 1.23 * tensors
 
 
 def test_a_compiled_run_holds_less_and_a_compiled_loss_least(folder: Path) -> None:
-    rows = [*memory_accuracy.errors_of(folder / "torchtitan.csv")]
-    sizes = [each.predicted for each in rows]
+    sizes = memory_accuracy.errors_of(folder / "torchtitan.csv")["predicted"].tolist()
     assert sizes == sorted(sizes, reverse=True)
     assert len(set(sizes)) == 3
 

@@ -3,8 +3,7 @@
 import pytest
 
 from experiments.studies.__main__ import main
-from experiments.studies.packed_trees import FINE, TreeTimes, summary
-from simulator.collectives.optimal import SEGMENTS
+from experiments.studies.packed_trees import judged, summary
 
 
 @pytest.mark.exhaustive
@@ -22,9 +21,9 @@ def test_the_table_has_a_line_for_each_algorithm(capsys: pytest.CaptureFixture[s
 
 
 def test_what_a_network_misses_is_told() -> None:
-    slow = TreeTimes(7, "optimal", 4, 3, {SEGMENTS: 1.5, FINE: 1.03}, 1.02, "ring")
-    assert summary([slow]).splitlines()[-1] == (
+    about = {"seed": 7, "algorithm": "optimal", "ranks": 4}
+    assert summary([about | judged(3, 1.5, 1.03, 1.02, "ring")]).splitlines()[-1] == (
         "optimal on network 7 of 4 ranks: 64 segments are slow, 2048 segments are slow, "
         "ring is faster"
     )
-    assert not slow._replace(times={SEGMENTS: 1.04, FINE: 1.0205}).failures[1:]
+    assert judged(3, 1.04, 1.0205, 1.02, "ring")["failures"] == "2048 segments are slow"

@@ -3,16 +3,17 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from experiments.calibration import LinkFit
 from experiments.studies.__main__ import main
 from experiments.studies.gloo_lab import LabRow
 from experiments.studies.training_runs import (
+    AS_TOLD,
+    BATCH,
     COPYING,
     MIB,
-    Nodes,
-    Overhead,
     Slept,
     all_reduces,
     bucket_sizes,
@@ -35,13 +36,11 @@ from topologies.shapes import star
 
 MEASURED = Path(__file__).parents[4] / "shared" / "measured"
 measured_here = pytest.mark.skipif(not MEASURED.exists(), reason="the measured tables are not here")
-SOFTWARE, EXTRA = 130e-6, Overhead(5e-4, 9e-4)
+SOFTWARE, EXTRA = 130e-6, (5e-4, 9e-4)
 
 
 def a_step(buckets: int, measured: float, backward: float = 0.02) -> Slept:
-    return Slept(
-        4, 1e9, 2e-4, 4, 2 * MIB, 0.01, backward, buckets, 4 * (0.01 + EXTRA.forward), measured
-    )
+    return Slept(4, 1e9, 2e-4, 4, 2 * MIB, 0.01, backward, buckets, 4 * (0.01 + EXTRA[0]), measured)
 
 
 @pytest.fixture(scope="module")
@@ -107,19 +106,19 @@ def test_a_step_of_one_bucket_is_computing_and_then_an_all_reduce() -> None:
     row = a_step(1, 1.0)
     alone = reduced(LabRow("all_reduce", "", 4, 8 * MIB, row.rate, row.delay, 1.0, 0.0), SOFTWARE)
     computing = 4 * (row.forward + row.backward)
-    assert slept(row._replace(buckets=0), SOFTWARE, Overhead()) == pytest.approx(computing)
+    assert slept(row._replace(buckets=0), SOFTWARE, AS_TOLD) == pytest.approx(computing)
     copies = 2 * (4 * KERNEL + 2 * 8 * MIB / COPYING)
     # A receiver may have said that it is ready before its gradients are.
     assert (
         computing + copies + alone - 2 * (row.delay + SOFTWARE)
-        <= slept(row, SOFTWARE, Overhead())
+        <= slept(row, SOFTWARE, AS_TOLD)
         <= computing + copies + alone
     )
 
 
 def test_more_buckets_hide_more_behind_a_long_backward() -> None:
     steps = [
-        slept(a_step(buckets, 1.0, backward=0.1), SOFTWARE, Overhead()) for buckets in (1, 2, 4, 0)
+        slept(a_step(buckets, 1.0, backward=0.1), SOFTWARE, AS_TOLD) for buckets in (1, 2, 4, 0)
     ]
     assert steps == sorted(steps, reverse=True)
 
@@ -153,7 +152,7 @@ def test_gloo_on_four_ranks_is_predicted_from_two_and_three() -> None:
 def test_steps_of_sleeping_layers_are_predicted(fit_sleep: bool) -> None:
     software = calibrate(all_reduces(MEASURED / "gloo_lab" / "sweep.csv"))
     rows = sleeping_steps(MEASURED / "gloo_lab" / "ddp_sleep.csv")
-    extra = overhead(rows) if fit_sleep else Overhead()
+    extra = overhead(rows) if fit_sleep else AS_TOLD
     errors = {row: abs(slept(row, software, extra) / row.measured - 1) for row in rows}
     talking = [error for row, error in errors.items() if row.role == "unseen"]
     for group in (talking, list(errors.values())):
@@ -164,51 +163,64 @@ def test_steps_of_sleeping_layers_are_predicted(fit_sleep: bool) -> None:
 FREE = LinkFit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0))
 
 
+def nodes(*steps: float) -> pd.DataFrame:
+    """Runs on 1, 2, 4, ... nodes of four GPUs, whose steps take so many seconds."""
+    counts = 2 ** np.arange(len(steps))
+    seconds = np.array(steps) * 90 * 1281167 / (4 * counts * BATCH)
+    return pd.DataFrame({"nodes": counts, "gpus": 4 * counts, "step": steps, "seconds": seconds})
+
+
+def fits_of(measured: pd.DataFrame, least: float) -> dict[int, LinkFit]:
+    curves = MEASURED / "curves"
+    return {
+        gpus: curve_fit(curves / f"abci_v100_nccl_ar_p{gpus}.csv", gpus, least)
+        for gpus in measured["gpus"]
+    }
+
+
 def test_the_first_run_is_what_others_are_held_against(tmp_path: Path) -> None:
     path = tmp_path / "runs.csv"
     path.write_text("nodes,gpus,train_seconds\n1,4,87000\n2,8,44500\n")
     results = runs(path)
-    assert results[0].step == pytest.approx(87000 * 384 / (90 * 1281167))
-    assert [run.loss for run in results] == pytest.approx([0.0, 44500 * 2 / 87000 - 1])
+    assert results["step"].iloc[0] == pytest.approx(87000 * 384 / (90 * 1281167))
+    assert results["loss"].tolist() == pytest.approx([0.0, 44500 * 2 / 87000 - 1])
 
 
 def test_computing_is_what_one_node_takes_less_what_it_exposes() -> None:
     fits = {gpus: LinkFit(3e-6, (0.0, 0.0), 2e10, (0.0, 0.0)) for gpus in (4, 8)}
-    measured = [Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 9.0, 9.0)]
-    one_node, two_nodes = losses(measured, fits)
-    assert one_node.loss == 0.0
-    assert two_nodes.loss == pytest.approx((two_nodes.exposed - one_node.exposed) / 0.3, rel=1e-6)
-    assert 0 < one_node.exposed < two_nodes.exposed
-    assert losses([measured[0], Nodes(2, 8, 0.1, 0.1)], fits) == [one_node, two_nodes], (
+    one_node, two_nodes = losses(nodes(0.3, 9.0), fits).to_numpy().tolist()
+    assert one_node[0] == 0.0
+    assert two_nodes[0] == pytest.approx((two_nodes[1] - one_node[1]) / 0.3, rel=1e-6)
+    assert 0 < one_node[1] < two_nodes[1]
+    assert losses(nodes(0.3, 0.1), fits).to_numpy().tolist() == [one_node, two_nodes], (
         "what more nodes took is not looked at"
     )
 
 
 def test_a_free_network_costs_copies_alone_which_one_node_has_too() -> None:
     fits = {gpus: LinkFit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0)) for gpus in (4, 8)}
-    results = losses([Nodes(1, 4, 0.3, 0.0), Nodes(2, 8, 0.4, 0.3)], fits)
-    assert [result.loss for result in results] == pytest.approx([0.0] * 2)
-    one, two = (result.exposed for result in results)
+    results = losses(nodes(0.3, 0.4), fits)
+    assert results["loss"].tolist() == pytest.approx([0.0] * 2)
+    one, two = results["exposed"].tolist()
     assert 0 < one < 0.01 * 0.3
     assert two == pytest.approx(one)
 
 
 def test_an_epoch_beside_its_steps_is_not_divided_among_nodes() -> None:
     """On a free network more nodes shorten the steps alone."""
-    alone = Nodes(1, 4, 0.3, 0.0)
-    more = Nodes(2, 8, 9.0, 0.0)
-    steps = alone.seconds - 90 * 10.0
-    predicted = run_seconds([alone, more], {4: FREE, 8: FREE}, 10.0)
-    assert predicted == pytest.approx([alone.seconds, 90 * 10.0 + steps / 2], rel=1e-3)
+    measured = nodes(0.3, 9.0)
+    alone = measured["seconds"].iloc[0]
+    steps = alone - 90 * 10.0
+    predicted = run_seconds(measured, {4: FREE, 8: FREE}, 10.0)
+    assert predicted == pytest.approx([alone, 90 * 10.0 + steps / 2], rel=1e-3)
 
 
 def test_the_time_of_an_epoch_is_fitted_to_the_first_two_runs() -> None:
     fits = {gpus: LinkFit(3e-6, (0.0, 0.0), 2e10, (0.0, 0.0)) for gpus in (4, 8, 16)}
-    alone = Nodes(1, 4, 0.3, 0.0)
-    seconds = run_seconds([alone, Nodes(2, 8, 1.0, 0.0)], fits, 7.5)[1]
-    two = Nodes(2, 8, seconds / alone.seconds * 0.3 * 2, 0.0)
-    assert two.seconds == pytest.approx(seconds)
-    measured = [alone, two, Nodes(4, 16, 9.0, 0.0)]
+    measured = nodes(0.3, 1.0, 9.0)
+    alone, seconds = measured["seconds"].iloc[0], run_seconds(measured, fits, 7.5)[1]
+    measured = nodes(0.3, seconds / alone * 0.3 * 2, 9.0)
+    assert measured["seconds"].iloc[1] == pytest.approx(seconds)
     assert fitted_pause(measured, fits) == pytest.approx(7.5, abs=1e-3)
 
 
@@ -217,13 +229,12 @@ def test_the_time_of_an_epoch_is_fitted_to_the_first_two_runs() -> None:
 def test_more_nodes_lose_some_of_what_was_measured(least: float) -> None:
     """Exposed communication is part of the loss, and nearer to it than none."""
     measured = runs(MEASURED / "training" / "abci_v100_resnet50_horovod.csv")
-    curves = {
-        run.gpus: MEASURED / "curves" / f"abci_v100_nccl_ar_p{run.gpus}.csv" for run in measured
-    }
-    fits = {gpus: curve_fit(path, gpus, least) for gpus, path in curves.items()}
-    for run, loss in zip(measured[1:], losses(measured, fits)[1:], strict=True):
-        assert 0 < loss.loss <= run.loss
-        assert abs(loss.loss - run.loss) < run.loss
+    fits = fits_of(measured, least)
+    for loss, predicted in [*zip(measured["loss"], losses(measured, fits)["loss"], strict=True)][
+        1:
+    ]:
+        assert 0 < predicted <= loss
+        assert abs(predicted - loss) < loss
 
 
 @measured_here
@@ -231,15 +242,10 @@ def test_whole_runs_on_more_nodes_are_predicted_from_one() -> None:
     """The run on two nodes sets the time of an epoch; that on four is not looked at. Any time
     between 8 and 12 s predicts both."""
     measured = runs(MEASURED / "training" / "abci_v100_resnet50_horovod.csv")
-    curves = MEASURED / "curves"
-    fits = {
-        run.gpus: curve_fit(curves / f"abci_v100_nccl_ar_p{run.gpus}.csv", run.gpus)
-        for run in measured
-    }
+    fits = fits_of(measured, MIB)
     for pause in (8.0, 12.0, fitted_pause(measured, fits)):
         predicted = run_seconds(measured, fits, pause)
-        for run, seconds in zip(measured, predicted, strict=True):
-            assert seconds == pytest.approx(run.seconds, rel=0.03)
+        assert predicted == pytest.approx(measured["seconds"].tolist(), rel=0.03)
 
 
 @pytest.mark.parametrize("ranks", [16, 32])

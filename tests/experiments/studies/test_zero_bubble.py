@@ -2,7 +2,7 @@
 
 import pytest
 
-from experiments.studies.zero_bubble import StageShares, errors, fit, models, rate, table
+from experiments.studies.zero_bubble import errors, fit, models, rate, table
 
 MODELS, V_MODELS = models(5), models(8)
 MIDDLE, LARGE = (pytest.param(name, marks=pytest.mark.exhaustive) for name in ("14.6B", "28.3B"))
@@ -12,7 +12,7 @@ MIDDLE, LARGE = (pytest.param(name, marks=pytest.mark.exhaustive) for name in ("
 def test_all_columns_follow_from_1f1b_and_a_cell(name: str) -> None:
     model = MODELS[name]
     fitted = fit(model, "one cell")
-    for micro_batches in model.rates:
+    for micro_batches in model.index:
         assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.006
 
 
@@ -22,7 +22,7 @@ def test_nearly_all_cells_follow_from_the_columns_of_1f1b(name: str) -> None:
     fitted = fit(model, "products")
     differences = {
         (micro_batches, column): abs(error)
-        for micro_batches in model.rates
+        for micro_batches in model.index
         for column, error in errors(model, micro_batches, fitted).items()
     }
     assert max(differences.values()) < 0.0155
@@ -35,21 +35,20 @@ def test_zb_v_follows_from_the_column_of_1f1b(name: str) -> None:
     """Zero Bubble's Table 8."""
     model = V_MODELS[name]
     fitted = fit(model, "products")
-    for micro_batches in model.rates:
+    for micro_batches in model.index:
         assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.014
 
 
 def test_the_time_of_1f1b_says_nothing_of_the_parts() -> None:
     """It depends on T alone, so that no fit to it can tell T_W."""
     model = MODELS["1.5B"]
-    rates = [rate(model, "1F1B", 24, StageShares(1 / 64, weights / 16)) for weights in (1, 4, 5)]
+    rates = [rate(model, "1F1B", 24, (1 / 64, weights / 16)) for weights in (1, 4, 5)]
     assert rates == pytest.approx([rates[0]] * 3, abs=1e-12)
 
 
 def test_the_last_line_of_a_table_has_the_worst_errors() -> None:
     model = MODELS["1.5B"]
-    short = model._replace(rates={24: model.rates[24]}, throughput=model.throughput[:1])
-    _, row, worst = table({"1.5B": short}, "products").splitlines()
+    _, row, worst = table({"1.5B": model.loc[[24]]}, "products").splitlines()
     assert row.split()[:2] == ["1.5B", "24"]
     assert "+0.0000" in row
     assert [error[1:] for error in row.split()[4:]] == worst.split()[1:]

@@ -39,7 +39,7 @@ def test_random_networks(name: str, seeds: Sequence[int]) -> None:
     other algorithm is faster. `python -m experiments.studies packed-trees` has more networks."""
     for seed in seeds:
         result = study(seed, name, fine=seed in FINE)
-        assert not result.failures, result
+        assert not result["failures"], result
 
 
 @every_name

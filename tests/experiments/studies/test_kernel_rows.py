@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from experiments.models.kernel_times.kernel_model import Key
-from experiments.studies.exchange_rows import (
+from experiments.studies.kernel_fit import Groups
+from experiments.studies.kernel_rows import (
     attention,
     casts,
     collectives,
@@ -16,7 +17,6 @@ from experiments.studies.exchange_rows import (
     exchanges,
     latent_decodes,
 )
-from experiments.studies.kernel_fit import Groups
 from grouped_cases import each_case
 from kernel_tables import (
     ALL_REDUCES,
@@ -33,8 +33,8 @@ from refusals import refusal
 
 def test_rows_have_keys_and_sizes(tmp_path: Path) -> None:
     write_tables(tmp_path)
-    chip, prefills = attention(tmp_path)[Key("h100", "bf16", "vllm")]
-    assert chip.flops == 989e12
+    prefills = attention(tmp_path)[Key("h100", "bf16", "vllm")]
+    assert prefills.chip.flops == 989e12
     assert prefills.seconds.tolist() == pytest.approx([870e-6])
     assert prefills.sizes["window"][0] > prefills.sizes["keys"][0] == 4096
     normal, low = exchanges(tmp_path).items()
@@ -42,11 +42,11 @@ def test_rows_have_keys_and_sizes(tmp_path: Path) -> None:
         "deepep_normal dispatch",
         "deepep_low_latency combine",
     ]
-    assert normal[1][1].sizes["nbytes"].tolist() == [7168 * (1 + 4 / 128)]
-    assert low[1][1].sizes["copies"].tolist() == [8]
+    assert normal[1].sizes["nbytes"].tolist() == [7168 * (1 + 4 / 128)]
+    assert low[1].sizes["copies"].tolist() == [8]
     (key,) = casts(tmp_path)
     assert key == Key("h100", "bf16", "trtllm cast")
-    ((key, (_, calls)),) = collectives(tmp_path).items()
+    ((key, calls),) = collectives(tmp_path).items()
     assert key == Key("h100", "bf16", "all_gather")
     assert calls.seconds.tolist() == pytest.approx([158e-6])
     # Half of the bytes pass a link of 370.8 GB/s.
@@ -57,11 +57,11 @@ def test_rows_have_keys_and_sizes(tmp_path: Path) -> None:
 def test_decodes_see_the_cache_and_the_newest_token(tmp_path: Path) -> None:
     """Not those in 8 bits of a GPU without products in 8 bits, nor prefills."""
     write_tables(tmp_path)
-    ((key, (_, kernels)),) = decodes(tmp_path).items()
+    ((key, kernels),) = decodes(tmp_path).items()
     assert key == Key("h100", "bf16", "vllm")
     assert kernels.sizes["tokens"].tolist() == [4096, 128]
     assert kernels.sizes["elements"].tolist() == [256, 256]
-    ((key, (_, kernels)),) = latent_decodes(tmp_path).items()
+    ((key, kernels),) = latent_decodes(tmp_path).items()
     assert key == Key("h100", "fp8", "sglang")
     assert {name: size.tolist() for name, size in kernels.sizes.items()} == {
         **{"batch": [8], "heads": [128], "kv_heads": [1], "tokens": [1024]},
@@ -71,7 +71,7 @@ def test_decodes_see_the_cache_and_the_newest_token(tmp_path: Path) -> None:
 
 def test_engines_have_all_reduces_in_graphs(tmp_path: Path) -> None:
     write_tables(tmp_path)
-    ((key, (_, calls)),) = engine_calls(tmp_path).items()
+    ((key, calls),) = engine_calls(tmp_path).items()
     assert key == Key("h100", "bf16", "vllm")
     assert calls.seconds.tolist() == pytest.approx([6.3e-6])
     # each GPU reads what seven others have, at 370.8 GB/s together
@@ -84,7 +84,7 @@ def test_shapes_are_left_out_together(tmp_path: Path) -> None:
     (tmp_path / "attention_context.csv").write_text(ATTENTION + "".join(texts))
 
     def shapes(groups: Groups) -> list[int]:
-        (measured,) = (each for _, each in groups.values())
+        (measured,) = groups.values()
         numbers: list[int] = np.unique(measured.shapes, return_inverse=True)[1].tolist()
         return numbers
 
