@@ -104,19 +104,24 @@ def sparse(count: int) -> int:
     return max(1, count // 16)
 
 
-def band(axes: Axes, x: Iterable[float], low: Any, high: Any, name: str, label: str = "") -> None:
-    """Intervals from `low` to `high` behind a line of the colour `name`; at one place, a bar."""
+def draw(
+    axes: Axes,
+    x: Iterable[float],
+    y: Iterable[Any],
+    low: Iterable[Any] = (),
+    high: Iterable[Any] = (),
+    **look: Any,
+) -> None:
+    """A curve, and behind it a band between two ends where both are known. At one place it is a
+    bar."""
     places = list(x)
-    look: Any = {"color": name, "alpha": 0.16, "zorder": 1, "label": label or None}
-    if len(places) > 1:
-        axes.fill_between(places, low, high, linewidth=0, **look)
-    else:
-        axes.vlines(places, low, high, linewidth=8, **look)
-
-
-def band_handle(label: str = INTERVAL) -> Line2D:
-    """What stands for the bands of several curves in a legend."""
-    return Line2D([], [], color="0.85", linewidth=8, label=label)
+    (line,) = axes.plot(places, list(y), **look)
+    ends = [each for each in zip(places, low, high, strict=False) if None not in each]
+    band: Any = {"color": line.get_color(), "alpha": 0.16, "zorder": 1, "label": INTERVAL}
+    if len(ends) > 1:
+        axes.fill_between(*zip(*ends, strict=True), linewidth=0, **band)
+    elif ends:
+        axes.vlines(*ends[0], linewidth=8, **band)
 
 
 def entitle(axes: Axes, title: str) -> None:

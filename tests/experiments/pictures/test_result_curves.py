@@ -125,7 +125,7 @@ def test_a_band_where_the_profile_has_intervals(sure: bool) -> None:
     figure = prediction_drawing("mine", [(series, rows)])
     assert len(figure.axes[0].collections) == sure
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert ("bands: intervals of a run" in labels) is sure
+    assert ("interval of a run" in labels) is sure
 
 
 def run(strategy: str, disturbance: str, factor: float) -> LearningRun:
