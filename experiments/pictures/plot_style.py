@@ -119,7 +119,8 @@ def draw(
     ends = [each for each in zip(places, low, high, strict=False) if None not in each]
     band: Any = {"color": line.get_color(), "alpha": 0.16, "zorder": 1, "label": INTERVAL}
     if len(ends) > 1:
-        axes.fill_between(*zip(*ends, strict=True), linewidth=0, **band)
+        places, below, above = map(list, zip(*ends, strict=True))
+        axes.fill_between(places, below, above, linewidth=0, **band)
     elif ends:
         axes.vlines(*ends[0], linewidth=8, **band)
 
@@ -138,6 +139,7 @@ def legend_beside(figure: Figure, handles: Iterable[Any] | None = None, *more: s
     of_axes = (handle for axes in figure.axes for handle in axes.get_legend_handles_labels()[0])
     for handle in of_axes if handles is None else handles:
         known.setdefault(str(handle.get_label()), handle)
+    known = dict(sorted(known.items(), key=lambda item: item[0] == INTERVAL))
     blank = Line2D([], [], linestyle="none")
     entries = [*known.items(), *((line, blank) for line in more)]
     labels = [folded(label, LEGEND) for label, _ in entries]
