@@ -110,11 +110,10 @@ def trees_figures(schedule: Schedule) -> list[pages.Figure]:
     """A picture of the trees for a page, if there are any."""
     if not (kinds := trees(schedule)):
         return []
-    from experiments.pictures.figure_file import inline_svg
+    from experiments.pictures.figure_file import to_image
 
-    title = counted(len(kinds), "tree")
-    svg = inline_svg(tree_figure(schedule, kinds), "trees", title)
-    return [pages.Figure(title, svg, TREE_NOTE)]
+    image = to_image(tree_figure(schedule, kinds))
+    return [pages.Figure(counted(len(kinds), "tree"), image, TREE_NOTE)]
 
 
 def tree_figure(schedule: Schedule, kinds: list[tuple[Edge, ...]]) -> Figure:
