@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.analysis.busy_time import union
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
 from topologies.columns import plain_rows
 from topologies.topology import Flags, Floats, Ints, Longs, Numbers
@@ -129,7 +130,7 @@ WORDS = {
 """The list of words of each column."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Spans:
     """When ranks did what, with the names of everything."""
 
@@ -313,14 +314,7 @@ def partition(start: Longs | Floats, end: Longs | Floats) -> Ints:
     return band
 
 
-def busy_times(columns: Columns, slack: float = 0.0) -> dict[int, Floats]:
-    """When some span of each row lasts, shape (2, n): intervals in order that are further apart
-    than `slack`."""
-    times = {}
-    for row in np.unique(columns.row).tolist():
-        mine = columns.take(columns.row == row)
-        order = np.argsort(mine.start, kind="stable")
-        start, until = mine.start[order], np.maximum.accumulate(mine.end[order])
-        begins = np.append(True, start[1:] > until[:-1] + slack)
-        times[row] = np.stack((start[begins], until[np.append(begins[1:], True)]))
-    return times
+def busy_times(columns: Columns) -> dict[int, Floats]:
+    """When some span of each row lasts: intervals in order, shape (2, n)."""
+    chosen = ((row, columns.row == row) for row in np.unique(columns.row).tolist())
+    return {row: union(columns.start[mine], columns.end[mine]) for row, mine in chosen}
