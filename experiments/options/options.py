@@ -48,10 +48,11 @@ def values_of(options: object, kind: type) -> dict[str, Any]:
 def refuse(
     options: object, names: Iterable[str], after: str, before: str = "", most: int | None = None
 ) -> None:
-    """Raise InputError for the first of some options that the user writes: it stands in the message
+    """Raise InputError for the first of some options that is not as usual: it stands in the message
     as "--p 8", of a long value so many letters."""
+    usual = {each.name: each.default for each in fields(options)}  # type: ignore[arg-type]
     for name in names:
-        if (value := getattr(options, name)) is not None:
+        if (value := getattr(options, name)) != usual[name]:
             option = f"--{name.replace('_', '-')} {str(value)[:most]}"
             raise InputError(f"{before}{option}{after}")
 
