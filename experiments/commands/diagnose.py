@@ -148,7 +148,7 @@ class Diagnose(MachineOptions, ReportOptions):
 
         taken = {"logs", "job", "report", "format"}
         others = values_of(self, Diagnose).keys() - taken
-        refuse(self, sorted(others), ": leave one of them out", "--job and ", most=40)
+        refuse(self, sorted(others), ": leave one of them out", "--job and ")
         check_files(report=self.report)
         if not self.logs:
             raise InputError("--job: name the traces of its ranks, or their folder")
@@ -212,7 +212,7 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.measurements import read_all
 
         names = "collective", "size", "library_version"
-        refuse(self, names, " goes with --busbw: write both", most=40)
+        refuse(self, names, " goes with --busbw: write both")
         if not self.logs:
             raise InputError(
                 "nothing to diagnose: name a LOG, or one number like --topology hgx_h100 --size "
