@@ -85,6 +85,8 @@ def trees(schedule: Schedule) -> list[tuple[Edge, ...]]:
     >>> trees(find("tree").build(4, 1.0)), trees(find("ring").build(4, 1.0))
     ([((0, 1), (0, 2), (2, 3))], [])
     """
+    import networkx
+
     edges = defaultdict[int, set[Edge]](set)
     sent = (schedule.rank != schedule.peer) & (schedule.source >= 0)
     columns = schedule.source, schedule.reduces, schedule.rank, schedule.peer
@@ -94,27 +96,26 @@ def trees(schedule: Schedule) -> list[tuple[Edge, ...]]:
     # Of more trees, as a ring has of the parts that it gathers, none is shown.
     if len(kinds) > 2 or any(len(pairs) != schedule.ranks - 1 for pairs in kinds):
         return []
-    return kinds if all(map(depths_of, kinds)) else []
+    are_trees = all(networkx.is_arborescence(networkx.DiGraph(pairs)) for pairs in kinds)
+    return kinds if are_trees else []
 
 
 def depths_of(edges: tuple[Edge, ...]) -> dict[int, int]:
-    """How far each rank is from the root; none if the edges are not a tree."""
-    parents = {child: parent for parent, child in edges}
-    depth = {parent: 0 for parent, _ in edges if parent not in parents}
-    for _ in edges:
-        depth |= {child: depth[up] + 1 for child, up in parents.items() if up in depth}
-    return depth if len(depth) == len(edges) + 1 == len(parents) + 1 else {}
+    """How far each rank of a tree is from the root."""
+    import networkx
+
+    (root,) = {parent for parent, _ in edges} - {child for _, child in edges}
+    return dict(networkx.single_source_shortest_path_length(networkx.DiGraph(edges), root))
 
 
 def trees_figures(schedule: Schedule) -> list[pages.Figure]:
     """A picture of the trees for a page, if there are any."""
     if not (kinds := trees(schedule)):
         return []
-    from experiments.pictures.figure_file import inline_svg
+    from experiments.pictures.figure_file import to_image
 
-    title = counted(len(kinds), "tree")
-    svg = inline_svg(tree_figure(schedule, kinds), "trees", title)
-    return [pages.Figure(title, svg, TREE_NOTE)]
+    image = to_image(tree_figure(schedule, kinds))
+    return [pages.Figure(counted(len(kinds), "tree"), image, TREE_NOTE)]
 
 
 def tree_figure(schedule: Schedule, kinds: list[tuple[Edge, ...]]) -> Figure:

@@ -1,11 +1,14 @@
-"""The film of a training step: devices as rows, what they do, and items that move between them."""
+"""The film of a training step: devices as rows, what they do, and items that move between them.
+
+In the columns of a film the task is the item: a micro-batch, a bucket of gradients or a step. Lane
+0 computes.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -25,121 +28,142 @@ from experiments.animation.film import (
     changing,
     moving,
 )
-from experiments.pictures.timelines.spans import Columns, busy_times
-from experiments.pictures.timelines.step_spans import StepSpans
-from topologies.columns import plain_rows
-from topologies.topology import Flags, Floats, Ints
+from experiments.pictures.timelines.palette import colours
+from experiments.pictures.timelines.spans import Columns
+from simulator.steps.kinds import FORWARD, INPUTS, KINDS, WEIGHTS
+from topologies.columns import distinct_rows, plain_rows
+from topologies.errors import InputError
+from topologies.topology import Floats
 
 NOTE = (
     "A row is a device. Its numbered cells are {items}: colour and sign say in which state each "
     "is. Boxes move from row to row. The bars below are the timeline so far. Keys: space plays, "
     "arrows go from event to event, Home and End jump."
 )
+STATES = (
+    Key("not here yet", "#dfe3e8"),
+    Key("waits", "#f0e442", "…"),
+    Key("activations kept", "#cc79a7", "▪"),
+    Key("done", "#8a8f98", "✓"),
+)
+"""The states of items with which no row works."""
+AHEAD, WAITS, KEPT, DONE = STATES
+SIGNS = {KINDS[INPUTS]: "I", KINDS[WEIGHTS]: "W"}
+"""The signs of kinds whose first letter is that of another kind."""
 WIDE, NARROW = (1010.0, 88.0), (300.0, 58.0)
 """Pixels of the rows and of their names, in wide windows and in narrow ones."""
 LARGE_ROWS, SMALL, LARGE = 8, (16, 8, 8), (24, 14, 14)
 """Rows up to which they are large; and pixels of the height of cells, of a lane, and of the gap to
 the next row."""
-MOST_FLIGHTS = 20_000
-"""Messages that are drawn, at most."""
-SAMPLES = 400
-"""Moments at which figures are sampled."""
 CELL, NAME = 64.0, 16.0
 """Pixels of the width of a cell and of the height of a name, at most."""
+MOST_ROWS, MOST_BOXES = 32, 8_000
+NAMED = 6
+"""Boxes that a sentence names."""
+States = dict[tuple[int, int], list[tuple[float, Key]]]
+"""The states of an item at a row, each with the time at which it begins, by row and item."""
 
 
-class Task(NamedTuple):
-    """Something that a row does with an item, or with none: -1."""
+def step_film(
+    rows: Sequence[str],
+    items: str,
+    kinds: Sequence[str],
+    boxes: Columns,
+    messages: Columns,
+    figures: Sequence[RunningFigure],
+    facts: Sequence[str],
+) -> Film:
+    """The film of boxes of these kinds on rows, and of messages from their row to their peer.
 
-    row: int
-    lane: int
-    begin: float
-    end: float
-    key: Key
-    item: int
-
-
-class Change(NamedTuple):
-    """An item at a row gets into another state."""
-
-    time: float
-    row: int
-    item: int
-    state: Key
-
-
-class Flight(NamedTuple):
-    """An item on its way from row to row."""
-
-    begin: float
-    end: float
-    row: int
-    peer: int
-    item: int
-
-
-class Event(NamedTuple):
-    """A mark of the film: what ends at a moment."""
-
-    time: float
-    title: str
-    sentence: str
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """What happens in a step."""
-
-    rows: Sequence[str]
-    """What each row is called."""
-    items: str
-    """What several items are called."""
-    keys: Sequence[Key]
-    """The states of items, the first is that at the start; and the kinds of tasks."""
-    tasks: Sequence[Task]
-    changes: Sequence[Change]
-    flights: Sequence[Flight]
-    events: Sequence[Event]
-    """The last one is at the end of the step."""
-
-
-def step_film(step: Step, figures: Sequence[RunningFigure], facts: Sequence[str]) -> Film:
-    """The film of a step."""
-    events, end = step.events, step.events[-1].time
-    count = max(change.item for change in step.changes) + 1
-    ends = np.array([0.0, end])
+    An item is in the state of the box that works with it: one of lane 0, or of any lane for
+    buckets. Raises InputError for too many rows or boxes.
+    """
+    if len(rows) > MOST_ROWS or len(boxes.row) > MOST_BOXES:
+        raise InputError(
+            f"{len(rows)} rows with {len(boxes.row)} tasks: an animation shows {MOST_ROWS} and "
+            f"{MOST_BOXES} at most, take fewer ranks, devices, layers, micro-batches or steps"
+        )
+    palette = colours(kinds)
+    keys = [Key(kind, palette[kind], SIGNS.get(kind, kind[0].upper())) for kind in kinds]
+    end, count = float(boxes.end.max()), int(boxes.task.max()) + 1
+    acting = boxes.take((boxes.lane == 0) | ((boxes.task >= 0) & (items == "buckets")))
+    acting = acting.take(np.argsort(acting.start, kind="stable"))
+    states = _states(acting, messages, keys)
+    used = {state for changes in states.values() for _, state in changes}
+    used |= {keys[kind] for kind in np.unique(boxes.kind).tolist()}
+    events, ends = list(_events(rows, acting, keys, end)), np.array([0.0, end])
     act = Act(
         "simulated time",
-        [0.0, *(event.time for event in events)],
-        ["before the first event", *(event.title for event in events)],
-        ["", *(event.sentence for event in events)],
-        list(_shapes(step, count)),
+        [0.0, *(time for time, _, _ in events)],
+        ["before the first event", *(title for _, title, _ in events)],
+        ["", *(sentence for _, _, sentence in events)],
+        list(_shapes(rows, count, keys, boxes, messages, states)),
         [RunningFigure("time", "seconds", ends, ends, end), *figures],
         end,
     )
-    used = {change.state for change in step.changes} | {task.key for task in step.tasks}
     return Film(
         [act],
-        [_layout(step, count, *size) for size in (WIDE, NARROW)],
+        [_layout(len(rows), count, boxes, *size) for size in (WIDE, NARROW)],
         facts,
-        NOTE.format(items=step.items),
-        [key for key in step.keys if key in used or key is step.keys[0]],
+        NOTE.format(items=items),
+        [key for key in (*STATES, *keys) if key in used or key is AHEAD],
         stops=40,
         frames=80,
         pause=600,
     )
 
 
-def _layout(step: Step, count: int, width: float, margin: float) -> Canvas:
+def _states(acting: Columns, messages: Columns, keys: Sequence[Key]) -> States:
+    """The states of each item that a row works with."""
+    arrivals = dict[tuple[int, int], float]()
+    for row, item, end in plain_rows(messages.peer, messages.task, messages.end):
+        arrivals.setdefault((row, item), end)
+    working = acting.take(acting.task >= 0)
+    columns = working.row, working.task, working.start, working.end, working.kind
+    last = {(row, item): end for row, item, _, end, _ in plain_rows(*columns)}
+    states: States = defaultdict(list)
+    for row, item, begin, end, kind in plain_rows(*columns):
+        changes = states[row, item]
+        if not changes and arrivals.get((row, item), begin) < begin:
+            changes.append((arrivals[row, item], WAITS))
+        after = KEPT if keys[kind].name in (KINDS[FORWARD], KINDS[INPUTS]) else WAITS
+        changes += [(begin, keys[kind]), (end, DONE if end >= last[row, item] else after)]
+    return states
+
+
+def _events(
+    rows: Sequence[str], acting: Columns, keys: Sequence[Key], end: float
+) -> Iterator[tuple[float, str, str]]:
+    """When rows have done all of a kind with an item: the time, what ran since the event before in
+    short, and who ran it."""
+    _, group = distinct_rows(acting.row, acting.kind, acting.task)
+    ends = np.zeros(len(acting.row))
+    np.maximum.at(ends, group, acting.end)
+    times = np.unique(np.append(ends[np.unique(group)], end))
+    before, what, least = 0.0, rows[0].partition(" ")[0], 1e-6 * end
+    for time in times[np.diff(times, append=np.inf) > least].tolist():
+        now = acting.take((acting.start < time) & (acting.end > before + least))
+        now = now.take(distinct_rows(now.lane, now.row, now.kind, now.task)[0])
+        does = [
+            f"{rows[row]} runs the {keys[kind].name}" + f" of {item}" * (item >= 0)
+            for row, kind, item in plain_rows(now.row, now.kind, now.task)
+        ]
+        more = [f"and {len(does) - NAMED} more"] * (len(does) > NAMED)
+        text = ", ".join([*does[:NAMED], *more]) or f"all {what}s wait"
+        title = " and ".join(dict.fromkeys(keys[kind].name for kind in now.kind.tolist()))
+        yield time, title or "waiting", f"{text[0].upper()}{text[1:]}."
+        before = time
+
+
+def _layout(rows: int, count: int, columns: Columns, width: float, margin: float) -> Canvas:
     """The boxes of cells, row by row; of names, of the ground of lanes, and of the present at the
     start and at the end, for each row; and of tasks as they begin and as they end."""
-    rows = len(step.rows)
     strip, lane, gap = LARGE if rows <= LARGE_ROWS else SMALL
-    lanes = lane * (max(task.lane for task in step.tasks) + 1)
+    lanes = lane * (int(columns.lane.max()) + 1)
     height, cell = strip + 6 + lanes + gap, min(CELL, width / count)
     top = 4.0 + np.arange(rows) * height
-    begin, end = np.array([task[2:4] for task in step.tasks]).T * width / step.events[-1].time
-    task_top = np.array([top[task.row] + strip + 4.5 + task.lane * lane for task in step.tasks])
+    begin, end = np.stack((columns.start, columns.end)) * width / columns.end.max()
+    task_top = top[columns.row] + strip + 4.5 + columns.lane * lane
     boxes = [
         _boxes(np.tile(np.arange(count) * cell + 1, rows), top.repeat(count), cell - 2, strip),
         _boxes(-margin, top + (strip - NAME) / 2, margin, NAME),
@@ -158,76 +182,34 @@ def _boxes(*sides: npt.ArrayLike) -> Floats:
     return np.stack(np.broadcast_arrays(*sides), axis=1)
 
 
-def _shapes(step: Step, count: int) -> Iterator[TimedShape]:
-    rows, end = len(step.rows), step.events[-1].time
-    names = rows * count
-    for row, name in enumerate(step.rows, names):
+def _shapes(
+    rows: Sequence[str],
+    count: int,
+    keys: Sequence[Key],
+    boxes: Columns,
+    messages: Columns,
+    states: States,
+) -> Iterator[TimedShape]:
+    names, each, end = len(rows) * count, len(rows), float(boxes.end.max())
+    for row, name in enumerate(rows, names):
         yield TimedShape(Look(text=name, style="left"), row)
-        yield TimedShape(Look(fill=PANEL), row + rows)
+        yield TimedShape(Look(fill=PANEL), row + each)
         present = Look(edge=INK, width=1.5)
-        yield TimedShape(present, row + 2 * rows, 0.0, goal=row + 3 * rows, arrival=end)
-    states = defaultdict[int, list[tuple[float, Look]]](list)
-    first = (Change(-np.inf, *divmod(place, count), step.keys[0]) for place in range(names))
-    for time, row, item, state in sorted((*first, *step.changes), key=lambda change: change.time):
-        look = Look(fill=state.colour, text=f"{item} {state.sign}".strip())
-        states[row * count + item].append((time, look))
-    for place, looks in states.items():
+        yield TimedShape(present, row + 2 * each, 0.0, goal=row + 3 * each, arrival=end)
+    for place in range(names):
+        row, item = divmod(place, count)
+        changes = sorted([(-np.inf, AHEAD), *states.get((row, item), ())], key=itemgetter(0))
+        looks = [
+            (time, Look(fill=state.colour, text=f"{item} {state.sign}".strip()))
+            for time, state in changes
+        ]
         yield from changing(place, looks)
-    for place, task in enumerate(step.tasks, names + 4 * rows):
-        look = Look(fill=task.key.colour, text=f"{task.item}" if task.item >= 0 else "")
-        yield TimedShape(look, place, task.begin, goal=place + len(step.tasks), arrival=task.end)
-    for begin, until, row, peer, item in step.flights:
+    columns = plain_rows(boxes.kind, boxes.task, boxes.start, boxes.end)
+    for place, (kind, item, begin, until) in enumerate(columns, names + 4 * each):
+        look = Look(fill=keys[kind].colour, text=f"{item}" if item >= 0 else "")
+        yield TimedShape(look, place, begin, goal=place + len(boxes.row), arrival=until)
+    ways = messages.row, messages.peer, messages.task, messages.start, messages.end
+    for row, peer, item, begin, until in plain_rows(*ways):
         text = f"{item} {'↓' if peer > row else '↑'}"
         look = Look(fill=GROUND, text=text, edge=ACCENT, width=2, ink=ACCENT)
         yield moving(look, (row * count + item, peer * count + item), begin, until)
-
-
-def merged(events: Sequence[Event], end: float) -> list[Event]:
-    """Events in the order of time; of those at one moment the first."""
-    result = list[Event]()
-    for event in sorted(events, key=lambda event: event.time):
-        if event.time - (result[-1].time if result else 0.0) > 1e-6 * end:
-            result.append(event)
-    return result
-
-
-def messages(spans: StepSpans, item: Ints) -> list[Flight]:
-    """The messages between places, each with the item of its task; those without one are left out.
-    None if there are too many to draw."""
-    timeline, schedule = spans.timeline, spans.timeline.schedule
-    taking, peers = timeline.finish > timeline.start, schedule.peer
-    chosen = np.flatnonzero(schedule.remote & taking).astype(np.int32)
-    if not schedule.remote.any():
-        # The calls of a plan are priced: its messages are tasks.
-        chosen = spans.first[(spans.graph.peer >= 0) & taking[spans.first]]
-        peers = spans.graph.peer
-    task = np.searchsorted(spans.first, chosen, side="right") - 1
-    row = np.full(max(schedule.ranks, len(peers)) + 1, -1)
-    row[spans.places] = np.arange(len(spans.places))
-    columns = timeline.start[chosen], timeline.finish[chosen], schedule.rank[chosen], peers[chosen]
-    begin, end, sender, receiver = columns
-    drawn = (item[task] >= 0) & (row[sender] >= 0) & (row[receiver] >= 0)
-    if np.count_nonzero(drawn) > MOST_FLIGHTS:
-        return []
-    every = begin, end, row[sender], row[receiver], item[task]
-    return [Flight(*each) for each in plain_rows(*(column[drawn] for column in every))]
-
-
-def overlap_figures(boxes: Columns, rows: int, end: float) -> list[RunningFigure]:
-    """Communication behind computation and beside it, as means of rows."""
-    moments = np.linspace(0.0, end, SAMPLES)
-
-    def covered(chosen: Flags) -> Floats:
-        """For how long some box of a row has lasted up to each moment, as mean of rows."""
-        total = np.zeros(SAMPLES)
-        for start, until in busy_times(boxes.take(chosen)).values():
-            total += np.clip(moments[:, None] - start, 0.0, until - start).sum(axis=1) / rows
-        return total
-
-    computes = boxes.lane == 0
-    computing, sending, either = map(covered, (computes, ~computes, boxes.row >= 0))
-    hidden = np.maximum(computing + sending - either, 0.0)
-    return [
-        RunningFigure("hidden communication", "seconds", moments, hidden),
-        RunningFigure("exposed communication", "seconds", moments, either - computing),
-    ]

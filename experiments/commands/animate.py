@@ -220,8 +220,9 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
     def _model(self) -> FilmedStep:
         """Steps of a strategy, or of a plan."""
         from experiments.animation.collective_film import check_ranks
-        from experiments.animation.spans_film import ddp_film, spans_film
+        from experiments.animation.spans_film import spans_film
         from experiments.pictures.timelines.step_spans import strategy_spans
+        from simulator.training.buckets import initial, rebuilt
         from simulator.training.ddp import DDP
 
         p = self.p
@@ -245,10 +246,10 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
         training = written.run(ranks)
         plan, timeline = training.plan, training.timeline
-        if isinstance(job.strategy, DDP) and job.steps == 1:
-            film = ddp_film(plan, timeline, job.strategy)
-        else:
-            film = spans_film(strategy_spans(plan, timeline))
+        strategy, buckets = job.strategy, []
+        if isinstance(strategy, DDP) and job.steps == 1:
+            buckets = (initial if strategy.find_unused else rebuilt)(plan.model, strategy.bucket)
+        film = spans_film(strategy_spans(plan, timeline), buckets)
         keys = "model", "strategy", "p", *self.machine_parameters
         parameters = {**{key: request.parameters[key] for key in keys}, "bucket": self.bucket}
         return film, training.title, parameters | stated, plan.steps

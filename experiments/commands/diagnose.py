@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -20,6 +20,8 @@ from experiments.options.options import (
     PopulationName,
     ProfileName,
     ReportOptions,
+    refuse,
+    values_of,
 )
 from experiments.pages.reports.result import Result, check_files
 from topologies.errors import InputError
@@ -145,10 +147,8 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.traces.ras_status import read_status
 
         taken = {"logs", "job", "report", "format"}
-        for each in fields(self):
-            if each.name not in taken and getattr(self, each.name) != each.default:
-                option = f"--{each.name.replace('_', '-')} {str(getattr(self, each.name))[:40]}"
-                raise InputError(f"--job and {option}: leave one of them out")
+        others = values_of(self, Diagnose).keys() - taken
+        refuse(self, sorted(others), ": leave one of them out", "--job and ")
         check_files(report=self.report)
         if not self.logs:
             raise InputError("--job: name the traces of its ranks, or their folder")
@@ -211,10 +211,8 @@ class Diagnose(MachineOptions, ReportOptions):
         """The curves of the logs that have points."""
         from experiments.measurements import read_all
 
-        for name in ("collective", "size", "library_version"):
-            if (value := getattr(self, name)) is not None:
-                option = name.replace("_", "-")
-                raise InputError(f"--{option} {value[:40]} goes with --busbw: write both")
+        names = "collective", "size", "library_version"
+        refuse(self, names, " goes with --busbw: write both")
         if not self.logs:
             raise InputError(
                 "nothing to diagnose: name a LOG, or one number like --topology hgx_h100 --size "
@@ -240,10 +238,8 @@ class Diagnose(MachineOptions, ReportOptions):
         for name in ("topology", "size"):
             if getattr(self, name) is None:
                 raise InputError(f"--busbw {self.busbw}: give --{name} as well")
-        for name in ("family", "in_place"):
-            if getattr(self, name):
-                option = f"--{name.replace('_', '-')}"
-                raise InputError(f"--busbw {self.busbw} and {option}: leave one of them out")
+        alone = f"--busbw {self.busbw} and "
+        refuse(self, ("family", "in_place"), ": leave one of them out", alone)
         machine, size = self.blueprint, parse_bytes(str(self.size))
         ranks = self._ranks or machine.whole().ranks
         library = self.library

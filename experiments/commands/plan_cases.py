@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from experiments.models.accelerators import DEVICES, usual_dtype
 from experiments.models.device_times import DeviceTimes
 from experiments.options import condition_parser
 from experiments.options.execution_options import ExecutionOptions
+from experiments.options.options import refuse, values_of
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.pages.reports.result import Picture, Result, check_files
@@ -230,14 +231,13 @@ def _with_batch(options: PlanOptions) -> str:
 def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
-    plain, of_steps = PlanOptions(), (*COURSE, "epochs", "sweep")
-    for each in fields(PlanOptions):
-        value = getattr(options, each.name)
-        if each.name not in USED and value != getattr(plain, each.name):
-            name = each.name.replace("_", "-")
-            used = "with auto" if each.name in of_steps else "with a plan"
-            raise InputError(f"--{name} {value}: it does not go {used}, leave one of them out")
-    if options.model == plain.model:
+    others, of_steps = (
+        values_of(options, PlanOptions).keys() - {*USED},
+        {*COURSE, "epochs", "sweep"},
+    )
+    for names, used in ((of_steps, "with auto"), (others - of_steps, "with a plan")):
+        refuse(options, sorted(names), f": it does not go {used}, leave one of them out")
+    if options.model == PlanOptions().model:
         raise InputError("give --model with a transformer, like llama3_70b")
     chosen, profile = simulation.chosen
     blueprint = replace(chosen.blueprint, force=simulation.force)

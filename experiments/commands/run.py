@@ -210,7 +210,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
 
         unused = ("algo_file", "p", "size", "groups", "profile", "library", "level")
         names = (*unused, "root", "skew", "matrix")
-        refuse(self, names, ": leave one of them out", "--chakra and ", most=40)
+        refuse(self, names, ": leave one of them out", "--chakra and ")
         algo = word_or_option(self.word, self.algo)
         chosen = [] if algo is None else parse_algorithms(algo)
         parameters = {

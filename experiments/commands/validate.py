@@ -15,7 +15,7 @@ from experiments import output
 from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.log_options import JudgingOptions, LogRanks
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import AlgorithmFile, Engines
+from experiments.options.options import AlgorithmFile, Engines, refuse
 from experiments.options.profile_options import ProfileOptions
 from experiments.pages.reports.result import Picture, Result, check_files
 from topologies.errors import InputError
@@ -98,12 +98,8 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         if self.held_out:
             names = {each.name for kind in (MachineOptions, Validate) for each in fields(kind)}
             wrong = (*(names - {each.name for each in fields(JudgingOptions)}),)
-        usual = {each.name: each.default for each in fields(self)}
-        for name in sorted(wrong):
-            if getattr(self, name) != usual[name]:
-                option = f"--{name.replace('_', '-')} {getattr(self, name)}"
-                why = "leave one of them out" if self.held_out else "it goes with --held-out"
-                raise InputError(f"{option}{' and --held-out' * self.held_out}: {why}")
+        why = " and --held-out: leave one of them out"
+        refuse(self, sorted(wrong), why if self.held_out else ": it goes with --held-out")
         if not self.fit:
             return
         self.refuse_library("--fit finds α and β itself, leave one of them out")

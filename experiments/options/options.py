@@ -45,14 +45,12 @@ def values_of(options: object, kind: type) -> dict[str, Any]:
     return {each.name: getattr(options, each.name) for each in fields(kind)}
 
 
-def refuse(
-    options: object, names: Iterable[str], after: str, before: str = "", most: int | None = None
-) -> None:
-    """Raise InputError for the first of some options that the user writes: it stands in the message
-    as "--p 8", of a long value so many letters."""
+def refuse(options: object, names: Iterable[str], after: str, before: str = "") -> None:
+    """Raise InputError for the first of some options that is not as usual: it stands in the message
+    as "--p 8", of a long value 40 letters."""
     for name in names:
-        if (value := getattr(options, name)) is not None:
-            option = f"--{name.replace('_', '-')} {str(value)[:most]}"
+        if (value := getattr(options, name)) != getattr(type(options), name):
+            option = f"--{name.replace('_', '-')} {value!s:.40}"
             raise InputError(f"{before}{option}{after}")
 
 

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
-from experiments.pictures.timelines.stored import MOST, Stored
+from experiments.pictures.timelines.stored import LARGEST, Numbers, Rules, read
 from simulator.schedules.timeline import Timeline
 from topologies.columns import distinct_rows
-from topologies.errors import InputError
 from topologies.topology import Floats, Ints, Longs, Topology
 
 MOST_LINKS = 2_000
@@ -111,36 +110,28 @@ def use_of(timeline: Timeline) -> MachineUse:
     )
 
 
+RULES: Rules = {
+    **dict.fromkeys(("devices", "device_kinds", "kinds", "remarks")),
+    "makespan": Numbers(),
+    "device_kind": Numbers(("devices",), words="device_kinds"),
+    "node": Numbers(("devices",), -1, LARGEST),
+    **dict.fromkeys(("x", "y"), Numbers(("devices",), -1e6)),
+    "width": Numbers(("devices",)),
+    "source": Numbers(None, words="devices"),
+    "parts": Numbers(least=1, most=10_000),
+    "busy": Numbers(("source", "parts"), 0, FULL + 1),
+    "nbytes": Numbers(("source", "parts")),
+    "target": Numbers(("source",), words="devices"),
+    "kind": Numbers(("source",), words="kinds"),
+    "members": Numbers(("source",), 1, LARGEST),
+    **dict.fromkeys(("bandwidth", "latency"), Numbers(("source",))),
+}
+"""What a file must hold."""
+
+
 def from_document(document: object, name: str) -> MachineUse:
     """The use of a document that :func:`stored.to_document` made. Raises InputError."""
-    file = Stored(document, name)
-    devices, device_kinds, kinds = map(file.words, ("devices", "device_kinds", "kinds"))
-    count, most = len(devices), 2**31 - 1
-    source, width = file.places("source", None, devices), file.reals("width", count)
-    links, parts = len(source), file.whole_number("parts", 1, 10_000)
-    if links * parts > MOST:
-        raise InputError(f"{name}: {links} links with {parts} parts are too many")
-    return MachineUse(
-        makespan=file.real("makespan"),
-        devices=devices,
-        device_kinds=device_kinds,
-        device_kind=file.places("device_kind", count, device_kinds),
-        node=file.whole("node", count, -1, most),
-        x=file.reals("x", count, -1e6),
-        y=file.reals("y", count, -1e6),
-        width=width,
-        kinds=kinds,
-        source=source,
-        target=file.places("target", links, devices),
-        kind=file.places("kind", links, kinds),
-        members=file.whole("members", links, 1, most),
-        bandwidth=file.reals("bandwidth", links),
-        latency=file.reals("latency", links),
-        parts=parts,
-        busy=file.whole("busy", links * parts, 0, FULL + 1).reshape(links, parts),
-        nbytes=file.reals("nbytes", links * parts).reshape(links, parts),
-        remarks=file.words("remarks"),
-    )
+    return MachineUse(**read(document, RULES, name))
 
 
 def courses_of(timeline: Timeline) -> tuple[Floats, Floats, Ints]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.pictures.timelines.stored import Stored
+from experiments.pictures.timelines.stored import Numbers, Rules, read
 from simulator.analysis.memory import MemoryTrace
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -79,20 +79,18 @@ def most_in_parts(times: Floats, levels: Floats, makespan: float, parts: int = P
     return np.maximum(np.asarray(result, dtype=np.float64), 0.0)
 
 
+RULES: Rules = {
+    **dict.fromkeys(("rows", "remarks")),
+    "makespan": Numbers(),
+    "least": Numbers(None),
+    **dict.fromkeys(("mean", "most", "redundant"), Numbers(("least",))),
+    "held": Numbers(("rows", "least")),
+}
+"""What a file must hold."""
+
+
 def from_document(document: object, name: str) -> MemoryCurves:
     """The curves of a document that :func:`stored.to_document` made. Raises InputError."""
-    file = Stored(document, name)
-    rows, least = file.words("rows"), file.reals("least")
-    parts = len(least)
-    if not parts:
+    if not len(read(document, {"least": Numbers(None)}, name)["least"]):
         raise InputError(f"{name}: 'least' is empty: at least one is needed")
-    return MemoryCurves(
-        file.real("makespan"),
-        rows,
-        file.reals("held", len(rows) * parts).reshape(len(rows), parts),
-        least,
-        file.reals("mean", parts),
-        file.reals("most", parts),
-        file.reals("redundant", parts),
-        file.words("remarks"),
-    )
+    return MemoryCurves(**read(document, RULES, name))

@@ -78,8 +78,8 @@ class Figure:
     """A picture."""
 
     title: str
-    svg: str
-    """An element, as `inline_svg` makes it."""
+    image: str
+    """Its address, as `to_image` makes it."""
     note: str = ""
     """What stands below the picture."""
     kind: str = "figure"
@@ -141,7 +141,6 @@ def to_html(page: Page) -> str:
         policy=policy,
         styles=[Markup(text) for text in styles],
         scripts=[Markup(text) for text in scripts],
-        safe=Markup,
         embedded=lambda value: Markup(embedded(value)),
     )
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
@@ -18,8 +17,6 @@ from experiments.simulations.winners import Winner
 from topologies.units import format_bytes, in_binary
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from simulator.collectives.proof import WrongAlgorithm
 
 CLOSE = 1.05
@@ -27,9 +24,9 @@ CLOSE = 1.05
 PALE, PALER = 0.35, 0.75
 """The share of white in the colour of a clear winner, and of a close one."""
 MOST_COLUMNS = 16
-"""Sizes up to which each cell has its words, and numbers of ranks up to which there are words."""
-CELL = 0.98, 0.72
-"""The width and height of a cell in inches."""
+"""Sizes and numbers of ranks up to which cells have words."""
+CELL, LETTERS = (0.98, 0.72), 11
+"""The width and height of a cell in inches, and the letters of a line."""
 
 
 CELL_STATES = {"not promised": "0.92", "right": "#56b4e9", "wrong": "#d55e00"}
@@ -52,18 +49,15 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
     for row, p in enumerate(ranks):
-        of_row = [winner for winner in winners if winner.ranks == p]
-        for winner in of_row:
+        for winner in (winner for winner in winners if winner.ranks == p):
             colour, hatch = looks[winner.name]
             colour = style.paler(colour, PALER if _close(winner) else PALE)
             corner = sizes.index(winner.advice.size_B) - 0.5, row - 0.5
             look: Any = {"facecolor": colour, "edgecolor": "white", "hatch": hatch}
             axes.add_patch(Rectangle(corner, 1, 1, **look))
-        for start, run in _runs(of_row, each=len(sizes) <= MOST_COLUMNS):
-            # A cell has lines of eleven letters, a narrow one words from seven letters on.
-            letters = int(11 * len(run) * min(1.0, MOST_COLUMNS / len(sizes)))
-            if letters >= 7 and len(ranks) <= MOST_COLUMNS:
-                _words(axes, run, (start + (len(run) - 1) / 2, row), letters)
+            if max(len(sizes), len(ranks)) <= MOST_COLUMNS:
+                place = sizes.index(winner.advice.size_B), row
+                axes.text(*place, _words(winner), ha="center", va="center", fontsize=8)
     axes.set(xlim=(-0.5, len(sizes) - 0.5), ylim=(-0.5, len(ranks) - 0.5))
     binary, every = in_binary(sizes), -(-len(sizes) // MOST_COLUMNS)
     labels = [format_bytes(size, binary) for size in sizes]
@@ -81,21 +75,10 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
     return figure
 
 
-def _runs(row: Sequence[Winner], *, each: bool) -> Iterator[tuple[int, list[Winner]]]:
-    """Neighbours with the same winner, or each cell for itself, behind the place of the first."""
-    place = 0
-    for _, run in groupby(enumerate(row), lambda pair: pair[0] if each else pair[1].name):
-        winners = [winner for _, winner in run]
-        yield place, winners
-        place += len(winners)
-
-
-def _words(axes: Axes, run: Sequence[Winner], place: tuple[float, int], letters: int) -> None:
-    margins = [winner.margin for winner in run if winner.margin is not None]
-    unsure = "?" if any(winner.advice.rival for winner in run) else ""
-    ahead = [f"{min(margins):.2f}x{unsure}{' or more' if len(run) > 1 else ''}"] if margins else []
-    lines = [style.folded(run[0].name, letters), *(style.folded(text, letters) for text in ahead)]
-    axes.text(*place, "\n".join(lines), ha="center", va="center", fontsize=8)
+def _words(winner: Winner) -> str:
+    unsure = "?" if winner.advice.rival else ""
+    margin = "" if winner.margin is None else f"{winner.margin:.2f}x{unsure}"
+    return "\n".join(filter(None, [style.folded(winner.name, LETTERS), margin]))
 
 
 def _close(winner: Winner) -> bool:

@@ -104,19 +104,25 @@ def sparse(count: int) -> int:
     return max(1, count // 16)
 
 
-def band(axes: Axes, x: Iterable[float], low: Any, high: Any, name: str, label: str = "") -> None:
-    """Intervals from `low` to `high` behind a line of the colour `name`; at one place, a bar."""
+def draw(
+    axes: Axes,
+    x: Iterable[float],
+    y: Iterable[Any],
+    low: Iterable[Any] = (),
+    high: Iterable[Any] = (),
+    **look: Any,
+) -> None:
+    """A curve, and behind it a band between two ends where both are known. At one place it is a
+    bar."""
     places = list(x)
-    look: Any = {"color": name, "alpha": 0.16, "zorder": 1, "label": label or None}
-    if len(places) > 1:
-        axes.fill_between(places, low, high, linewidth=0, **look)
-    else:
-        axes.vlines(places, low, high, linewidth=8, **look)
-
-
-def band_handle(label: str = INTERVAL) -> Line2D:
-    """What stands for the bands of several curves in a legend."""
-    return Line2D([], [], color="0.85", linewidth=8, label=label)
+    (line,) = axes.plot(places, list(y), **look)
+    ends = [each for each in zip(places, low, high, strict=False) if None not in each]
+    band: Any = {"color": line.get_color(), "alpha": 0.16, "zorder": 1, "label": INTERVAL}
+    if len(ends) > 1:
+        places, below, above = map(list, zip(*ends, strict=True))
+        axes.fill_between(places, below, above, linewidth=0, **band)
+    elif ends:
+        axes.vlines(*ends[0], linewidth=8, **band)
 
 
 def entitle(axes: Axes, title: str) -> None:
@@ -133,6 +139,7 @@ def legend_beside(figure: Figure, handles: Iterable[Any] | None = None, *more: s
     of_axes = (handle for axes in figure.axes for handle in axes.get_legend_handles_labels()[0])
     for handle in of_axes if handles is None else handles:
         known.setdefault(str(handle.get_label()), handle)
+    known = dict(sorted(known.items(), key=lambda item: item[0] == INTERVAL))
     blank = Line2D([], [], linestyle="none")
     entries = [*known.items(), *((line, blank) for line in more)]
     labels = [folded(label, LEGEND) for label, _ in entries]

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import EngFormatter, FuncFormatter, PercentFormatter, StrMethodFormatter
 
 from experiments.output import counted
@@ -49,10 +49,35 @@ def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
     """Measured and expected time by size and fitted protocols above, bus bandwidth below; abnormal
     sizes in red."""
     figure, (upper, lower) = style.panels(7.5, 2)
-    curve, columns = diagnosis.curve, diagnosis.columns
-    _diagnosed(upper, diagnosis, None)
-    _diagnosed(lower, diagnosis, diagnosis.busbw * columns.seconds)
-    style.size_axis(lower, columns.size.tolist())
+    curve, size, expected = diagnosis.curve, diagnosis.columns.size, diagnosis.expected
+    measured, every = diagnosis.columns.seconds, np.ones(len(size), dtype=np.bool_)
+    alarms, notes = (
+        np.isin(np.arange(len(size)), [k for each in found for k in each.places])
+        for found in (
+            [each for each in diagnosis.findings if each.alarm is alarm] for alarm in (True, False)
+        )
+    )
+    drawn = list[tuple[str, str, str, Any, Sequence[Floats]]]()
+    if expected:
+        ends = (expected.low, expected.high) if expected.intervals else ()
+        times = expected.seconds, *ends
+        drawn.append(("expected: simulated", "-.", style.COLOURS[2], every, times))
+        drawn.append(("best bound", "--", style.GREY, every, [expected.bound]))
+    fitted = [diagnosis.envelope(size)]
+    drawn += [
+        ("fitted protocols", "-", style.COLOURS[0], every, fitted),
+        ("measured", "o", "k", every, [measured]),
+        ("abnormal", "X", style.COLOURS[1], alarms, [measured]),
+        ("worth knowing", "D", style.COLOURS[5], notes & ~alarms, [measured]),
+    ]
+    for label, mark, colour, chosen, seconds in drawn:
+        for axes, nbytes in ((upper, None), (lower, diagnosis.busbw * measured)):
+            values = [each if nbytes is None else nbytes / each for each in seconds]
+            look: Any = {"linestyle": mark} if "-" in mark else {"marker": mark, "linestyle": ""}
+            look |= {"markersize": 4 if mark == "o" else 8, "color": colour, "label": label}
+            if chosen.any():
+                style.draw(axes, size[chosen], *(each[chosen] for each in values), **look)
+    style.size_axis(lower, size.tolist())
     style.time_axis(upper)
     style.bandwidth_axis(lower, "bus bandwidth" if curve.ranks else "algbw")
     ranks = f", {counted(curve.ranks, 'rank')}" if curve.ranks else ""
@@ -62,58 +87,27 @@ def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
     return figure
 
 
-def _diagnosed(axes: Axes, diagnosis: Diagnosis, nbytes: Floats | None) -> None:
-    size, expected = diagnosis.columns.size, diagnosis.expected
-
-    def shown(seconds: Floats) -> Floats:
-        return seconds if nbytes is None else nbytes / seconds
-
-    if expected:
-        look: Any = {"color": style.COLOURS[2], "label": "expected: simulated"}
-        axes.plot(size, shown(expected.seconds), "-.", **look)
-        if expected.intervals:
-            ends = shown(expected.low), shown(expected.high)
-            low, high = ends if nbytes is None else ends[::-1]
-            style.band(axes, size, low, high, style.COLOURS[2], style.INTERVAL)
-        axes.plot(size, shown(expected.bound), "--", color=style.GREY, label="best bound")
-    fitted, measured = shown(diagnosis.envelope(size)), shown(diagnosis.columns.seconds)
-    axes.plot(size, fitted, color=style.COLOURS[0], label="fitted protocols")
-    axes.plot(size, measured, "o", color="k", markersize=4, label="measured")
-    alarms, notes = (
-        {k for finding in diagnosis.findings if finding.alarm is alarm for k in finding.places}
-        for alarm in (True, False)
-    )
-    for colour, marker, label, places in (
-        (style.COLOURS[1], "X", "abnormal", sorted(alarms)),
-        (style.COLOURS[5], "D", "worth knowing", sorted(notes - alarms)),
-    ):
-        if places:
-            marked = size[places], measured[places]
-            axes.plot(*marked, marker, color=colour, markersize=8, label=label)
-
-
 @mpl.rc_context(style.STYLE)
 def validation_drawing(validation: Validation) -> Figure:
     """Measured and predicted time by size, fitted and unseen points apart, and the error below."""
     figure, (upper, lower) = style.panels(6.5, 2, height_ratios=(3, 1))
-    size = [point.size_B for point in validation.points]
-    predicted = [point.predicted_s for point in validation.points]
+    points = validation.points
+    size = [point.size_B for point in points]
     label = f"predicted: {validation.algorithm}, simulated"
-    upper.plot(size, predicted, ".-", color=style.COLOURS[0], label=label)
-    if sure := [point for point in validation.points if point.inside is not None]:
-        low, high = ([getattr(point, end) for point in sure] for end in ("low_s", "high_s"))
-        at = [point.size_B for point in sure]
-        style.band(upper, at, low, high, style.COLOURS[0], style.INTERVAL)
+    times = (
+        [getattr(each, name) for each in points] for name in ("predicted_s", "low_s", "high_s")
+    )
+    style.draw(upper, size, *times, marker=".", color=style.COLOURS[0], label=label)
     roles: dict[str, list[Any]] = {}
     others = "measured, unseen" if validation.fit else "measured"
-    for point in validation.points:
+    for point in points:
         role = "measured, fitted" if point.fitted else others
         roles.setdefault("wrong result" if point.wrong else role, []).append(point)
-    for role, points in roles.items():
-        look = LOOKS[role] | {"linestyle": "none"}
-        x = [point.size_B for point in points]
-        upper.plot(x, [point.measured_s for point in points], label=role, **look)
-        lower.plot(x, [point.error for point in points], **look)
+    for role, chosen in roles.items():
+        look = LOOKS[role] | {"linestyle": "none", "label": role}
+        for axes, name in ((upper, "measured_s"), (lower, "error")):
+            places = [point.size_B for point in chosen]
+            style.draw(axes, places, [getattr(point, name) for point in chosen], **look)
     style.size_axis(lower, size)
     style.time_axis(upper)
     lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0%}"))
@@ -156,17 +150,13 @@ def prediction_drawing(title: str, judged: Sequence[Judged]) -> Figure:
         else:
             axes.tick_params(labelbottom=True)
     figure.suptitle(f"{title}: measured and predicted times", fontsize=12)
-    handles = [
-        Line2D([], [], label=f"{p} ranks", **looks[p])
-        for p in ranks[:: -(-len(ranks) // style.MOST_CURVES)]
-    ]
-    points: Any = {"marker": "o", "linestyle": "none", "label": "markers: measured"}
-    handles += [Line2D([], [], color="0.2", **points)]
-    handles += [Line2D([], [], color="0.2", label="lines: predicted")]
-    if any(row.interval for _, rows in judged for row in rows):
-        handles.append(style.band_handle("bands: intervals of a run"))
+    first = grid.flat[0]
+    for p in ranks[:: -(-len(ranks) // style.MOST_CURVES)]:
+        first.plot([], [], label=f"{p} ranks", **looks[p])
+    first.plot([], [], "o", color="0.2", label="markers: measured")
+    first.plot([], [], color="0.2", label="lines: predicted")
     left = style.not_drawn(len(panels) - MOST_PANELS, "more algorithms")
-    style.legend_beside(figure, handles, *left)
+    style.legend_beside(figure, None, *left)
     return figure
 
 
@@ -174,11 +164,11 @@ def _predicted(axes: Axes, label: str, curves: Sequence[Judged], looks: Mapping[
     for curve, rows in sorted(curves, key=lambda pair: pair[0].ranks):
         look = looks[curve.ranks]
         axes.plot(curve.sizes, curve.seconds, linestyle="none", markersize=4, **look)
-        sizes = [row.size for row in rows]
-        axes.plot(sizes, [row.seconds for row in rows], color=look["color"])
-        if sure := [row.interval for row in rows if row.interval]:
-            ends = [each.low for each in sure], [each.high for each in sure]
-            style.band(axes, sizes, *ends, look["color"])
+        ends = (
+            [row.interval and getattr(row.interval, end) for row in rows] for end in ("low", "high")
+        )
+        sizes, times = ([getattr(row, name) for row in rows] for name in ("size", "seconds"))
+        style.draw(axes, sizes, times, *ends, color=look["color"])
     style.time_axis(axes, "")
     axes.set_title(style.folded(label.replace("|", " or "), 44), fontsize=10)
 
@@ -220,7 +210,7 @@ def learning_drawing(runs: Sequence[LearningRun]) -> Figure:
     kinds = list(dict.fromkeys(run.row.disturbance for run in runs))
     figure = Figure(figsize=(2.6 + max(6.5, 4.6 * len(kinds)), 6.5), layout="constrained")
     rows = figure.subplots(2, len(kinds), sharex=True, sharey="row", squeeze=False)
-    handles, most = list[Line2D](), 0
+    most = 0
     for column, kind in enumerate(kinds):
         loss, accuracy = rows[0, column], rows[1, column]
         of_kind = [run for run in runs if run.row.disturbance == kind]
@@ -228,10 +218,10 @@ def learning_drawing(runs: Sequence[LearningRun]) -> Figure:
         for number, run in enumerate(of_kind[: style.MOST_CURVES]):
             seconds = [point.seconds for point in run.curve]
             look = {**style.look(number, len(seconds)), "label": run.row.strategy, "markersize": 4}
-            handles += loss.plot(seconds, [point.loss for point in run.curve], **look)
+            loss.plot(seconds, [point.loss for point in run.curve], **look)
             accuracy.plot(seconds, [point.accuracy for point in run.curve], **look)
         style.entitle(loss, f"{runs[0].row.ranks} workers, {kind or 'alike'}")
-        accuracy.axhline(runs[0].row.target, color=style.GREY, linestyle=":")
+        accuracy.axhline(runs[0].row.target, color=style.GREY, linestyle=":", label="target")
         accuracy.set_xlabel("simulated time")
     upper, lower = rows[:, 0]
     upper.set_yscale("log")
@@ -240,8 +230,7 @@ def learning_drawing(runs: Sequence[LearningRun]) -> Figure:
     lower.set_ylabel("accuracy on held-out digits")
     lower.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     lower.xaxis.set_major_formatter(EngFormatter("s"))
-    handles.append(Line2D([], [], color=style.GREY, linestyle=":", label="target"))
-    style.legend_beside(figure, handles, *style.not_drawn(most - style.MOST_CURVES))
+    style.legend_beside(figure, None, *style.not_drawn(most - style.MOST_CURVES))
     return figure
 
 

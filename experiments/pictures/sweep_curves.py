@@ -5,14 +5,13 @@ Formula and simulation are never the same line.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import exp, log, nan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from experiments.pictures import plot_style as style
 from experiments.simulations.sweep_rows import SweepRow
@@ -40,8 +39,6 @@ class _Curve(NamedTuple):
     """The algorithm."""
     label: str
     rows: list[SweepRow]
-    share: float
-    """The share of white in its colour."""
     colour: str
     marker: str
 
@@ -67,16 +64,25 @@ def sweep_drawing(
     curves, left_out = _curves(rows, by_size)
     figure, (axes,) = style.panels(5.5)
     for curve in curves:
-        _draw(axes, curve, metric, by_size)
-    _draw_bounds(axes, curves, metric, by_size)
+        values = (_values(curve.rows, field, metric) for field in ("time_s", "low_s", "high_s"))
+        about: Any = {"color": curve.colour, "label": curve.label, "marker": curve.marker}
+        every = style.sparse(len(curve.rows))
+        style.draw(axes, _places(curve.rows, by_size), *values, markevery=every, **about)
+    _draw_formulas(axes, curves, metric, by_size)
+    for points, users in _bounds(curves, metric, by_size):
+        # In the colour of its algorithm if it is of one among several.
+        alone = len({curve.name for curve in users}) < len({curve.name for curve in curves})
+        look: Any = {"color": users[0].colour if alone else style.GREY, **_single(points)}
+        ends = zip(*sorted(points.items()), strict=True)
+        axes.plot(*ends, "--", linewidth=1.1, label="best bound", **look)
     colours = {curve.name: curve.colour for curve in curves}
-    points = _draw_measured(axes, measured[:MOST_MEASURED], rows, (metric, by_size), colours)
+    _draw_measured(axes, measured[:MOST_MEASURED], rows, (metric, by_size), colours)
     left_out += style.not_drawn(len(measured) - MOST_MEASURED, "more measured curves")
     (style.size_axis if by_size else style.rank_axis)(axes, _places(rows, by_size))
     heading, value_axis = METRICS[metric]
     value_axis(axes, heading)
     style.entitle(axes, _title(rows, metric, subject, by_size))
-    style.legend_beside(figure, [*_handles(curves), *points], *left_out)
+    style.legend_beside(figure, None, *left_out)
     return figure
 
 
@@ -118,7 +124,6 @@ def _curves(rows: Sequence[SweepRow], by_size: bool) -> tuple[list[_Curve], list
                         name,
                         f"{name}, {other_text}" if several else name,
                         sorted(points, key=lambda row: (row.ranks, row.size_B)),
-                        share,
                         style.paler(style.colour(number), share),
                         style.marker(place if len(kept) > 1 else number),
                     )
@@ -140,58 +145,54 @@ def _slowness(curves: dict[float, list[SweepRow]]) -> float:
     return exp(sum(log(max(ratio, 1e-9)) for ratio in ratios) / len(ratios))
 
 
-def _draw(axes: Axes, curve: _Curve, metric: str, by_size: bool) -> None:
-    rows, colour = curve.rows, curve.colour
-    x = _places(rows, by_size)
-    simulated = [_value(row, row.time_s, metric) for row in rows]
-    formula = [_value(row, row.formula_s, metric) if _claimed(row) else nan for row in rows]
-    every = style.sparse(len(rows))
-    look: Any = {"marker": curve.marker, "markevery": every, "label": curve.label}
-    axes.plot(x, simulated, "-", color=colour, **look)
-    if _is_sure(rows):
-        low, high = (
-            [_value(row, getattr(row, end), metric) for row in rows] for end in ("low_s", "high_s")
-        )
-        style.band(axes, x, low, high, colour)
-    axes.plot(x, formula, ":", color=style.darker(colour), **_single(rows))
-
-
-def _is_sure(rows: Iterable[SweepRow]) -> bool:
-    return all(row.high_s is not None for row in rows)
+def _draw_formulas(axes: Axes, curves: Sequence[_Curve], metric: str, by_size: bool) -> None:
+    """The formula of each curve where it says something about this machine."""
+    claimed = {_claimed(row) for curve in curves for row in curve.rows}
+    label = "formula, where its assumptions hold" if False in claimed else "formula"
+    for curve in curves if True in claimed else ():
+        every = zip(curve.rows, _values(curve.rows, "formula_s", metric), strict=True)
+        values = [value if _claimed(row) else nan for row, value in every]
+        look: Any = {"color": style.darker(curve.colour), "label": label, **_single(curve.rows)}
+        axes.plot(_places(curve.rows, by_size), values, ":", **look)
 
 
 def _claimed(row: SweepRow) -> bool:
-    """Whether the formula says something about this machine."""
     return row.formula_s == row.formula_s and row.verdict.claimed
 
 
-def _draw_bounds(axes: Axes, curves: Sequence[_Curve], metric: str, by_size: bool) -> None:
-    """Each bound once: in the colour of its algorithm if it is of one among several, else grey."""
-    bounds: dict[tuple[tuple[float, str], ...], list[_Curve]] = {}
+def _bounds(
+    curves: Sequence[_Curve], metric: str, by_size: bool
+) -> list[tuple[dict[float, float], list[_Curve]]]:
+    """The bounds by their places, each once, with their curves."""
+    bounds = list[tuple[dict[float, float], list[_Curve]]]()
     for curve in curves:
-        values = [f"{_value(row, row.bound_s, metric):.6g}" for row in curve.rows]
-        points = tuple(zip(_places(curve.rows, by_size), values, strict=True))
-        longer = [known for known in bounds if set(points) <= set(known)]
-        bounds.setdefault(longer[0] if longer else points, []).append(curve)
-    algorithms = {curve.name for curve in curves}
-    for points, users in bounds.items():
-        mixed = {curve.name for curve in users} == algorithms
-        colour = style.paler(style.GREY, users[0].share) if mixed else users[0].colour
-        x, seconds = [place for place, _ in points], [float(value) for _, value in points]
-        axes.plot(x, seconds, "--", color=colour, linewidth=1.1, **_single(points))
+        values = (float(f"{value:.6g}") for value in _values(curve.rows, "bound_s", metric))
+        points = dict(zip(_places(curve.rows, by_size), values, strict=True))
+        for known, users in bounds:
+            if {**known, **points} == {**points, **known}:
+                known |= points
+                users.append(curve)
+                break
+        else:
+            bounds.append((points, [curve]))
+    return bounds
 
 
-def _single(points: Sequence[object]) -> Any:
+def _single(points: Collection[object]) -> Any:
     """How lines of a single point are seen."""
     return {"marker": "_", "markersize": 16} if len(points) == 1 else {}
 
 
-def _value(row: SweepRow, seconds: float, metric: str) -> float:
-    if metric == "time":
-        return seconds
-    if not seconds > 0:
-        return nan
-    return (row.bound_s if metric == "efficiency" else row.busbw_Bps * row.time_s) / seconds
+def _values(rows: Iterable[SweepRow], field: str, metric: str) -> list[Any]:
+    """The metric of each row for a time of it; None without that time."""
+    values = list[Any]()
+    for row in rows:
+        seconds = getattr(row, field)
+        if metric != "time" and seconds is not None:
+            whole = row.bound_s if metric == "efficiency" else row.busbw_Bps * row.time_s
+            seconds = whole / seconds if seconds > 0 else nan
+        values.append(seconds)
+    return values
 
 
 def _draw_measured(
@@ -200,15 +201,15 @@ def _draw_measured(
     rows: Sequence[SweepRow],
     shown: tuple[str, bool],
     colours: Mapping[str, str],
-) -> list[Line2D]:
+) -> None:
     """Hollow points in the colour of their algorithm, crossed where the result was wrong.
 
     `shown` is the metric, and whether the axis shows sizes. If not, only points of a swept size are
-    drawn. Returns a handle for each curve.
+    drawn.
     """
     metric, by_size = shown
     bounds = {(row.ranks, row.size_B): row.bound_s for row in rows}
-    sizes, handles = {row.size_B for row in rows}, list[Line2D]()
+    sizes = {row.size_B for row in rows}
     for number, curve in enumerate(measured):
         places: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
         for point in curve.points:
@@ -225,21 +226,4 @@ def _draw_measured(
         for wrong, marker, note in ((False, style.marker(number), ""), (True, "x", " (wrong)")):
             if places[wrong]:
                 x, y = zip(*places[wrong], strict=True)
-                look = Line2D(x, y, color=colour, marker=marker, label=label + note, **HOLLOW)
-                handles.append(axes.add_line(look))
-    return handles
-
-
-def _handles(curves: Sequence[_Curve]) -> list[Line2D]:
-    lines = [
-        Line2D([], [], color=curve.colour, marker=curve.marker, label=curve.label)
-        for curve in curves
-    ]
-    claimed = {_claimed(row) for curve in curves for row in curve.rows}
-    if True in claimed:
-        where = ", where its assumptions hold" if False in claimed else ""
-        lines.append(Line2D([], [], color="0.2", linestyle=":", label=f"formula{where}"))
-    lines.append(Line2D([], [], color=style.GREY, linestyle="--", label="best bound"))
-    if any(_is_sure(curve.rows) for curve in curves):
-        lines.append(style.band_handle())
-    return lines
+                axes.plot(x, y, color=colour, marker=marker, label=label + note, **HOLLOW)

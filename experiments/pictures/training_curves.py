@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import EngFormatter, LogLocator
+from matplotlib.ticker import EngFormatter
 
 from experiments.output import Record
 from experiments.pictures import plot_style as style
@@ -39,7 +38,7 @@ PARTS_WITH_PLANS = {
 }
 """The parts of a step of a strategy or a plan."""
 END: Any = {"color": "k", "linestyle": "none", "markerfacecolor": "none"}
-END |= {"marker": "o", "markersize": 12}
+END |= {"marker": "o", "markersize": 12, "label": "last number that pays"}
 """The look of the last number of workers that pays."""
 
 
@@ -81,7 +80,8 @@ def scaling_drawing(
     for number, (value, curve) in enumerate(shown.items()):
         name = names.get(value, "simulated")
         label = name if swept in ("", "strategy") else f"{swept} {name}"
-        _scaling_curve((upper, lower), label, curve, number)
+        for axes, key in ((upper, "samples_per_s"), (lower, "efficiency")):
+            _draw(axes, curve, key, label=label, **style.look(number, len(curve)))
     if not swept:
         # Dashed, what changes of the machine would do.
         curve = sorted(records, key=lambda record: _column([record], "ranks")[0])
@@ -89,6 +89,11 @@ def scaling_drawing(
         for number, (name, column) in enumerate(COLUMNS.items(), 1):
             look: Any = {"color": style.colour(number), "linewidth": 1.1, "label": name}
             upper.plot(_column(curve, "ranks"), whole / _column(curve, f"{column}_s"), "--", **look)
+    for curve in shown.values():
+        if (end := scaling(curve).end) is not None:
+            for axes, key in ((upper, "samples_per_s"), (lower, "efficiency")):
+                last = [_column(curve[end : end + 1], name) for name in ("ranks", key)]
+                axes.plot(*last, **END)
     lower.axhline(1, color=style.GREY)
     lower.set_ylim(0, max(1.05, 1.05 * _column(records, "efficiency").max()))
     style.share_axis(lower, "efficiency")
@@ -100,40 +105,23 @@ def scaling_drawing(
     else:
         upper.set_ylim(bottom=0)
         upper.yaxis.set_major_formatter(EngFormatter(sep=""))
-    if not swept:
-        _speed_up_axis(upper, ideal)
     style.entitle(upper, f"{_title(records, swept)} on {machine}: samples/s by workers")
-    handles = upper.get_legend_handles_labels()[0]
-    handles += [style.band_handle()] * any(map(_is_sure, records))
-    if any(scaling(curve).end is not None for curve in shown.values()):
-        handles.append(Line2D([], [], **END, label="last number that pays"))
-    style.legend_beside(figure, handles, *style.not_drawn(len(curves) - len(shown)))
+    style.legend_beside(figure, None, *style.not_drawn(len(curves) - len(shown)))
     return figure
 
 
-def _speed_up_axis(axes: Axes, one: float) -> None:
-    """A second axis: samples per second as a multiple of those of one worker."""
-    ways = (lambda rate: np.asarray(rate, float) / one, lambda up: np.asarray(up, float) * one)
-    axis = axes.secondary_yaxis("right", functions=ways)
-    axis.set_ylabel("speed-up over one worker")
-    axis.yaxis.set_major_formatter(EngFormatter(sep=""))
-    if axes.get_yscale() == "log":
-        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-
-
-def _scaling_curve(
-    both: tuple[Axes, Axes], label: str, curve: Sequence[Record], number: int
-) -> None:
-    p, end, sure = _column(curve, "ranks"), scaling(curve).end, list(filter(_is_sure, curve))
-    for axes, key in zip(both, ("samples_per_s", "efficiency"), strict=True):
-        values = _column(curve, key)
-        axes.plot(p, values, label=label, **style.look(number, len(p)))
-        if sure:
-            whole = _column(sure, key) * _column(sure, "step_s")
-            low, high = (whole / _column(sure, key) for key in ("high_s", "low_s"))
-            style.band(axes, _column(sure, "ranks"), low, high, style.colour(number))
-        if end is not None:
-            axes.plot(p[end], values[end], **END)
+def _draw(axes: Axes, curve: Sequence[Record], key: str, **look: Any) -> None:
+    """A figure by number of workers. A step that takes longer has a lower rate."""
+    ends = (
+        [
+            _column([record], key)[0] * _column([record], "step_s")[0] / _column([record], end)[0]
+            if _is_sure(record)
+            else None
+            for record in curve
+        ]
+        for end in ("low_s", "high_s")
+    )
+    style.draw(axes, _column(curve, "ranks"), _column(curve, key), *ends, **look)
 
 
 @mpl.rc_context(style.STYLE)
@@ -145,22 +133,14 @@ def swept_drawing(
     figure, (axes,) = style.panels(5.5)
     values = list(dict.fromkeys(str(record[swept]) for record in records))
     numbers = list(dict.fromkeys(record["ranks"] for record in records))
-    handles = []
     for number, p in enumerate(numbers[: style.MOST_CURVES]):
         curve = [record for record in records if record["ranks"] == p]
-        sure = list(filter(_is_sure, curve))
-        place, sure_place = (
-            [values.index(str(record[swept])) for record in some] for some in (curve, sure)
-        )
-        look = style.look(number)
-        handles += axes.plot(place, _column(curve, "step_s"), label=f"{p} workers", **look)
-        axes.plot(place, _column(curve, "exposed_s"), "--", **look)
-        if sure:
-            low, high = (_column(sure, key) for key in ("low_s", "high_s"))
-            style.band(axes, sure_place, low, high, style.colour(number))
-    handles.append(Line2D([], [], color="0.2", label="a step"))
-    handles.append(Line2D([], [], color="0.2", linestyle="--", label="exposed communication"))
-    handles += [style.band_handle()] * any(map(_is_sure, records))
+        places, look = [values.index(str(record[swept])) for record in curve], style.look(number)
+        ends: Any = ([record.get(end) for record in curve] for end in ("low_s", "high_s"))
+        style.draw(axes, places, _column(curve, "step_s"), *ends, label=f"{p} workers", **look)
+        axes.plot(places, _column(curve, "exposed_s"), "--", **look)
+    axes.plot([], [], color="0.2", label="a step")
+    axes.plot([], [], "--", color="0.2", label="exposed communication")
     every = -(-len(values) // 12)
     labels = [names[value] for value in values[::every]]
     look = {"rotation": 30, "ha": "right"} if sum(map(len, labels)) > 70 else {}
@@ -170,7 +150,7 @@ def swept_drawing(
     axes.set(xlabel=swept, ylabel="time a step")
     style.entitle(axes, f"{_title(records, swept)} on {machine}: time a step by {swept}")
     left = style.not_drawn(len(numbers) - style.MOST_CURVES, "more numbers of workers")
-    style.legend_beside(figure, handles, *left)
+    style.legend_beside(figure, None, *left)
     return figure
 
 

@@ -12,9 +12,8 @@ from experiments.answer_blocks import MOST_ROWS, Cell, Heading, Record, Remarks,
 from experiments.output import counted
 from experiments.pages.page import Block, Page
 from experiments.pages.reports.collective_story import CAUSES
-from experiments.pages.reports.report_file import page_of, timeline
+from experiments.pages.reports.report_file import page_of
 from experiments.pages.reports.result import Result
-from experiments.pictures.timelines.spans import joined_spans
 from experiments.templates import signed, written
 
 CHECKS = ("formula", "difference", "launch_s")
@@ -82,13 +81,19 @@ def before_and_after(
     ]
     if missing:
         blocks.append(Remarks("Without a counterpart", missing))
-    if before.spans and after.spans:
-        joined = joined_spans(before.spans, after.spans)
-        blocks.insert(1, timeline(joined, "Both timelines on one time axis"))
     labels = [f"before, {names[0]}", f"after, {names[1]}"]
-    rest = sections([before, after], labels, pictures=pictures)
+    rest = sections(_on_one_axis(before, after), labels, pictures=pictures)
     title = f"Before and after: {names[0]} and {names[1]}"
     return Page(title, summary, [*blocks, *rest.blocks], rest.raw)
+
+
+def _on_one_axis(*results: Result) -> list[Result]:
+    """The results with timelines of one length, so that one can compare them by eye."""
+    longest = max((each.spans.makespan for each in results if each.spans), default=0.0)
+    return [
+        replace(each, spans=each.spans and replace(each.spans, makespan=longest))
+        for each in results
+    ]
 
 
 def sections(results: Sequence[Result], names: Sequence[str], *, pictures: bool) -> Page:

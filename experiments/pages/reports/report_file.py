@@ -13,7 +13,7 @@ from experiments.answer_blocks import Facts, Remarks
 from experiments.pages.drawings import machine_scene, memory_scene, timeline_scene
 from experiments.pages.page import Block, Figure, Page, to_html, to_markdown
 from experiments.pages.reports.result import Result
-from experiments.pictures.figure_file import inline_svg
+from experiments.pictures.figure_file import to_image
 from experiments.pictures.timelines.spans import Spans
 from experiments.templates import Lines
 
@@ -29,11 +29,12 @@ def write_page(path: Path, page: Page) -> None:
 def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
     """The page of a result, with its pictures unless a ticket asks for words alone.
 
-    `name` tells it from other results of a page: ids and files of raw data begin with it.
+    `name` tells it from other results of a page: files of raw data begin with it.
     """
     story = result.story
     left_out = [*story.left_out, *result.left_out]
-    figures = _figures(result, pictures, name)
+    drawn = result.pictures if pictures else ()
+    figures = [Figure(each.title, to_image(result.draw(each))) for each in drawn]
     many = len(figures) > 2
     first, *others = story.blocks
     blocks: list[Block] = [
@@ -69,13 +70,6 @@ def _small(report: Any) -> tuple[Any, str]:
         missing.append(largest)
         report = {key: value for key, value in report.items() if key != largest}
     return report, ", ".join(missing)
-
-
-def _figures(result: Result, pictures: bool, name: str) -> list[Block]:
-    return [
-        Figure(picture.title, inline_svg(result.draw(picture), f"{name}figure{k}", picture.title))
-        for k, picture in enumerate(result.pictures if pictures else ())
-    ]
 
 
 def _scenes(result: Result) -> Iterator[Block]:

@@ -23,6 +23,10 @@ BOX, WIDEST, HEIGHT = 0.8, 2.4, 0.3
 """Width of a device within a node and at most; half its height."""
 MARGIN, BETWEEN, SKIPPED = 0.35, 1.2, 1.6
 """Round a node; between two; more of that where some are left out."""
+FLAT = 9.0
+"""Between rows, while their arcs are measured."""
+ARC = {"aside": 0.5, "rise": 0.28, "room": 0.9}
+"""The arcs of links within a row."""
 
 
 class Layout(NamedTuple):
@@ -61,15 +65,6 @@ class Sketch:
     """The place of each device in the lowest row, drawn or not; -1 in other rows."""
     pairs: list[Pair]
     """The pairs of devices with a link."""
-
-    def only(self, devices: list[int]) -> Sketch:
-        """The part of the sketch with some devices."""
-        number = {old: new for new, old in enumerate(devices)}
-        kinds = [self.kinds[k] for k in devices]
-        nodes, place = ([column[k] for k in devices] for column in (self.nodes, self.place))
-        inside = (pair for pair in self.pairs if number.keys() >= {*pair})
-        pairs = [(number[first], number[second]) for first, second in inside]
-        return Sketch(self.devices[devices], kinds, nodes, place, pairs)
 
     @cached_property
     def near(self) -> Neighbours:
@@ -138,24 +133,55 @@ class Sketch:
 
 
 def level_layout(sketch: Sketch) -> Layout:
-    """Every device in the row of its level; a link within a row is an arc unless its ends have room
-    between them."""
-    sketch, left_out = _thinned(sketch)
+    """Every device in the row of its level. A link within a row is an arc unless its ends have room
+    between them: below the ranks, and above all others."""
     x, dots = _columns(sketch)
-    widths = _widths(sketch, x)
-    arcs = _arcs(sketch, x, widths)
-    y = _heights(sketch, float(np.ptp(x)), arcs)
-    _clear(sketch, x, y, widths)
+    widths, row = _widths(sketch, x), np.array(sketch.row)
+    within = [pair for pair in sketch.pairs if row[pair[0]] == row[pair[1]]]
+    lift = np.zeros(int(row.max()) + 1)
+    for (device, _), arc in bends(within, np.stack((x, FLAT * row), axis=1), widths, **ARC).items():
+        number = max(0, int(row[device]))
+        lift[number] = max(lift[number], 0.75 * abs(arc[1, 1] - FLAT * row[device]))
+    places = np.stack((x, _heights(sketch, float(np.ptp(x)), lift)), axis=1)
     return Layout(
         devices=sketch.devices,
-        places=np.stack((x, y), axis=1),
+        places=places,
         widths=widths,
-        curves=_curves(arcs, sketch.row, x, y),
+        curves=bends(sketch.pairs, places, widths, **ARC),
         rows=True,
-        frames=dict(_frames(sketch, x, y, arcs)),
+        frames=dict(_frames(sketch, places, float(lift[0]))),
         dots=tuple(dots),
-        left_out=left_out,
     )
+
+
+def bends(
+    pairs: Iterable[Pair],
+    places: Floats,
+    widths: Floats,
+    *,
+    aside: float,
+    rise: float = 0.0,
+    room: float = 0.0,
+) -> dict[Pair, Floats]:
+    """The links that would run behind another device, or have less than some `room` within a row,
+    as Bézier curves: this far aside, and within a row by a share of their length more."""
+    curves = {}
+    for first, second in pairs:
+        first, second = sorted((first, second), key=lambda k: places[k, 0])
+        start, along = places[first], places[second] - places[first]
+        length = float(np.hypot(*along))
+        share = (places - start) @ along / length**2
+        away = np.linalg.norm(places - start - np.outer(share, along), axis=1)
+        behind = (share > 0.01) & (share < 0.99) & (away < HEIGHT)
+        level = along[1] == 0
+        short = level and length < widths[first] + room
+        if short or (behind.any() and widths[first] == widths[second]):
+            across = np.array([-along[1], along[0]]) / length
+            up = 4 / 3 * min(aside + rise * length * level, HIGHEST) * across
+            up = up if start[1] > 0 else -up
+            inner = [0.1 * along + up, 0.9 * along + up]
+            curves[first, second] = start + np.array([0 * along, *inner, along])
+    return curves
 
 
 def neighbours(pairs: Iterable[Pair]) -> Neighbours:
@@ -174,30 +200,6 @@ def ends(row: list[Item], count: int) -> list[Item]:
     [0, 1, 4]
     """
     return row if len(row) <= count else row[: count - count // 2] + row[len(row) - count // 2 :]
-
-
-def _thinned(sketch: Sketch) -> tuple[Sketch, tuple[str, ...]]:
-    """Without the middle of rows that are too long, from below."""
-    gone, left_out, members = set[int](), list[str](), sketch.members
-    for (node, number), row in sorted(members.items(), key=lambda item: (item[0][1], item[0][0])):
-        most = 16
-        if number <= sketch.highest:
-            most = max(8, 2 * len(members.get((node, 0), ())))
-        if number <= 0 or len(row) <= most:
-            continue
-        alike = defaultdict[frozenset[int], list[int]](list)
-        for k in row:
-            below = (o for o in sketch.near[k] if sketch.row[o] < number and o not in gone)
-            alike[frozenset(below)].append(k)
-        # The first and the last of devices that hang over the same, of as many as can be.
-        groups = [group for under, group in alike.items() if under]
-        each = max(1, most // len(groups))
-        kept = [k for group in ends(groups, most) for k in ends(group, each)]
-        gone |= set(row) - set(kept)
-        what = f"{len(row) - len(kept)} of {len(row)} in a row of kind {sketch.kinds[row[0]]!r}"
-        left_out.append(f"{what} not drawn")
-    some = [k for k in range(len(sketch.kinds)) if k not in gone]
-    return sketch.only(some) if gone else sketch, tuple(dict.fromkeys(left_out))
 
 
 def _columns(sketch: Sketch) -> tuple[Floats, list[float]]:
@@ -258,78 +260,24 @@ def _widths(sketch: Sketch, x: Floats) -> Floats:
     return widths
 
 
-def _arcs(sketch: Sketch, x: Floats, widths: Floats) -> dict[Pair, float]:
-    """The height of every link within a row that is not short and straight; longer ones are
-    higher."""
-    row, arcs = np.array(sketch.row), dict[Pair, float]()
-    for first, second in sketch.pairs:
-        low, high = sorted((x[first], x[second]))
-        between = (row == row[first]) & (low < x) & (x < high)
-        if row[first] == row[second] and (high - low < widths[first] + 0.9 or between.any()):
-            arcs[first, second] = float(high - low)
-    longest = max(arcs.values(), default=1.0)
-    highest = min(0.6 + 0.3 * longest, 3.0)
-    return {pair: 0.4 + (highest - 0.4) * length / longest for pair, length in arcs.items()}
-
-
-def _heights(sketch: Sketch, width: float, arcs: dict[Pair, float]) -> Floats:
+def _heights(sketch: Sketch, width: float, lift: Floats) -> Floats:
     """y of every device: room for the arcs of a row, and the more for a fan of links the wider it
     is."""
-    lift = defaultdict[int, float](float)
-    for (device, _), height in arcs.items():
-        lift[sketch.row[device]] = max(lift[sketch.row[device]], height)
     y = {-1: -STEP - lift[0], 0: 0.0}
-    for number in range(1, max(sketch.row) + 1):
+    for number in range(1, len(lift)):
         step = STEP if number <= sketch.highest else float(np.clip(FAN * width, LOWEST, HIGHEST))
         y[number] = y[number - 1] + step + (lift[number - 1] if number > 1 else 0.0)
     return np.array([y[number] for number in sketch.row])
 
 
-def _clear(sketch: Sketch, x: Floats, y: Floats, widths: Floats) -> None:
-    """Move devices within nodes aside where the links of others would run behind them."""
-    pairs = np.array(sketch.pairs).reshape(-1, 2)
-    for k, number in enumerate(sketch.row):
-        if not 0 < number < sketch.highest or widths[k] != BOX:
-            continue
-        row = x[(y == y[k]) & (np.arange(len(x)) != k)]
-        first, second = pairs[(y[pairs].min(axis=1) < y[k]) & (y[k] < y[pairs].max(axis=1))].T
-        passing = x[first] + (x[second] - x[first]) * (y[k] - y[first]) / (y[second] - y[first])
-        free = (
-            at
-            for at in x[k] + np.array([0.0, 0.8, -0.8, 1.0, -1.0, 1.5, -1.5, 2.0, -2.0])
-            if (abs(row - at) > 0.99).all() and (abs(passing - at) > 0.48).all()
-        )
-        x[k] = next(free, x[k])
-
-
-def _curves(arcs: dict[Pair, float], row: list[int], x: Floats, y: Floats) -> dict[Pair, Floats]:
-    """Arcs as Bézier curves, below the ranks and above all others; those of one device leave it
-    side by side."""
-    leaves = dict[Pair, float]()
-    for device, targets in neighbours(arcs).items():
-        order = sorted(targets, key=lambda target: (x[target] > x[device], -x[target]))
-        slots = np.linspace(-0.33, 0.33, len(order)) if len(order) > 1 else np.zeros(1)
-        for target, slot in zip(order, slots, strict=True):
-            leaves[device, target] = x[device] + slot
-    curves = {}
-    for (device, target), height in arcs.items():
-        start, end = leaves[device, target], leaves[target, device]
-        up = 4 / 3 * (height if row[device] > 0 else -height)
-        across, above = (start, start, end, end), np.array((0.0, up, up, 0.0))
-        curves[device, target] = np.stack((across, y[device] + above), axis=1)
-    return curves
-
-
-def _frames(
-    sketch: Sketch, x: Floats, y: Floats, arcs: dict[Pair, float]
-) -> Iterator[tuple[int, Floats]]:
-    """The frame round every node, all of one height."""
-    row, nodes = np.array(sketch.row), np.array(sketch.nodes)
-    inside = (row <= sketch.highest) & (nodes >= 0)
+def _frames(sketch: Sketch, places: Floats, below: float) -> Iterator[tuple[int, Floats]]:
+    """The frame round every node, all of one height, with what is `below` the ranks."""
+    nodes = np.array(sketch.nodes)
+    inside = (np.array(sketch.row) <= sketch.highest) & (nodes >= 0)
     if not inside.any():
         return
-    lift = max((height for (device, _), height in arcs.items() if row[device] <= 0), default=0.0)
-    bottom = min(float(y[inside].min()), -lift) - HEIGHT - MARGIN
+    x, y = places.T
+    bottom = min(float(y[inside].min()), -below) - HEIGHT - MARGIN
     top = float(y[inside].max()) + HEIGHT + MARGIN
     for node in np.unique(nodes[inside]).tolist():
         columns, side = x[inside & (nodes == node)], BOX / 2 + MARGIN

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from experiments.pictures.machines.level_layout import Layout, Pair, Sketch, ends, level_layout
+from experiments.pictures.machines.level_layout import (
+    Layout,
+    Pair,
+    Sketch,
+    bends,
+    ends,
+    level_layout,
+)
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
@@ -38,17 +45,32 @@ def machine_layout(topology: Topology) -> Layout:
     large = devices > MOST_DEVICES or topology.links > 2 * MOST_LINKS
     if topology.node.max() >= 0 or unranked > 1 or (unranked and (large or topology.shared_names)):
         selection, left_out = _some_ranks(topology, ranks)
-        # What is as near to one of the drawn ranks as to any is drawn.
-        drawn = distances(topology, selection) == distances(topology, ranks)
-        drawn[np.setdiff1d(ranks, selection)] = False
-        layout = level_layout(_sketch(topology, drawn, ranks))
-        return layout._replace(left_out=left_out + layout.left_out)
+        drawn = np.ones(devices, dtype=np.bool_)
+        if left_out:
+            drawn, missing = _near(topology, ranks, selection)
+            left_out += missing
+        return level_layout(_sketch(topology, drawn, ranks))._replace(left_out=left_out)
     if large:
         raise InputError(
             f"{topology.name} has {devices} devices and {topology.links} links: a picture of it "
             f"shows at most {MOST_DEVICES} and {2 * MOST_LINKS}"
         )
     return _shape_layout(_sketch(topology, np.ones(devices, dtype=np.bool_), ranks))
+
+
+def _near(topology: Topology, ranks: Longs, selection: Longs) -> tuple[Flags, tuple[str, ...]]:
+    """What is drawn with some of the ranks, and what is not of the network: in nodes what is as
+    near to these ranks as to any, and beyond all that messages from the first of them cross."""
+    drawn = distances(topology, selection) == distances(topology, ranks)
+    drawn[np.setdiff1d(ranks, selection)] = False
+    chosen = np.flatnonzero(np.isin(topology.placement, selection))
+    _, links = topology.routes(np.full(len(chosen), chosen[0]), chosen)
+    network = topology.node < 0
+    network[ranks] = False
+    crossed = np.isin(np.arange(len(drawn)), topology.target[links])
+    number, most = int((network & crossed).sum()), int(network.sum())
+    missing = (f"{most - number} of {most} devices of the network not drawn",) * (number < most)
+    return np.where(network, crossed, drawn), missing
 
 
 def _sketch(topology: Topology, drawn: Flags, ranks: Longs) -> Sketch:
@@ -116,7 +138,8 @@ def _shape_layout(sketch: Sketch) -> Layout:
         places = _with_hub(len(sketch.kinds), hubs[0])
     else:
         places = _places(graph, _cells(sketch.pairs, len(sketch.kinds)))
-    return Layout(sketch.devices, places, np.full(len(places), 0.9), _bows(sketch.pairs, places))
+    widths = np.full(len(places), 0.9)
+    return Layout(sketch.devices, places, widths, bends(sketch.pairs, places, widths, aside=0.55))
 
 
 def _places(graph: nx.Graph[int], cells: Ints | None) -> Floats:
@@ -213,21 +236,6 @@ def _flat(cells: Ints) -> Floats:
         steps.append((extent + 0.8) * ([1, 0] if number % 2 else [0, -1]))
         extent = extent + abs(steps[-1])
     return np.asarray(cells[:, ::-1] @ np.array(steps), dtype=np.float64)
-
-
-def _bows(pairs: list[Pair], places: Floats) -> dict[Pair, Floats]:
-    """The links that would run behind another device go round it."""
-    curves = {}
-    for first, second in pairs:
-        start, along = places[first], places[second] - places[first]
-        share = (places - start) @ along / (along @ along)
-        away = np.linalg.norm(places - start - np.outer(share, along), axis=1)
-        if ((share > 0.01) & (share < 0.99) & (away < 0.3)).any():
-            aside = 0.55 * 4 / 3 * np.array([-along[1], along[0]]) / np.linalg.norm(along)
-            curves[first, second] = start + np.array(
-                [0 * along, 0.1 * along + aside, 0.9 * along + aside, along]
-            )
-    return curves
 
 
 def _fitted(graph: nx.Graph[int]) -> Floats:

@@ -93,27 +93,19 @@ class Chart:
 
     @cached_property
     def hidden(self) -> tuple[Ints, Columns]:
-        """The parts of communications that computations of their rank hide, and the box of each. A
-        part is as wide as the thinnest box at least; a thinner communication is what most of it
-        is."""
-        columns, main, least = self.columns, self.spans.main, self.thinnest
+        """The parts of communications that computations of their rank hide, and the box of each."""
+        columns, boxes, main = self.columns, self.boxes, self.spans.main
         computes = (columns.lane == main) & (columns.cause < 0)
-        busy = busy_times(columns.take(computes), 1e-9 * self.spans.makespan)
+        # Rounding errors between two computations expose nothing.
+        slack, work = 1e-9 * self.spans.makespan, columns.take(computes)
+        busy = busy_times(work._replace(end=work.end + slack))
         talks = (columns.lane != main) & (columns.nbytes > 0) & (columns.row < self.workers)
         owner, pieces = list[int](), [np.zeros((2, 0))]
         for k in np.flatnonzero(talks & (main >= 0)).tolist():
-            if (times := busy.get(int(columns.row[k]))) is None:
-                continue
-            box = columns.start[k], columns.end[k]
-            low = np.searchsorted(times[1], box[0], side="right")
-            inside = np.clip(times[:, low : np.searchsorted(times[0], box[1])], *box)
-            length = inside[1] - inside[0]
-            if box[1] - box[0] >= least:
-                inside = inside[:, length >= least]
-            elif 2 * length.sum() > box[1] - box[0]:
-                inside = np.array([[self.boxes.start[k]], [self.boxes.end[k]]])
-            else:
-                continue
+            times = busy.get(int(columns.row[k]), np.zeros((2, 0)))
+            low = np.searchsorted(times[1], boxes.start[k] + slack, side="right")
+            high = np.searchsorted(times[0], boxes.end[k])
+            inside = np.clip(times[:, low:high], boxes.start[k], boxes.end[k])
             owner += [k] * inside.shape[1]
             pieces.append(inside)
         start, end = np.hstack(pieces)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from simulator.analysis.busy_time import union
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
 from topologies.columns import plain_rows
 from topologies.topology import Flags, Floats, Ints, Longs, Numbers
@@ -129,7 +130,7 @@ WORDS = {
 """The list of words of each column."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Spans:
     """When ranks did what, with the names of everything."""
 
@@ -313,49 +314,7 @@ def partition(start: Longs | Floats, end: Longs | Floats) -> Ints:
     return band
 
 
-def busy_times(columns: Columns, slack: float = 0.0) -> dict[int, Floats]:
-    """When some span of each row lasts, shape (2, n): intervals in order that are further apart
-    than `slack`."""
-    times = {}
-    for row in np.unique(columns.row).tolist():
-        mine = columns.take(columns.row == row)
-        order = np.argsort(mine.start, kind="stable")
-        start, until = mine.start[order], np.maximum.accumulate(mine.end[order])
-        begins = np.append(True, start[1:] > until[:-1] + slack)
-        times[row] = np.stack((start[begins], until[np.append(begins[1:], True)]))
-    return times
-
-
-def joined_spans(before: Spans, after: Spans) -> Spans:
-    """Both timelines on one time axis: the rows of the first above those of the second, with
-    "before" and "after" in their names."""
-    tables: dict[str, Any] = {
-        table: (*getattr(before, table), *getattr(after, table))
-        for table in (*WORDS.values(), "parts")
-    }
-
-    def behind(columns: Columns, **words: str) -> Columns:
-        """Places in the lists of the second timeline as places behind the first; -1 stays."""
-        moved: dict[str, Any] = {}
-        for name, table in words.items():
-            numbers = getattr(columns, name)
-            moved[name] = np.where(numbers < 0, -1, numbers + len(getattr(before, table)))
-        return columns._replace(**moved)
-
-    mains = {spans.lanes[spans.main] for spans in (before, after) if spans.main >= 0}
-    first = int(before.nodes.max(initial=-1)) + 1
-    counted_on = [f"The nodes of the second timeline begin with node {first}."] * (first > 0)
-    joined = Spans(
-        rows=[*(f"before: {row}" for row in before.rows), *(f"after: {row}" for row in after.rows)],
-        nodes=np.append(before.nodes, np.where(after.nodes < 0, -1, after.nodes + first)),
-        **tables,
-        main=tables["lanes"].index(*mains) if len(mains) == 1 else -1,
-        steps=np.zeros((0, 1)),
-        makespan=max(before.makespan, after.makespan),
-        remarks=tuple(dict.fromkeys((*before.remarks, *after.remarks, *counted_on))),
-        columns=Columns.joined(before.columns, behind(after.columns, row="rows", **WORDS)),
-        path=Columns.behind(
-            before.path, behind(after.path, row="rows", lane="lanes", kind="parts")
-        ),
-    )
-    return thinned(joined.compact())
+def busy_times(columns: Columns) -> dict[int, Floats]:
+    """When some span of each row lasts: intervals in order, shape (2, n)."""
+    chosen = ((row, columns.row == row) for row in np.unique(columns.row).tolist())
+    return {row: union(columns.start[mine], columns.end[mine]) for row, mine in chosen}

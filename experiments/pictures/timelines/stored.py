@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.pictures.timelines.spans import LONGEST, WORDS, Columns, Spans
-from topologies.errors import InputError, shown
-from topologies.topology import Flags, Floats, Ints
+from topologies.errors import InputError, naming, shown
 
-MOST = 1_000_000
-"""Entries of a list, at most."""
+MOST, LARGEST = 1_000_000, 2**31 - 1
+"""Entries of a list, and the value of a whole number, at most."""
 UNSTORED = ("workers", "places", "step_names", "labels")
 """Fields of spans that files do not have."""
-PATH = {"row": "row", "lane": "lane", "start": "start", "end": "end", "part": "kind"}
-"""Keys of the critical path in files, and the columns for them."""
+PATH = {"row": "row", "lane": "lane", "start": "start", "end": "end", "kind": "part"}
+"""Columns of the critical path, and their keys in files."""
 
 
 def to_document(record: Any) -> dict[str, object]:
@@ -31,7 +31,7 @@ def to_document(record: Any) -> dict[str, object]:
             "steps": record.common_steps,
             "count": len(record.columns.row),
             "columns": {name: _plain(column) for name, column in columns.items()},
-            "path": {key: getattr(path, name).tolist() for key, name in PATH.items()},
+            "path": {key: getattr(path, name).tolist() for name, key in PATH.items()},
         }
     return {
         name: value.ravel().tolist()
@@ -48,134 +48,139 @@ def _plain(column: npt.NDArray[Any]) -> object:
     return column[0].item() if alike else column.tolist()
 
 
+class Numbers(NamedTuple):
+    """What a number, or the numbers of a list, must be."""
+
+    shape: tuple[str, ...] | None = ()
+    """The keys of lists, whose lengths count, and of numbers. None: any length."""
+    least: float = 0.0
+    most: int | None = None
+    """The limit of whole numbers; None: any finite number."""
+    words: str = ""
+    """The key of the list in which whole numbers are places."""
+
+
+Rules = Mapping[str, Numbers | None]
+"""What the value of each key must be; None: a list of names."""
+SPANS: Rules = {
+    **dict.fromkeys(("rows", *WORDS.values(), "parts", "remarks")),
+    "count": Numbers(most=MOST),
+    "makespan": Numbers(),
+    "nodes": Numbers(("rows",), -1, LARGEST),
+    "main": Numbers(least=-1, words="lanes"),
+    "steps": Numbers(None),
+}
+COLUMNS: Rules = {
+    **dict.fromkeys(("start", "end", "nbytes", "waited"), Numbers(("count",))),
+    "row": Numbers(("count",), words="rows"),
+    **{column: Numbers(("count",), -1, words=table) for column, table in WORDS.items()},
+    **{column: Numbers(("count",), words=WORDS[column]) for column in ("lane", "kind", "name")},
+    "members": Numbers(("count",), 1, LARGEST),
+    "critical": Numbers(("count",), 0, 1),
+}
+PIECES: Rules = {
+    "start": Numbers(None),
+    "end": Numbers(("start",)),
+    "row": Numbers(("start",), -1, words="rows"),
+    "lane": Numbers(("start",), words="lanes"),
+    "part": Numbers(("start",), words="parts"),
+}
+
+
 def read_spans(document: object, name: str) -> Spans:
     """The spans of a document that :func:`to_document` made. Raises InputError of one line, which
     begins with `name`, if anything in it does not fit."""
-    file = Stored(document, name)
-    part, pieces = file.part("columns"), file.part("path")
-    words: dict[str, Any] = {key: file.words(key) for key in ("rows", *WORDS.values(), "parts")}
-    count, makespan = file.whole_number("count", 0, MOST), file.real("makespan")
-    known: dict[str, Any] = {key: part.reals(key, count) for key in ("nbytes", "waited")}
-    for column, table in WORDS.items():
-        least = 0 if column in ("lane", "kind", "name") else -1
-        known[column] = part.places(column, count, words[table], least)
-    known["members"] = part.whole("members", count, 1, 2**31 - 1)
-    known["critical"] = part.whole("critical", count, 0, 1)
-    times = part.reals("start", count), part.reals("end", count)
-    columns = Columns.of(part.places("row", count, words["rows"]), *times, **known)
-    starts = pieces.reals("start")
-    length = len(starts)
-    path = Columns.of(
-        pieces.places("row", length, words["rows"], -1),
-        starts,
-        pieces.reals("end", length),
-        lane=pieces.places("lane", length, words["lanes"]),
-        kind=pieces.places("part", length, words["parts"]),
-    )
-    for spans in (columns, path):
-        if np.any(spans.start > spans.end) or np.any(spans.end > makespan * (1 + 1e-9)):
+    values = read(document, SPANS, name)
+    inner = {"columns": COLUMNS, "path": PIECES}
+    columns, pieces = (part_of(document, key, rules, name, values) for key, rules in inner.items())
+    del values["count"]
+    values["steps"] = values["steps"].reshape(-1, 1)
+    path = Columns.of(**{column: pieces[key] for column, key in PATH.items()})
+    spans = Spans(**values, columns=Columns.joined(Columns.of(**columns)), path=path)
+    for part in (spans.columns, path):
+        if np.any(part.start > part.end) or np.any(part.end > spans.makespan * (1 + 1e-9)):
             raise InputError(f"{name}: a span ends before it starts, or after the makespan")
-    return Spans(
-        nodes=file.whole("nodes", len(words["rows"]), -1, 2**31 - 1),
-        main=file.whole_number("main", -1, len(words["lanes"]) - 1),
-        steps=file.reals("steps").reshape(-1, 1),
-        makespan=makespan,
-        remarks=file.words("remarks"),
-        columns=Columns.joined(columns),
-        path=path,
-        **words,
-    )
+    return spans
 
 
-class Stored:
-    """A document, and the name of the file for messages. Every method raises InputError."""
+def part_of(
+    document: Any, key: str, rules: Rules, name: str, known: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The values of a mapping within a document. Raises InputError as :func:`read`."""
+    if key not in document:
+        raise InputError(f"{name}: {key!r} is missing")
+    return read(document[key], rules, f"{name}: {key}", known)
 
-    def __init__(self, document: object, name: str) -> None:
-        if not isinstance(document, Mapping):
-            raise InputError(f"{name}: {shown(document)} is not a mapping of keys to values")
-        self._document = document
-        self._name = name
 
-    def part(self, key: str) -> Stored:
-        """A mapping within the document."""
-        return Stored(self._value(key), f"{self._name}: {key}")
+def read(
+    document: object, rules: Rules, name: str, known: Mapping[str, Any] = MappingProxyType({})
+) -> dict[str, Any]:
+    """The values of a document by key: names as tuples, numbers alone or as arrays of their shape.
+    A number in place of a list of known length stands for equal ones.
 
-    def words(self, key: str) -> tuple[str, ...]:
-        """A list of names."""
-        names = self._list(key)
-        for name in names:
-            if not isinstance(name, str) or len(name) > LONGEST:
-                raise self._wrong(key, name, f"text of at most {LONGEST} letters")
-        return tuple(names)
+    Keys of shapes and words are those of earlier rules, or of what is `known`. Raises InputError of
+    one line, which begins with `name`.
+    """
+    if not isinstance(document, Mapping):
+        raise InputError(f"{name}: {shown(document)} is not a mapping of keys to values")
+    values = dict[str, Any](known)
+    for key, rule in rules.items():
+        if key not in document:
+            raise InputError(f"{name}: {key!r} is missing")
+        with naming(f"{name}: {key!r}"):
+            value = document[key]
+            values[key] = _names(value) if rule is None else _numbers(value, rule, values)
+    return {key: values[key] for key in rules}
 
-    def reals(self, key: str, length: int | None = None, least: float = 0.0) -> Floats:
-        """A list of finite numbers that are at least `least`."""
-        values = self._numbers(key, length)
-        bad = ~np.isfinite(values) | (values < least)
-        self._check(key, values, bad, f"a finite number, {least:g} or more")
-        return values
 
-    def places(self, key: str, length: int | None, names: Sequence[object], least: int = 0) -> Ints:
-        """A list of places in a list of names; -1 for none if `least` is -1."""
-        return self.whole(key, length, least, len(names) - 1)
+def _names(value: object) -> tuple[str, ...]:
+    names = _list(value)
+    for name in names:
+        if not isinstance(name, str) or len(name) > LONGEST:
+            raise _wrong(name, f"text of at most {LONGEST} letters")
+    return tuple(names)
 
-    def whole(self, key: str, length: int | None, least: int, most: int) -> Ints:
-        """A list of whole numbers."""
-        values = self._numbers(key, length)
-        with np.errstate(invalid="ignore"):
-            bad = ~((values >= least) & (values <= most) & (values == np.floor(values)))
-        self._check(key, values, bad, f"a whole number from {least} to {most}")
-        return values.astype(np.int32)
 
-    def whole_number(self, key: str, least: int, most: int) -> int:
-        """A whole number."""
-        value = self._value(key)
-        if type(value) is not int or not least <= value <= most:
-            raise self._wrong(key, value, f"a whole number from {least} to {most}")
-        return value
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise _wrong(value, "a list")
+    if len(value) > MOST:
+        raise InputError(f"{len(value)} entries are too many: at most {MOST}")
+    return value
 
-    def real(self, key: str) -> float:
-        """A finite number that is 0 or more."""
-        value = self._value(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < np.inf:
-            raise self._wrong(key, value, "a finite number, 0 or more")
-        return float(value)
 
-    def _value(self, key: str) -> Any:
-        if key not in self._document:
-            raise InputError(f"{self._name}: {key!r} is missing")
-        return self._document[key]
+def _numbers(value: object, rule: Numbers, known: Mapping[str, Any]) -> Any:
+    most = len(known[rule.words]) - 1 if rule.words else rule.most
+    expected = f"a whole number from {rule.least:g} to {most}"
+    if most is None:
+        expected = f"a finite number, {rule.least:g} or more"
+    shape = [
+        known[key] if isinstance(known[key], int) else len(known[key]) for key in rule.shape or ()
+    ]
+    length = np.prod(shape, dtype=np.int64)
+    if length > MOST:
+        raise InputError(f"{length} entries are too many: at most {MOST}")
+    alone = rule.shape is not None and not isinstance(value, list)
+    entries = [value] * int(length) if alone else _list(value)
+    if rule.shape is not None and len(entries) != length:
+        raise InputError(f"{len(entries)} entries: {length} are needed")
+    for entry in entries:
+        if type(entry) not in (int, float):
+            raise _wrong(entry, "a number")
+    try:
+        numbers = np.array(entries, dtype=np.float64)
+    except OverflowError:
+        raise InputError("a number that is too large") from None
+    right = np.isfinite(numbers) & (numbers >= rule.least)
+    if most is not None:
+        right &= (numbers <= most) & (numbers == np.floor(numbers))
+    if not right.all():
+        raise _wrong(float(numbers[np.argmin(right)]), expected)
+    kept = numbers if most is None else numbers.astype(np.int32)
+    if rule.shape is None:
+        return kept
+    return kept.reshape(shape) if shape else kept[0].item()
 
-    def _list(self, key: str) -> list[Any]:
-        value = self._value(key)
-        if not isinstance(value, list):
-            raise self._wrong(key, value, "a list")
-        if len(value) > MOST:
-            raise InputError(f"{self._name}: {key!r} has {len(value)} entries: at most {MOST}")
-        return value
 
-    def _numbers(self, key: str, length: int | None) -> Floats:
-        values = self._repeated(key, length) or self._list(key)
-        if length is not None and len(values) != length:
-            raise InputError(
-                f"{self._name}: {key!r} has {len(values)} entries: {length} are needed"
-            )
-        strange = next((value for value in values if type(value) not in (int, float)), None)
-        if strange is not None or None in values:
-            raise self._wrong(key, strange, "a number")
-        try:
-            return np.array(values, dtype=np.float64)
-        except OverflowError:
-            raise InputError(f"{self._name}: {key!r} has a number that is too large") from None
-
-    def _repeated(self, key: str, length: int | None) -> list[Any]:
-        """The values of a column that is stored as a single value."""
-        value = self._value(key)
-        return [] if isinstance(value, list) or length is None else [value] * length
-
-    def _check(self, key: str, values: Floats, bad: Flags, expected: str) -> None:
-        if bad.any():
-            raise self._wrong(key, float(values[np.argmax(bad)]), expected)
-
-    def _wrong(self, key: str, value: object, expected: str) -> InputError:
-        return InputError(f"{self._name}: {key!r} holds {shown(value)}: expected {expected}")
+def _wrong(value: object, expected: str) -> InputError:
+    return InputError(f"{shown(value)}: expected {expected}")

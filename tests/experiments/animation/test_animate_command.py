@@ -1,5 +1,6 @@
 """`simctl animate` writes pages that play in a browser, GIFs and folders of pictures."""
 
+from base64 import b64decode
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,14 +82,15 @@ def test_a_page_shows_the_trees_of_double_tree(
     file = tmp_path / "trees.html"
     simctl("animate", "--algo", "double_tree:segments=2", "--p", 8, "--out", file)
     page = opened(open_page, file)
-    picture = page.locator("svg.figure")
+    picture = page.locator("img.figure")
     box = picture.bounding_box()
     assert box is not None
     assert box["width"] > 600
-    assert picture.get_attribute("aria-label") == "2 trees"
-    assert picture.locator("use, path").count() >= 2 * (8 + 7)
+    assert picture.get_attribute("alt") == "2 trees"
+    image = b64decode((picture.get_attribute("src") or "").partition(",")[2]).decode()
+    assert image.count("<use") + image.count("<path") >= 2 * (8 + 7)
     simctl("animate", "--algo", "ring", "--p", 4, "--out", file)
-    assert opened(open_page, file).locator("svg.figure").count() == 0
+    assert opened(open_page, file).locator("img.figure").count() == 0
 
 
 def test_a_phone_shows_where_a_wrong_algorithm_stops(
@@ -145,7 +147,7 @@ def test_buckets_travel_while_the_backward_goes_on(
     assert seen[0] == "forward"
     assert "backward and all-reduce" in seen
     assert seen[-1] == "optimizer"
-    assert "gradients being computed" in (page.locator(".legend").text_content() or "")
+    assert "backward" in (page.locator(".legend").text_content() or "")
 
 
 def test_a_pipeline_is_animated(simctl: Simctl, open_page: Open, tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from experiments.animation.film import (
 )
 from experiments.animation.film_page import film_data
 from experiments.animation.film_painter import drawn, gif, step_pictures
-from experiments.animation.spans_film import STATES, WAITS, pipeline_film, spans_film
-from experiments.animation.step_film import overlap_figures
+from experiments.animation.spans_film import overlap_figures, pipeline_film, spans_film
+from experiments.animation.step_film import STATES, WAITS
 from experiments.pictures.timelines.spans import Columns
 from experiments.pictures.timelines.step_spans import strategy_spans
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times

@@ -9,8 +9,9 @@ import pytest
 import chakra_files
 import job_traces
 from browser import Open
+from experiments.pages.page import Scene
+from experiments.pages.reports.comparison_story import page_of_results
 from experiments.pages.reports.stored_files import read_result, to_text
-from experiments.pictures.timelines.spans import joined_spans
 from simctl_process import Simctl, mistake
 
 ROOT = Path(__file__).parents[3]
@@ -192,16 +193,15 @@ def test_two_runs_are_before_and_after(simctl: Simctl, stored: Path, tmp_path: P
     assert "The time rose from 8.027us to 8.082us (+0.7%)." in done.stdout
     assert "These parameters differ: algo from ring to tree." in done.stdout
     assert "What changed in the parameters" in text_of(page)
-    before, after = (read_result(path).spans for path in (stored, other))
-    assert before is not None
-    assert after is not None
-    joined = joined_spans(before, after)
-    assert joined.rows[0] == "before: rank 0"
-    assert len(joined.rows) == len(before.rows) + len(after.rows)
-    assert len(joined.columns.row) == len(before.columns.row) + len(after.columns.row)
-    last = joined.columns.take(joined.columns.row >= len(before.rows))
-    names = [joined.names[place] for place in last.name.tolist()]
-    assert names == [after.names[place] for place in after.columns.name.tolist()]
+    timelines = [
+        block.data
+        for block in page_of_results(
+            [read_result(path) for path in (stored, other)], ["a", "b"], pictures=False
+        ).blocks
+        if isinstance(block, Scene) and block.script == "timeline"
+    ]
+    assert len(timelines) == 2
+    assert timelines[0]["makespan"] == timelines[1]["makespan"], "on one time axis"
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
