@@ -6,6 +6,9 @@ down (`apart`): they tell how much the plans share. A plan shares nothing if cal
 never run at once, and the ranks of a device stay together.
 The worst plans under fair sharing are printed, and all plans with a cause.
 
+Plans and machines are as users have them. With `--hard` they are any: orders in which tensor
+parallelism crosses nodes, three GPUs on a node, NVLinks as slow as a NIC, narrow models.
+
 | cause | of an error above 10% under fifo |
 |---|---|
 | rates | under fair sharing the error is above 2%, too |
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -48,7 +52,12 @@ from topologies.errors import InputError
 
 SAME, SMALL, LARGE = 1e-9, 0.02, 0.1
 MODELS = {"dense": ("gpt3_1_7b", "llama3_8b"), "experts": ("mixtral_8x7b", "qwen3_30b_a3b")}
-MACHINES = {
+NODES = {
+    4: ("leonardo", "mn5_acc", "alps"),
+    8: ("dgx_a100", "hgx_h100", "mi300x", "pcie_box"),
+}
+"""Machines of the catalogue, by the GPUs of a node."""
+HARD_MACHINES = {
     8: "hgx_h100 pcie_box leonardo:nodes=2,nics=1 mn5_acc:nodes=2,nics=1 alps:nodes=2,nics=2 "
     "nodes:per_node=4 nodes:per_node=2",
     12: "nodes:per_node=12 nodes:per_node=6 nodes:per_node=3",
@@ -56,11 +65,32 @@ MACHINES = {
     "leonardo:nodes=4,nics=2 mn5_acc:nodes=4,nics=1 nodes:per_node=16 nodes:per_node=4",
 }
 """Machines of one, two or four nodes, by their GPUs. The GPUs of a node share one or two NICs."""
-PIPELINES = "1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2", "zb_v", "dual_pipe"
+PIPELINES = "1f1b", "1f1b", "interleaved", "zb_h1"
+HARD_PIPELINES = "1f1b", "gpipe", "interleaved", "zb_h1", "zb_h2", "zb_v", "dual_pipe"
 
 
 def draw(chance: Random, kind: str) -> tuple[str, str, str, str]:
-    """Kind, model, topology and plan, which may not fit each other."""
+    """Kind, model, topology and plan, which may not fit each other: as users train.
+
+    - Models have their widths, fewer layers, and a vocabulary that is smaller by as much.
+    - Two or four nodes have 1, 2 or 4 NICs each, at most half as many as GPUs.
+    - Tensor parallelism stays inside a node, and the order is that of Megatron-LM.
+    - A pipeline goes without ZeRO 2 and 3, as in Megatron-LM.
+    """
+    pick, per_node = chance.choice, chance.choice((4, 8))
+    gpus = pick((8, 16)) if per_node == 4 else 16
+    nics = pick([number for number in (1, 2, 4) if number <= per_node // 2])
+    topology = f"{pick(NODES[per_node])}:nodes={gpus // per_node},nics={nics}"
+    model = f"{pick(MODELS[kind])}:layers={pick((4, 8))},seq={pick((2048, 4096))},vocab=16000"
+    values: dict[str, Any] = {"ep": pick((2, 4, 8)) if kind == "experts" else 1}
+    values["tp"] = pick([degree for degree in (1, 2, 4, 8) if degree <= per_node])
+    values |= {"pp": pick((1, 1, 2, 4)), "cp": pick((1, 1, 1, 2))}
+    values["dp"] = gpus // (values["tp"] * values["pp"] * values["cp"])
+    return kind, model, topology, _plan(chance, values, experts=kind == "experts", hard=False)
+
+
+def draw_hard(chance: Random, kind: str) -> tuple[str, str, str, str]:
+    """The same with any order and degrees, narrow models and odd numbers of GPUs on a node."""
     pick, gpus = chance.choice, chance.choice((8, 8, 12, 16, 16))
     name, layers = pick(MODELS[kind]), 6 if gpus == 12 else pick((4, 8))
     heads = "heads=16" if name.startswith("gpt3") else "heads=16,kv_heads=8"
@@ -69,20 +99,29 @@ def draw(chance: Random, kind: str) -> tuple[str, str, str, str]:
     for axis in chance.sample(("tp", "pp", "cp"), 3):
         values[axis] = pick([degree for degree in (1, 1, 2, 3, 4) if values["dp"] % degree == 0])
         values["dp"] //= values[axis]
+    plan = _plan(chance, values, experts=kind == "experts", hard=True)
+    return kind, f"{name}:layers={layers},{sizes}", pick(HARD_MACHINES[gpus].split()), plan
+
+
+def _plan(chance: Random, values: dict[str, Any], *, experts: bool, hard: bool) -> str:
+    """A plan with these degrees."""
+    pick = chance.choice
     values["micro"] = pick((1, 2))
     values["batch"] = values["dp"] * values["micro"] * values["pp"] * pick((1, 2))
-    values |= {"zero": pick((0, 1, 2, 3)), "overlap": pick(("yes", "no"))}
-    values |= {"bucket": pick(("25MiB", "160MiB")), "recompute": pick(("none", "full"))}
+    values["zero"] = pick((0, 1, 2, 3) if hard or values["pp"] == 1 else (0, 1))
+    values |= {"overlap": pick(("yes", "no")), "bucket": pick(("25MiB", "160MiB"))}
+    values["recompute"] = pick(("none", "full"))
     if values["tp"] > 1:
-        values["sp"] = "yes" if kind == "experts" else pick(("yes", "no"))
+        values["sp"] = pick(("yes", "no")) if hard and not experts else "yes"
     if values["cp"] > 1:
         values["context"] = pick(("ring", "gather", "ulysses"))
     if values["pp"] > 1:
-        values |= {"schedule": pick(PIPELINES), "synchronous": pick(("yes", "no"))}
-    if pick((True, False)):
+        values["schedule"] = pick(HARD_PIPELINES if hard else PIPELINES)
+    if hard and values["pp"] > 1:
+        values["synchronous"] = pick(("yes", "no"))
+    if hard and pick((True, False)):
         values["order"] = "-".join(chance.sample(AXES, len(AXES)))
-    plan = ",".join(f"{key}={value}" for key, value in values.items())
-    return kind, f"{name}:layers={layers},{sizes}", pick(MACHINES[gpus].split()), plan
+    return ",".join(f"{key}={value}" for key, value in values.items())
 
 
 def step_of(model: str, topology: str, text: str, sharing: Sharing) -> Step:
@@ -94,13 +133,13 @@ def step_of(model: str, topology: str, text: str, sharing: Sharing) -> Step:
     return write(work_of(training, plan, GroupTimes(built, plan.degrees, run=rules.run)))
 
 
-def compare(seed: int) -> output.Record | None:
+def compare(seed: int, *, hard: bool = False) -> output.Record | None:
     """A random plan, of experts if the seed is odd: the seconds of its step priced and written, the
     errors, and whether transfers of several streams or devices meet on a medium. None if its
     transfers are not written."""
     chance, steps = Random(seed), list[Step]()
     while not steps:
-        case = draw(chance, ("dense", "experts")[seed % 2])
+        case = (draw_hard if hard else draw)(chance, ("dense", "experts")[seed % 2])
         with suppress(InputError):  # degrees that do not divide
             steps = [step_of(*case[1:], sharing) for sharing in ("fair", "fifo")]
     with suppress(InputError):
@@ -156,11 +195,14 @@ def shares(step: Step) -> bool:
 def main(
     plans: Annotated[int, typer.Argument(min=1, help="The number of plans.")] = 300,
     first: Annotated[int, typer.Option(min=0, help="The seed of the first plan.")] = 0,
+    hard: Annotated[
+        bool, typer.Option(help="Draw plans and machines that few users have.")
+    ] = False,
     file: Annotated[Path | None, typer.Argument(help="A csv file for all plans.")] = None,
 ) -> str:
     """The errors of random plans, their causes, and the worst plans."""
     seeds = dict.fromkeys(range(first, first + plans), 1.0)
-    results = dict(Processes(2).map(lambda few: map(compare, few), seeds))
+    results = dict(Processes(2).map(lambda few: map(partial(compare, hard=hard), few), seeds))
     records = [row for _, row in sorted(results.items()) if row]
     if file is not None:
         output.write(file, output.to_csv(records))

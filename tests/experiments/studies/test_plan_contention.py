@@ -1,15 +1,20 @@
 """Priced steps of random plans beside steps with all transfers."""
 
 import csv
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from experiments.parallel.plan_text import parse_plan
 from experiments.studies.__main__ import main
-from experiments.studies.plan_contention import cause_of, shares, step_of
+from experiments.studies.plan_contention import cause_of, draw, draw_hard, shares, step_of
 from simulator.engines import simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
+from topologies.catalogue import find
+from topologies.errors import InputError
 from topologies.shapes import star
 
 MODEL = "gpt3_1_7b:layers=2,hidden=512,heads=8,seq=512,vocab=1000"
@@ -30,6 +35,32 @@ def test_every_second_plan_has_experts(capsys: pytest.CaptureFixture[str], tmp_p
         assert row["plan"] in printed
         if row["shares"] == "False":
             assert abs(error) < 1e-9
+
+
+@pytest.mark.parametrize("drawn", [draw, draw_hard])
+@pytest.mark.parametrize("kind", ["dense", "experts"])
+def test_a_drawn_plan_has_8_to_16_gpus(
+    drawn: Callable[[Random, str], tuple[str, str, str, str]], kind: str
+) -> None:
+    for seed in range(50):
+        _, _, topology, text = drawn(Random(seed), kind)
+        try:
+            ranks = parse_plan(text).degrees.ranks
+        except InputError:
+            continue
+        assert ranks in (8, 12, 16)
+        assert find(topology).build(ranks).ranks == ranks
+
+
+def test_usual_plans_share_network_interfaces_and_keep_tensor_parallelism_inside_a_node() -> None:
+    for seed in range(50):
+        _, _, topology, text = draw(Random(seed), "dense")
+        words = dict(word.split("=") for word in text.split(","))
+        options = dict(word.split("=") for word in topology.partition(":")[2].split(","))
+        gpus = 4 if topology.startswith(("leonardo", "mn5_acc", "alps")) else 8
+        assert int(words["tp"]) <= gpus
+        assert 2 * int(options["nics"]) <= gpus
+        assert "order" not in words
 
 
 def test_the_groups_of_one_stream_share_nothing() -> None:
