@@ -40,8 +40,7 @@ class Rules(NamedTuple):
         return "store-and-forward" if self.store_and_forward else ""
 
     def training(self, machine: Callable[[Topology], Topology] | None = None) -> TrainingRules:
-        """The same for training, on a machine that changes as `machine` says. Such a run is not
-        explained."""
+        """The same for training, on a machine that changes as `machine` says."""
         from simulator.training.plan_simulation import TrainingRules
 
         if self.fair_tolerance:
@@ -50,7 +49,7 @@ class Rules(NamedTuple):
                 f"write --sharing fair"
             )
         rules = TrainingRules(self.engine, self.sharing, self.store_and_forward)
-        return rules if machine is None else replace(rules, machine=machine, explained=False)
+        return rules if machine is None else replace(rules, machine=machine)
 
     def run(self, routed: Routed) -> Timeline:
         """Simulate a schedule whose routes are known."""

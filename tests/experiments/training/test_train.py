@@ -157,7 +157,7 @@ def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[st
         ({"fail": "rank=1,rank=2,step=0,restart=1s"}, "rank is given twice"),
         ({"strategy": "ddp:bucket=1MiB", "bucket": "2MiB"}, "--strategy names a bucket already"),
         (
-            {"p": "16384", "straggler": "3:2"},
+            {"p": "16384", "straggler": "3:2", "detail": "transfers"},
             "operations: this takes about .* are free: take fewer ranks",
         ),
         ({"model": "resnet51"}, "did you mean 'resnet50'"),
