@@ -105,9 +105,9 @@ class Job:
         there already."""
         plan = plan or self.plan(ranks)
         if self.profile is None or not plan.volume:
-            return TrainingRun(self, ranks, plan, train(plan, self.rules.training()))
+            return TrainingRun(self, ranks, plan, train(plan, self.rules.training))
         costs = costs_of(self.profile, self.strategy, plan, self.rules)
-        timeline = train(plan, self.rules.training(costs.machine))
+        timeline = train(plan, self.rules.training, machine=costs.machine)
         return TrainingRun(self, ranks, plan, timeline, costs)
 
     def alone(self, ranks: int, costs: LibraryCosts | None = None) -> float:
@@ -121,8 +121,8 @@ class Job:
         worker = topology.placement[self._nearest(topology, ranks) if len(servers) else 0]
         topology = replace(topology, placement=np.append(worker, servers))
         plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps, force=True))
-        rules = self.rules.training(costs and costs.machine)
-        return measure(plan, train(plan, rules)).samples_per_s
+        timeline = train(plan, self.rules.training, machine=costs and costs.machine)
+        return measure(plan, timeline).samples_per_s
 
     def _nearest(self, topology: Topology, ranks: int) -> int:
         """The worker that reaches the first server soonest with all gradients."""
@@ -341,6 +341,6 @@ class TrainingRun:
             assert self.costs
             return with_links(self.costs.machine(topology), factor, 1 / factor)
 
-        rules = self.job.rules.training(machine)
-        timeline = train(self.plan, rules, slower_calls(self.plan, factor))
+        seconds = slower_calls(self.plan, factor)
+        timeline = train(self.plan, self.job.rules.training, seconds, machine)
         return max(measure(self.plan, timeline).step, self.least)

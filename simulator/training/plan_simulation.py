@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from simulator.engines import Engine, run
+from simulator.engines import run as by_default
 from simulator.schedules.routed import Routed, alike, in_ticks
-from simulator.schedules.timeline import Sharing, Timeline
+from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
 from simulator.training.priced_run import price
 from topologies.topology import Floats, Topology
@@ -20,65 +20,51 @@ COARSER = 2.0**6
 """How much longer the next tick is, if times are too long for a tick."""
 EXACT = 2.0**53
 """Up to so many ticks sums are exact."""
+Run = Callable[[Routed], Timeline]
+"""How to simulate a schedule, like :func:`simulator.engines.run`."""
 
 
-def _same(topology: Topology) -> Topology:
-    return topology
+def train(
+    plan: Plan,
+    run: Run = by_default,
+    seconds: Floats | None = None,
+    machine: Callable[[Topology], Topology] | None = None,
+) -> Timeline:
+    """The timeline of `plan` as `run` simulates it. Its computations take `seconds`, by default
+    those of its schedule, and longer where communication slows them down. `machine` is what changes
+    of the topology: routes stay.
 
-
-@dataclass(frozen=True)
-class TrainingRules:
-    """How to simulate a plan; see :func:`simulator.engines.run`."""
-
-    engine: Engine = "auto"
-    sharing: Sharing = "fifo"
-    store_and_forward: bool = False
-    machine: Callable[[Topology], Topology] = _same
-    """What changes of the machine. Routes stay."""
-
-    def in_ticks(self, routed: Routed) -> Timeline:
-        """Simulate a schedule whose durations are multiples of a tick under fifo, so that sums are
-        exact: what is at the same time stays there."""
-        if self.sharing == "fair":
-            return self.run(routed)
-        schedule = routed.schedule
-        busy = np.bincount(schedule.rank, schedule.seconds).max(initial=0.0)
-        tick = float(2.0 ** np.ceil(np.log2(busy or 1.0))) * FINENESS
-        while True:
-            timeline = self.run(in_ticks(routed, tick))
-            if timeline.makespan <= EXACT * tick:
-                return timeline
-            tick *= COARSER
-
-    def run(self, routed: Routed) -> Timeline:
-        """Simulate a schedule on the machine."""
-        changed = alike(routed, replace(routed, topology=self.machine(routed.topology)))
-        return run(
-            changed,
-            self.engine,
-            sharing=self.sharing,
-            store_and_forward=self.store_and_forward,
-        )
-
-
-DEFAULT = TrainingRules()
-
-
-def train(plan: Plan, rules: TrainingRules = DEFAULT, seconds: Floats | None = None) -> Timeline:
-    """The timeline of `plan`. Its computations take `seconds`, by default those of its schedule,
-    and longer where communication slows them down.
-
-    With all transfers they are as much longer as with collectives that are timed as a whole.
+    With all transfers, computations are as much longer as with collectives that are timed as a
+    whole.
     """
+
+    def changed(routed: Routed) -> Routed:
+        if machine is None:
+            return routed
+        return alike(routed, replace(routed, topology=machine(routed.topology)))
+
     seconds = plan.schedule.seconds if seconds is None else seconds
     if plan.is_outline:
-        return price(plan, seconds, rules.run)
+        return price(plan, seconds, lambda routed: run(changed(routed)))
     if plan.slowdown:
-        ran, graph = price(plan, seconds[plan.first], rules.run), plan.graph
-        computed = ~graph.communicates & (graph.lane == COMPUTE)
+        ran = price(plan, seconds[plan.first], lambda routed: run(changed(routed)))
+        computed = ~plan.graph.communicates & (plan.graph.lane == COMPUTE)
         seconds = seconds.copy()
         seconds[plan.first[computed]] = ran.schedule.seconds[computed]
     schedule = replace(plan.routed.schedule, seconds=seconds)
     # All simulations of a plan share what does not depend on the seconds.
     vars(schedule)["successors"] = plan.routed.schedule.successors
-    return rules.in_ticks(replace(plan.routed, schedule=schedule))
+    return _in_ticks(changed(replace(plan.routed, schedule=schedule)), run)
+
+
+def _in_ticks(routed: Routed, run: Run) -> Timeline:
+    """Simulate a schedule whose durations are multiples of a tick, so that sums are exact: what is
+    at the same time stays there."""
+    schedule = routed.schedule
+    busy = np.bincount(schedule.rank, schedule.seconds).max(initial=0.0)
+    tick = float(2.0 ** np.ceil(np.log2(busy or 1.0))) * FINENESS
+    while True:
+        timeline = run(in_ticks(routed, tick))
+        if timeline.makespan <= EXACT * tick:
+            return timeline
+        tick *= COARSER
