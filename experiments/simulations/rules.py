@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from simulator.engines import Engine, Routed, run, simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from topologies.errors import InputError
 from topologies.topology import Topology
-
-if TYPE_CHECKING:
-    from simulator.training.plan_simulation import TrainingRules
 
 
 class Rules(NamedTuple):
@@ -39,18 +34,14 @@ class Rules(NamedTuple):
             return "fair sharing"
         return "store-and-forward" if self.store_and_forward else ""
 
-    def training(self, machine: Callable[[Topology], Topology] | None = None) -> TrainingRules:
-        """The same for training, on a machine that changes as `machine` says. Such a run is not
-        explained."""
-        from simulator.training.plan_simulation import TrainingRules
-
+    def training(self, routed: Routed) -> Timeline:
+        """Simulate a training."""
         if self.fair_tolerance:
             raise InputError(
                 f"--sharing fair:tolerance={self.fair_tolerance:g}: training is simulated exactly: "
                 f"write --sharing fair"
             )
-        rules = TrainingRules(self.engine, self.sharing, self.store_and_forward)
-        return rules if machine is None else replace(rules, machine=machine, explained=False)
+        return self.run(routed)
 
     def run(self, routed: Routed) -> Timeline:
         """Simulate a schedule whose routes are known."""

@@ -29,13 +29,12 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import KINDS
 from simulator.training import Strategy
 from simulator.training.conditions import Conditions, Epochs
-from simulator.training.explanation import explanation_of
 from simulator.training.footprint import footprint, kept
 from simulator.training.measures import Measures, measure
 from simulator.training.model import Model
 from simulator.training.plan import Plan, Setting, prove
 from simulator.training.plan_simulation import train
-from simulator.training.replay import Replayed
+from simulator.training.priced_run import PricedTimeline
 from simulator.training.size import WRITTEN
 from simulator.uncertainty.interval import Interval
 from topologies.catalogue import Blueprint
@@ -80,8 +79,9 @@ class Job:
     def setting(self, ranks: int) -> Setting:
         """Where and how long `ranks` workers train, and what of it is simulated."""
         symmetric = self.rules.symmetry == "auto"
-        replays = self.detail == "auto" and self.rules.training().replays
-        most = WRITTEN if replays else inf
+        # Under fair sharing, rings that lost step share links with themselves.
+        is_priced = self.detail == "auto" and self.rules.sharing == "fifo"
+        most = WRITTEN if is_priced else inf
         topology, overhead = self.topology(ranks), None
         if self.profile is not None:
             overhead = overhead_of(self.profile, self.strategy, topology)
@@ -105,10 +105,10 @@ class Job:
         there already."""
         plan = plan or self.plan(ranks)
         if self.profile is None or not plan.volume:
-            return TrainingRun(self, ranks, plan, train(plan, self.rules.training()))
+            return TrainingRun(self, ranks, plan, train(plan, self.rules.training))
         costs = costs_of(self.profile, self.strategy, plan, self.rules)
-        rules = replace(self.rules.training(costs.machine), explained=True)
-        return TrainingRun(self, ranks, plan, train(plan, rules), costs)
+        timeline = train(plan, self.rules.training, machine=costs.machine)
+        return TrainingRun(self, ranks, plan, timeline, costs)
 
     def alone(self, ranks: int, costs: LibraryCosts | None = None) -> float:
         """Samples per second of a single worker, without disturbances.
@@ -121,8 +121,8 @@ class Job:
         worker = topology.placement[self._nearest(topology, ranks) if len(servers) else 0]
         topology = replace(topology, placement=np.append(worker, servers))
         plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps, force=True))
-        rules = self.rules.training(costs and costs.machine)
-        return measure(plan, train(plan, rules)).samples_per_s
+        timeline = train(plan, self.rules.training, machine=costs and costs.machine)
+        return measure(plan, timeline).samples_per_s
 
     def _nearest(self, topology: Topology, ranks: int) -> int:
         """The worker that reaches the first server soonest with all gradients."""
@@ -178,21 +178,17 @@ class TrainingRun:
     @property
     def places(self) -> list[int]:
         """The place of the worker that stands for each rank."""
-        ranks, shifts = np.arange(self.ranks), self.plan.shifts
-        places: list[int] = (ranks if shifts is None else shifts.place(ranks)).tolist()
+        places: list[int] = self.plan.place_of.tolist()
         return places
 
     @property
     def simulated(self) -> dict[str, int]:
-        """How many workers stand for all (`ranks`), and how many collectives are timed as a whole:
-        of these how many have the times of an earlier simulation (`replayed`), and how often they
-        were simulated again, together (`rounds`)."""
-        counts = {"ranks": len(self.plan.standing), "collectives": 0, "replayed": 0, "rounds": 0}
-        if isinstance(self.timeline, Replayed):
-            replay, collectives = self.timeline.replay, len(self.plan.collectives)
-            assert replay is not None
-            counts |= {"collectives": collectives, "replayed": replay.replayed}
-            counts["rounds"] = replay.rounds
+        """How many workers stand for all (`ranks`), how many collectives are timed as a whole, and
+        how many of these have the time of an earlier one (`replayed`)."""
+        counts = {"ranks": len(self.plan.standing), "collectives": 0, "replayed": 0}
+        if isinstance(self.timeline, PricedTimeline):
+            counts["collectives"] = len(self.plan.collectives)
+            counts["replayed"] = counts["collectives"] - len(self.timeline.alone)
         return counts
 
     @property
@@ -214,8 +210,8 @@ class TrainingRun:
     def path(self) -> CriticalPath:
         """The critical path to the end of the measured steps."""
         last = self.measures.window.last
-        if isinstance(self.timeline, Replayed):
-            return explanation_of(self.timeline).path(last)
+        if isinstance(self.timeline, PricedTimeline):
+            return self.timeline.path(last)
         return critical_path(self.timeline, last)
 
     @property
@@ -345,6 +341,6 @@ class TrainingRun:
             assert self.costs
             return with_links(self.costs.machine(topology), factor, 1 / factor)
 
-        rules = self.job.rules.training(machine)
-        timeline = train(self.plan, rules, slower_calls(self.plan, factor))
+        seconds = slower_calls(self.plan, factor)
+        timeline = train(self.plan, self.job.rules.training, seconds, machine)
         return max(measure(self.plan, timeline).step, self.least)

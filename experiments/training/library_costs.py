@@ -117,7 +117,7 @@ def _calls(plan: Plan, algorithm: Algorithm) -> list[tuple[Schedule, int]]:
     """The collectives of a step with the four sizes that send most, which stand for all, and how
     often each runs."""
     if algorithm.collective.name != "all_reduce" or not plan.buckets:
-        ranks = max(2, plan.schedule.workers)
+        ranks = max(2, plan.workers)
         return [(algorithm.build(ranks, plan.model.gradients), 1)]
     schedules = {schedule.nbytes_total: schedule for _, schedule in plan.buckets}
     number = Counter(schedule.nbytes_total for _, schedule in plan.buckets)

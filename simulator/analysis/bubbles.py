@@ -14,7 +14,7 @@ from simulator.kernels.path import latest
 from simulator.kernels.queues import Gaps
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
-from topologies.columns import plain_rows
+from topologies.columns import plain_rows, sums
 from topologies.jit import kernel
 from topologies.topology import Flags, Floats, Ints
 
@@ -51,32 +51,29 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Floats:
     fair sharing, the part that other ranks cause comes first.
     """
     computing, gaps, free = all_gaps(timeline, lane)
-    seconds, _ = fill(timeline, gaps, end)
+    parts = kernel(queues.idle, len(timeline.schedule))(history(timeline), gaps, float(end))
+    gap, _, node, cause = np.ascontiguousarray(parts.places.T)
+    since, until = np.ascontiguousarray(parts.times.T)
+    queued, causes = cause == queues.QUEUES, len(CAUSES) - 1
+    lasting, contention = until - since, np.zeros(len(gap))
+    behind = contended(timeline, node[queued], since[queued], until[queued])
+    contention[queued] = np.minimum(lasting[queued], behind)
+    first = gaps.rank[gap] * causes
+    place = np.concatenate((first + np.where(queued, TRANSFER, cause), first + CONTENTION))
+    by_cause = sums(
+        place, np.concatenate((lasting - contention, contention)), timeline.schedule.ranks * causes
+    )
+    seconds = by_cause.reshape(-1, causes)
     return with_drain(seconds, computing, free, min(timeline.makespan, end))
 
 
 def all_gaps(timeline: Timeline, lane: int) -> tuple[Flags, Gaps, Floats]:
     """Whether each rank computes on a lane, the gaps of these ranks up to the last operation in
     which each takes part, and when each has nothing left to do."""
-    computing = computing_ranks(timeline, lane)
-    last = np.where(computing, last_operations(timeline), np.int32(-1))
-    return computing, *gaps_of(timeline, lane, last)
-
-
-def computing_ranks(timeline: Timeline, lane: int) -> Flags:
-    """Whether each rank computes on a lane."""
     schedule = timeline.schedule
     computing = np.zeros(schedule.ranks, dtype=np.bool_)
     computing[schedule.rank[(schedule.kind == COMPUTE) & (schedule.lane == lane)]] = True
-    return computing
-
-
-def gaps_of(timeline: Timeline, lane: int, last: Ints) -> tuple[Gaps, Floats]:
-    """The gaps of a lane of every rank, and when each rank has nothing left to do.
-
-    That is after all that it computes, and after its operation `last`, or -1 for none.
-    """
-    schedule = timeline.schedule
+    last = np.where(computing, last_operations(timeline), np.int32(-1))
     main = np.flatnonzero((schedule.kind == COMPUTE) & (schedule.lane == lane))
     main = main[np.argsort(timeline.start[main], kind="stable")].astype(np.int32)
     rank = schedule.rank[main]
@@ -98,25 +95,7 @@ def gaps_of(timeline: Timeline, lane: int, last: Ints) -> tuple[Gaps, Floats]:
         np.concatenate((begin[idle], free[ends])),
     )
     free[ends] = timeline.finish[last[ends]]
-    return gaps, free
-
-
-def fill(timeline: Timeline, gaps: Gaps, end: float) -> tuple[Floats, Ints]:
-    """Seconds of the gaps of each rank by cause, without drain, up to `end`; and where the walk
-    back from each gap stopped too early (:func:`simulator.kernels.queues.idle`)."""
-    parts, stops = kernel(queues.idle, len(timeline.schedule))(history(timeline), gaps, float(end))
-    gap, _, node, cause = np.ascontiguousarray(parts.places.T)
-    since, until = np.ascontiguousarray(parts.times.T)
-    queued, causes = cause == queues.QUEUES, len(CAUSES) - 1
-    seconds, contention = until - since, np.zeros(len(gap))
-    behind = contended(timeline, node[queued], since[queued], until[queued])
-    contention[queued] = np.minimum(seconds[queued], behind)
-    first = gaps.rank[gap] * causes
-    place = np.concatenate((first + np.where(queued, TRANSFER, cause), first + CONTENTION))
-    by_cause = np.bincount(
-        place, np.concatenate((seconds - contention, contention)), timeline.schedule.ranks * causes
-    )
-    return np.asarray(by_cause, np.float64).reshape(-1, causes), stops
+    return computing, gaps, free
 
 
 def with_drain(seconds: Floats, computing: Flags, free: Floats, end: float) -> Floats:
@@ -195,7 +174,7 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
     ([0, 0, 1, 1], [1.0, 3.0, 3.0, 4.0], [3.0, 4.0, 4.0, 5.0])
     """
     computing, gaps, free = all_gaps(timeline, lane)
-    parts, _ = kernel(queues.idle, len(timeline.schedule))(history(timeline), gaps, float(end))
+    parts = kernel(queues.idle, len(timeline.schedule))(history(timeline), gaps, float(end))
     rows = _by_cause(timeline, parts)
     stretches = BubbleSpans(
         rank=gaps.rank[rows.gap],

@@ -9,7 +9,6 @@ import numpy as np
 
 from simulator.kernels.events import Runs, append, earliest, follows, take
 from simulator.kernels.records import COMPUTE, Csr, Index, Times, Turns, Work
-from simulator.kernels.repeats import NEXT, Moment, Steps, skip
 
 
 def simulate(
@@ -19,15 +18,13 @@ def simulate(
     media: Turns,
     lanes: Turns,
     runs: Runs,
-    steps: Steps,
     store_and_forward: bool,
 ) -> int:
     """Fill in the times of all operations; returns how many are done.
 
-    No operation is ready before its time in `times.ready`. `media` and `lanes` may be held at
-    first. `steps` that repeat are skipped. The nodes of an operation are its hops, then its
-    reduction; a local operation or a computation has one. Events are arrivals at nodes, processed
-    in order of (time, node); nodes are numbered by (operation, hop).
+    The nodes of an operation are its hops, then its reduction; a local operation or a computation
+    has one. Events are arrivals at nodes, processed in order of (time, node); nodes are numbered by
+    (operation, hop).
     """
     route, indptr, links, nodes = work.routes
     reduces, peer = work.operations.reduces, work.operations.peer
@@ -43,7 +40,7 @@ def simulate(
         waiting[j] = before[j + 1] - before[j]
         if waiting[j] == 0 and not append(runs, ready[j], nodes[j], j):
             heappush(heap, (ready[j], np.int64(nodes[j]), np.int64(j)))
-    done, last = 0, 0
+    done = 0
     while True:
         run = earliest(runs)
         if len(heap) > 0 and follows(runs, run, heap[0][0], heap[0][1]):
@@ -73,16 +70,13 @@ def simulate(
         else:
             occupy(work, times, lanes, i, node, now)
         # The operation is finished: what waited for it alone is ready.
-        done, last = done + 1, max(last, i)
+        done += 1
         for k in range(successors.indptr[i], successors.indptr[i + 1]):
             j = successors.indices[k]
             ready[j] = max(ready[j], finish[i])
             waiting[j] -= 1
             if waiting[j] == 0 and not append(runs, ready[j], nodes[j], j):
                 heappush(heap, (ready[j], np.int64(nodes[j]), np.int64(j)))
-        if done >= steps.at[NEXT]:
-            moment = Moment(work, waiting, successors, times, media, lanes, runs)
-            done += skip(moment, steps, done, last, len(heap))
     return done
 
 
@@ -101,7 +95,7 @@ def cross(
         medium = network.media[k]
         seconds = network.gap[medium] + work.operations.nbytes[i] / network.bandwidth[medium]
         seconds = seconds + network.grid - network.grid  # to whole ticks, if there are any
-        hold(media, medium, node, now, start, seconds)
+        media.free[medium], media.holder[medium] = start + seconds, node
         sent = max(sent, media.free[medium])
     return start, sent
 
@@ -113,8 +107,8 @@ def occupy(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: f
     times.start[node] = now
     if lanes.free[lane] > now:
         times.start[node], times.cause[node] = lanes.free[lane], lanes.holder[lane]
-    hold(lanes, lane, node, now, times.start[node], seconds)
-    times.finish[i] = lanes.free[lane]
+    times.finish[i] = times.start[node] + seconds
+    lanes.free[lane], lanes.holder[lane] = times.finish[i], node
 
 
 def turn_of(work: Work, i: Index) -> tuple[Index, float]:
@@ -131,10 +125,3 @@ def turn_of(work: Work, i: Index) -> tuple[Index, float]:
         cost = ranks.reduction[peer] if operations.reduces[i] else ranks.copy[peer]
         seconds = operations.nbytes[i] * cost + work.network.grid - work.network.grid
     return lane, seconds
-
-
-def hold(turns: Turns, k: Index, node: Index, now: float, start: float, seconds: float) -> None:
-    """Hold a medium or lane from `start` on, for a node that has arrived now."""
-    if turns.holder[k] < 0:
-        turns.first[k] = now
-    turns.free[k], turns.holder[k], turns.last[k] = start + seconds, node, now

@@ -69,24 +69,16 @@ class Gaps(NamedTuple):
     """When it begins."""
 
 
-def idle(history: History, gaps: Gaps, end: float) -> tuple[GapParts, Ints]:
-    """The causes of the gaps, up to `end`: back from predecessor to predecessor.
-
-    Returns the parts of the gaps, and for each gap the operation without predecessors at which the
-    walk stopped before the gap began, or -1.
-    """
+def idle(history: History, gaps: Gaps, end: float) -> GapParts:
+    """The causes of the gaps, up to `end`: back from predecessor to predecessor."""
     predecessors, routes = history.work.predecessors, history.work.routes
     ready, finish = history.times.ready, history.times.finish
-    stops = np.full(len(gaps.operation), -1, np.int32)
     edge = np.empty(2 * len(routes.links) + _EDGES)
     parts = GapParts(np.empty((_FIRST, 4), np.int32), np.empty((_FIRST, 2)), np.zeros(1, np.int64))
     for k in range(len(gaps.operation)):
         i, begin, counts = gaps.operation[k], gaps.begin[k], gaps.itself[k] > 0
         while counts or ready[i] > begin:
             if not counts:
-                if predecessors.indptr[i] == predecessors.indptr[i + 1]:
-                    stops[k] = i
-                    break
                 i = latest(predecessors, finish, routes.nodes, i)
             counts = False
             more = 2 * (routes.nodes[i + 1] - routes.nodes[i]) + _EDGES
@@ -98,7 +90,7 @@ def idle(history: History, gaps: Gaps, end: float) -> tuple[GapParts, Ints]:
                 parts = GapParts(places, times, parts.used)
             explain(history, edge, parts, gaps, k, i, end)
     used = parts.used[0]
-    return GapParts(parts.places[:used], parts.times[:used], parts.used), stops
+    return GapParts(parts.places[:used], parts.times[:used], parts.used)
 
 
 def explain(

@@ -174,17 +174,12 @@ class Turns(NamedTuple):
     free: Floats
     """When each is free."""
     holder: Ints
-    """The last node that each served, or below 0."""
-    first: Floats
-    """When the first node arrives at each, or inf."""
-    last: Floats
-    """When the last node arrives at each, or -inf."""
+    """The last node that each served, or -1."""
 
     @classmethod
     def of(cls, count: int) -> Turns:
         """All free from the start."""
-        holder = np.full(count, -1, np.int32)
-        return cls(np.zeros(count), holder, np.full(count, np.inf), np.full(count, -np.inf))
+        return cls(np.zeros(count), np.full(count, -1, np.int32))
 
 
 class History(NamedTuple):

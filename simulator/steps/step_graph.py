@@ -194,20 +194,25 @@ def step_graph(
     return graph
 
 
-def priced(graph: StepGraph) -> Schedule:
+def priced(graph: StepGraph, empty: Schedule | None = None) -> Schedule:
     """A schedule on the places of a graph, with an operation for each task: a call is a computation
-    that takes the time of its transfers.
+    that takes the time of its transfers. Its ranks and buffers are those of an `empty` one.
 
-    The phase of an operation is its kind on lane 0, and the name of the lane on others.
+    The phase of an operation is its name; without names its kind on lane 0, and the name of the
+    lane on others.
     """
     count = len(graph)
     none, zero = np.full(count, -1, dtype=np.int32), np.zeros(count, dtype=np.int32)
-    name = np.where(graph.lane == 0, graph.kind, len(KINDS) + graph.lane)
-    names = [*KINDS, *graph.lanes]
+    if len(graph.names):
+        number = {name: place for place, name in enumerate(dict.fromkeys(graph.names))}
+        names, name = [*number], np.array([number[name] for name in graph.names])
+    else:
+        name = np.where(graph.lane == 0, graph.kind, len(KINDS) + graph.lane)
+        names = [*KINDS, *graph.lanes]
     used = np.bincount(name, minlength=len(names)) > 0
     phase = (np.cumsum(used) - 1)[name]
     return replace(
-        ScheduleBuilder(graph.places, 1.0).build(),
+        ScheduleBuilder(graph.places, 1.0).build() if empty is None else empty,
         phases=tuple(compress(names, used)),
         lanes=len(graph.lanes),
         kind=zero.astype(np.int8),

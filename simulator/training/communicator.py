@@ -32,9 +32,9 @@ class Communicator:
     """The collectives of the workers of `setting`; the algorithm may add switches to its topology.
 
     Large collectives run `algorithm`: an all-reduce by name, or an algorithm of any collective.
-    Small all-reduces run `small`. A single worker sends nothing. If all ranks are `alike`, large
-    collectives are written for the ranks that stand for all, where some do. Then there are no
-    others. Raises InputError if a collective has too many operations.
+    Small all-reduces run `small`. A single worker sends nothing. If all ranks are `alike`, or if
+    large collectives will not be written out, these are of the ranks that stand for all, where some
+    do. Raises InputError if a collective has too many operations.
     """
 
     def __init__(
@@ -52,14 +52,16 @@ class Communicator:
             )
         self.topology, self.ranks = setting.topology, setting.ranks
         self.words: tuple[str, ...] = ()
-        folded = _folded(chosen, setting) if alike else None
+        number = next(bounds(chosen, setting.topology, setting.ranks))
+        is_priced = setting.symmetric and number > setting.outline_beyond
+        folded = _folded(chosen, setting) if alike or is_priced else None
         if folded is None:
             for least in bounds(chosen, setting.topology, setting.ranks):
                 _check(setting, least)
         self.unit = self._schedule(chosen, folded)
         """A large collective of one byte."""
         _check(setting, len(self.unit))
-        self.shifts = None if self.unit.fold is None else self.unit.fold.shifts
+        self.shifts = self.unit.fold.shifts if alike and self.unit.fold else None
         """What takes the workers that stand for all to all; None: each stands for itself."""
         self._units, self._small = {"": self.unit}, small
         self._sizes: dict[tuple[str, float], Schedule] = {}

@@ -143,7 +143,8 @@ class DDP(Strategy):
             steps.step(buckets, usual)
         words = _described(buckets), *usual.words(rules.interference), *communicator.words
         holdings = self._holdings(model, setting.ranks)
-        return trainer.plan(holdings=holdings, words=words, slowdown=self.slowdown)
+        slowdown = self.slowdown if setting.ranks > 1 else 0.0
+        return trainer.plan(holdings=holdings, words=words, slowdown=slowdown)
 
     def _overheads(self, model: Model, setting: Setting) -> BucketRules:
         """What copies and hooks depend on, and what collectives take from the backward. A single

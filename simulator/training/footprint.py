@@ -3,7 +3,6 @@ communication."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
 
 import numpy as np
@@ -14,8 +13,9 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
 from simulator.steps.kinds import BACKWARD, FORWARD, KINDS, RESTART
 from simulator.training.plan import COMPUTE, Plan
-from simulator.training.replay import Replayed
+from simulator.training.priced_run import PricedTimeline
 from simulator.training.step_lowering import BUCKETS
+from topologies.columns import sums
 from topologies.topology import Floats, Ints
 
 _SIGN = np.zeros(len(KINDS))
@@ -45,7 +45,7 @@ def footprint(plan: Plan, timeline: Timeline) -> MemoryTrace:
         task, nbytes, alone = plan.stored
         stored, distinct = (_of_all(plan, timeline, task, each) for each in (nbytes, alone))
     resident, live = (joined(activations, each) for each in (stored, distinct))
-    if isinstance(timeline, Replayed):
+    if isinstance(timeline, PricedTimeline):
         of_collectives, values = _collectives(plan, timeline)
         resident, live = joined(resident, of_collectives), joined(live, values)
     return memory.trace(timeline.schedule, timeline, joined(copies, resident), joined(once, live))
@@ -72,20 +72,24 @@ def _activations(plan: Plan, timeline: Timeline) -> Changes:
 def _of_all(plan: Plan, timeline: Timeline, task: Ints, nbytes: Floats) -> Changes:
     """Bytes that appear or vanish with the ends of tasks, at all ranks."""
     times, rank = timeline.finish[plan.last[task]], plan.graph.place[task]
-    if plan.shifts is not None:
-        elements = plan.shifts.elements
-        times, nbytes = (np.repeat(column, len(elements)) for column in (times, nbytes))
-        rank = plan.shifts.shifted(rank[:, None], elements).ravel().astype(np.int32)
+    if len(plan.standing) == plan.workers:
+        return Changes(times, nbytes, rank)
+    if plan.shifts is None:
+        rank = np.tile(np.arange(plan.workers, dtype=np.int32), len(task))
+    else:
+        rank = plan.shifts.shifted(rank[:, None], plan.shifts.elements).ravel().astype(np.int32)
+    times, nbytes = (np.repeat(column, len(rank) // len(task)) for column in (times, nbytes))
     return Changes(times, nbytes, rank)
 
 
-def _collectives(plan: Plan, timeline: Replayed) -> tuple[Changes, Changes]:
+def _collectives(plan: Plan, timeline: PricedTimeline) -> tuple[Changes, Changes]:
     """What appears at ranks beside the buffers and vanishes, and what is distinct.
 
-    While a collective runs, each rank counts with the most that it ever has in inboxes, and its
-    values count once; those of its last run also later. Scratch is held from the first run to the
-    end of the last. So a peak is that of all transfers if a collective adds no more to it than it
-    merges, like a ring; else it is an upper bound.
+    While a collective runs, each rank counts with the most that it ever has in inboxes, or with all
+    that arrives there if ranks enter one after the other. Its values count once; those of its last
+    run also later. Scratch is held from the first run to the end of the last. So a peak is that of
+    all transfers if ranks enter together and a collective adds no more to it than it merges, like a
+    ring; else it is an upper bound.
     """
     slots, first = [part.slot for part, _ in plan.collectives], np.zeros(1, dtype=np.int32)
     # Workers that share buckets hold a part of each slot.
@@ -94,11 +98,13 @@ def _collectives(plan: Plan, timeline: Replayed) -> tuple[Changes, Changes]:
     # An outline has no transfers that write into its buffer: its values are not those of the run.
     live = [Changes(np.zeros(1), np.array([-plan.schedule.nbytes_total * plan.workers]), first)]
     resident = list[Changes]()
-    runs = zip(plan.collectives, _most(timeline), strict=True)
-    for number, ((part, schedule), most) in enumerate(runs):
+    inboxes = [_inboxes(each, count) for each in timeline.alone]
+    for number, (part, schedule) in enumerate(plan.collectives):
         slot, is_bucket = part.slot, part.memory in BUCKETS
-        begin = timeline.start[plan.first[part.tasks]].min()
+        entered = timeline.start[plan.first[part.tasks]]
+        begin, late = entered.min(), int(entered.max() > entered.min())
         end = timeline.finish[plan.last[part.tasks]].max()
+        most = inboxes[timeline.collective[part.begin]][late]
         moments, is_last = np.array([begin, end]), slot not in slots[number + 1 :]
         scratch = _scratch(schedule, count) * (share if is_bucket else part.memory == "used")
         if part.memory == "used":
@@ -114,26 +120,10 @@ def _collectives(plan: Plan, timeline: Replayed) -> tuple[Changes, Changes]:
     return reduce(joined, resident), reduce(joined, live)
 
 
-def _most(timeline: Replayed) -> Iterator[Floats]:
-    """The most bytes in inboxes of each rank in each collective."""
-    replay, known = timeline.replay, dict[tuple[object, ...], list[Floats]]()
-    assert replay is not None
-    for timed in replay.timed:
-        if not timed.segment.collectives:
-            continue
-        if timed.name not in known:
-            written, times = timed.segment.transfers, replay.part(timed).times
-            start = times.start[written.routed.node_indptr[:-1]]
-            runs = zip(timed.segment.collectives, written.between, strict=True)
-            known[timed.name] = [
-                _inboxes(schedule, start[rows], times.finish[rows], timeline.schedule.ranks)
-                for (_, schedule), rows in runs
-            ]
-        yield from known[timed.name]
-
-
-def _inboxes(schedule: Schedule, start: Floats, finish: Floats, ranks: int) -> Floats:
-    """The most bytes that are on their way to each rank to be added there."""
+def _inboxes(timeline: Timeline, ranks: int) -> tuple[Floats, Floats]:
+    """The most bytes that are on their way to each rank to be added there, and all of them: so many
+    may wait for a rank that enters last."""
+    schedule, start, finish = timeline.schedule, timeline.start, timeline.finish
     place = np.arange(ranks)
     if schedule.fold is not None:
         place = schedule.fold.shifts.place(place)
@@ -145,7 +135,7 @@ def _inboxes(schedule: Schedule, start: Floats, finish: Floats, ranks: int) -> F
     order = order[np.argsort(at[order], kind="stable")]
     most = np.zeros(int(place.max()) + 1)
     np.maximum.at(most, at[order], np.cumsum(np.concatenate((-nbytes, nbytes))[order]))
-    return most[place]
+    return most[place], sums(at[: len(rows)], nbytes, len(most))[place]
 
 
 def _scratch(schedule: Schedule, ranks: int) -> Floats:

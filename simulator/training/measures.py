@@ -13,7 +13,7 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.activity import Activity, lane_seconds, states
 from simulator.steps.kinds import RESTART
 from simulator.training.plan import COMMUNICATION, COMPUTE, Plan
-from simulator.training.replay import Replayed
+from simulator.training.priced_run import PricedTimeline
 from topologies.topology import Floats, Ints
 
 
@@ -122,10 +122,8 @@ def _steps(plan: Plan, timeline: Timeline, end: float) -> Floats:
 
 def _idle(plan: Plan, timeline: Timeline, end: float) -> Floats:
     """Bubbles of the workers up to `end`, without the rounding of differences."""
-    if isinstance(timeline, Replayed):
-        from simulator.training.explanation import explanation_of
-
-        seconds = explanation_of(timeline).bubbles(COMPUTE, end)[plan.standing]
+    if isinstance(timeline, PricedTimeline):
+        seconds = timeline.bubbles(end)[plan.standing]
     else:
         seconds = bubbles(timeline, COMPUTE, end)[plan.standing]
     return np.where(seconds < ROUNDING * timeline.makespan, 0.0, seconds)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +41,8 @@ class Setting:
     conditions: Conditions = field(default_factory=Conditions)
     """Stragglers, noise, a failure, and ranks with less input."""
     outline_beyond: float = inf
-    """A run of more operations may leave out the transfers of collectives (see
-    :func:`simulator.training.step_lowering.lower`)."""
+    """A run of more operations may leave out the transfers of collectives, which are then timed as
+    a whole (see :mod:`simulator.training.priced_run`)."""
     symmetric: bool = False
     """Whether one rank may stand for all that do the same."""
     force: bool = False
@@ -140,11 +140,10 @@ class Plan:
     parts: tuple[TaskRows, ...] = ()
     """The tasks in the order in which they were written; empty with parameter servers."""
     is_outline: bool = False
-    """Whether collectives are not written out."""
-    known: dict[object, dict[Any, Any]] = field(default_factory=dict)
-    """What replays of an outline have found out, by what it is and by the part that it is of."""
+    """Whether collectives are not written out: the schedule has an operation for each task."""
     shifts: Shifts | None = None
     """What takes the workers that stand for all to all; None: each stands for itself."""
+    _routes: dict[int, Routed] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def collectives(self) -> list[tuple[TaskRows, Schedule]]:
@@ -159,10 +158,16 @@ class Plan:
 
     @cached_property
     def standing(self) -> Ints:
-        """The workers that stand for all."""
+        """The places of workers that stand for all."""
         if self.shifts is None:
-            return np.arange(self.workers, dtype=np.int32)
+            return np.arange(min(self.workers, self.graph.places), dtype=np.int32)
         return self.shifts.representatives.astype(np.int32)
+
+    @property
+    def place_of(self) -> Ints:
+        """The place of the worker that stands for each worker, shape (workers,)."""
+        place = self.graph.place_of[: self.workers]
+        return place if self.shifts is None else self.shifts.place(place).astype(np.int32)
 
     def times(self, timeline: Timeline) -> tuple[Floats, Floats]:
         """When each task of the graph begins and ends."""
@@ -197,6 +202,13 @@ class Plan:
     def routed(self) -> Routed:
         """The schedule with its routes."""
         return route(self.schedule, self.topology)
+
+    def laid(self, schedule: Schedule) -> Routed:
+        """A collective with its routes. Those of several sizes have the same routes."""
+        key = id(schedule.indices)
+        if key not in self._routes:
+            self._routes[key] = route(schedule, self.topology)
+        return replace(self._routes[key], schedule=schedule)
 
 
 def _of_buckets(plan: Plan, promise: Collective) -> Collective:

@@ -1,10 +1,8 @@
-"""The schedule of a run whose collectives are among all workers: with all transfers, or as an
-outline without them."""
+"""The schedule of a run whose collectives are among all workers, with all transfers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +11,7 @@ from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.shifts import Folded
 from simulator.steps.kinds import Label
-from simulator.steps.step_graph import Call
+from simulator.steps.step_graph import Call, StepGraph, step_graph, waits_of
 from simulator.steps.written import add_collective
 from simulator.training.communicator import Communicator
 from topologies.topology import Floats, Ints
@@ -55,49 +53,53 @@ class TaskRows(NamedTuple):
         return slice(self.begin, self.begin + len(self.place))
 
 
+def graph_of(parts: Sequence[TaskRows], lanes: tuple[str, ...], place_of: Ints) -> StepGraph:
+    """The tasks of parts that follow one another, on the place of each worker."""
+    counts = [len(part.place) for part in parts]
+    calls = list(dict.fromkeys(part.call for part in parts if part.call))
+    number: dict[Call | None, int] = {call: row for row, call in enumerate(calls)}
+    rows = [
+        (part.lane, number.get(part.call, -1), part.label.kind, *part.label[2:]) for part in parts
+    ]
+    labels = np.repeat(np.array(rows, dtype=np.int32), counts, axis=0).T
+    of_parts = dict(zip(("lane", "call", "kind", "layer", "bucket"), labels, strict=True))
+    texts = np.array([part.label.text for part in parts], dtype=object)
+    everyone = np.arange(len(place_of), dtype=np.int32)[None]
+    return step_graph(
+        place_of,
+        lanes,
+        {
+            **of_parts,
+            "place": np.concatenate([part.place for part in parts]),
+            "seconds": np.concatenate([part.seconds for part in parts]),
+        },
+        waits_of([part.after for part in parts]),
+        calls=calls,
+        groups={call.group: everyone for call in calls if call.group},
+        names=np.repeat(texts, counts),
+    )
+
+
 def lower(
-    parts: Sequence[TaskRows], ranks: int, communicator: Communicator | None, *, outline: bool
-) -> dict[str, Any]:
-    """What a plan has of the schedule of a graph: its operations, part by part, those with which
-    each task begins and ends, and the parts with their slots. An `outline` leaves out the transfers
-    of collectives, of which it has the operations to enter and to leave."""
-    nbytes, sizes, parts = _buffers(parts, ranks)
+    parts: Sequence[TaskRows],
+    ranks: int,
+    communicator: Communicator | None,
+    nbytes: float,
+    sizes: Mapping[str, Any],
+) -> tuple[Schedule, Ints, Ints]:
+    """The schedule of parts, part by part, with the buffers that :func:`buffers` says; and the
+    operations with which each task begins and ends."""
     if communicator is None:
         builder = ScheduleBuilder(ranks, nbytes, **sizes)
-    elif outline:
-        builder = builder_of(replace(communicator.unit, fold=None), nbytes)
     else:
         builder = builder_of(communicator.unit, nbytes, **sizes)
-    first, last, _ = add_parts(builder, parts, outline=outline)
-    is_outline = outline and any(part.schedule is not None for part in parts)
-    written = {"schedule": builder.build(), "first": first, "last": last, "parts": tuple(parts)}
-    return written | {"is_outline": is_outline}
-
-
-def add_parts(
-    builder: ScheduleBuilder, parts: Sequence[TaskRows], *, outline: bool = False
-) -> tuple[Ints, Ints, tuple[Ints, ...]]:
-    """Add parts that follow one another. Tasks before them are not waited for.
-
-    It returns the operations with which each task begins and ends, and those of each collective but
-    for entering and leaving, which an `outline` leaves out.
-    """
-    begin, between = parts[0].begin, list[Ints]()
-    first, last = np.full((2, parts[-1].tasks.stop - begin), -1, dtype=np.int32)
+    first, last = np.full((2, parts[-1].tasks.stop), -1, dtype=np.int32)
     for part in parts:
-        rows = slice(part.begin - begin, part.tasks.stop - begin)
-        place, lane, before = part.place, part.lane, part.after - begin
+        rows, place, lane = part.tasks, part.place, part.lane
         builder.phase(part.label.text)
-        waits = np.where(before >= 0, last[np.maximum(before, 0)], -1)
-        if part.schedule is None and part.call is not None:
-            nbytes = part.call.nbytes
-            first[rows] = last[rows] = builder.signal(*place, nbytes=nbytes, after=waits[0])
-        elif part.schedule is None or outline:
-            first[rows] = last[rows] = builder.compute(place, part.seconds, lane=lane, after=waits)
-            if part.schedule is not None:
-                last[rows] = builder.compute(place, 0.0, lane=lane, after=first[rows, None])
-        else:
-            first[rows], operations, last[rows] = add_collective(
+        waits = np.where(part.after >= 0, last[np.maximum(part.after, 0)], -1)
+        if part.schedule is not None:
+            first[rows], _, last[rows] = add_collective(
                 builder,
                 (part.schedule, part.slot, part.scratch),
                 place,
@@ -106,8 +108,12 @@ def add_parts(
                 lane=lane,
                 phase=part.label.text,
             )
-            between.append(operations)
-    return first, last, tuple(between)
+        elif part.call is not None:
+            sent = builder.signal(*place, nbytes=part.call.nbytes, after=waits[0])
+            first[rows] = last[rows] = sent
+        else:
+            first[rows] = last[rows] = builder.compute(place, part.seconds, lane=lane, after=waits)
+    return builder.build(), first, last
 
 
 def builder_of(model: Schedule, nbytes: float, **sizes: Any) -> ScheduleBuilder:
@@ -123,8 +129,11 @@ def builder_of(model: Schedule, nbytes: float, **sizes: Any) -> ScheduleBuilder:
     )
 
 
-def _buffers(parts: Sequence[TaskRows], ranks: int) -> tuple[float, dict[str, Any], list[TaskRows]]:
-    """As :func:`layout`, the parts with their slots: buckets come first."""
+def buffers(
+    parts: Sequence[TaskRows], ranks: int
+) -> tuple[float, dict[str, Any], tuple[TaskRows, ...]]:
+    """The bytes of the buffer of gradients, the sizes of slots as arguments of a ScheduleBuilder,
+    and the parts with their slots: buckets come first."""
     names = [(part.label.text, part.call, part.memory) for part in parts]
     schedules = {
         name: part.schedule
@@ -137,11 +146,26 @@ def _buffers(parts: Sequence[TaskRows], ranks: int) -> tuple[float, dict[str, An
     sharers = ranks if any(name[2] == "shared" for name in order) else 1
     nbytes, sizes, slots = layout(buckets, others, sharers)
     slot_of = dict(zip(order, slots, strict=True))
-    placed = [
+    placed = tuple(
         part._replace(slot=slot_of[name][0], scratch=slot_of[name][1]) if name in slot_of else part
         for name, part in zip(names, parts, strict=True)
-    ]
+    )
     return nbytes, sizes, placed
+
+
+def together(parts: Sequence[TaskRows], places: int) -> tuple[tuple[TaskRows, ...], Ints] | None:
+    """The parts with a task each, which stands for those of all places, and the task that each
+    task becomes: -1 for those of places behind the first. None if places differ."""
+    owner = np.repeat(np.arange(len(parts)), [len(part.place) for part in parts]).astype(np.int32)
+    first, owner = np.diff(owner, prepend=-1) > 0, np.append(owner, np.int32(-1))
+    joined = list[TaskRows]()
+    for number, part in enumerate(parts):
+        after: Ints = owner[part.after]
+        if len(part.place) < places or np.ptp(part.seconds) or (after != after[:1]).any():
+            return None
+        place, seconds = np.zeros(1, dtype=np.int32), part.seconds[:1]
+        joined.append(part._replace(begin=number, place=place, seconds=seconds, after=after[:1]))
+    return tuple(joined), np.where(first, owner[:-1], np.int32(-1))
 
 
 def layout(

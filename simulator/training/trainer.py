@@ -3,6 +3,7 @@ lanes, and messages of parameter servers, whose data are served in the order of 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -21,18 +22,27 @@ from simulator.steps.kinds import (
     RESTART,
     Label,
 )
-from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph, waits_of
+from simulator.steps.step_graph import MESSAGE, Call, priced, step_graph
 from simulator.training.communicator import Communicator
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
 from simulator.training.plan import (
     COMMUNICATION,
     COMPUTE,
+    HeldBytes,
     Holdings,
     Plan,
     Setting,
 )
-from simulator.training.step_lowering import Memory, TaskRows, lower
+from simulator.training.step_lowering import (
+    Memory,
+    TaskRows,
+    buffers,
+    builder_of,
+    graph_of,
+    lower,
+    together,
+)
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Ints, Numbers
 
@@ -204,15 +214,22 @@ class Trainer:
         if steps == self._every and self.setting.outline_beyond == inf:
             self._check()
 
-    def plan(self, holdings: Holdings | None = None, **details: Any) -> Plan:
+    def plan(
+        self, holdings: Holdings | None = None, stored: HeldBytes | None = None, **details: Any
+    ) -> Plan:
         """The finished plan, with what else a strategy says of it. By default every worker holds
         parameters, buffers and optimizer state. Raises InputError if there are too many
         operations."""
-        written, model = self._written(), self.model
+        (written, number), model = self._written(), self.model
+        if stored is not None and number is not None:
+            kept = number[stored.task] >= 0
+            nbytes, distinct = stored.nbytes[kept], stored.distinct[kept]
+            stored = HeldBytes(number[stored.task[kept]], nbytes, distinct)
         replica = model.parameters * (1 + model.state) + model.buffers
         topology, shifts = self.setting.topology, None
         if self.communicator is not None:
-            topology, shifts = self.communicator.topology, self.communicator.shifts
+            topology = self.communicator.topology
+            shifts = self.communicator.shifts if number is None else None
         after = [self._startup + attempt.step for attempt in self.attempts[self._startup :]]
         return Plan(
             model=model,
@@ -225,6 +242,7 @@ class Trainer:
             samples=np.array(self._samples, dtype=np.int64),
             shifts=shifts,
             holdings=holdings or Holdings(np.full(self.setting.ranks, replica), replica),
+            stored=stored,
             **details,
         )
 
@@ -255,39 +273,31 @@ class Trainer:
         step = (self._operations - self._once) / (len(self._ends) - self._startup)
         self.setting.check_size(step, self._once, every=self._every)
 
-    def _written(self) -> dict[str, Any]:
-        graph = self._graph()
-        outline = self.communicator is not None and self._of_all > self.setting.outline_beyond
-        if not outline:
+    def _written(self) -> tuple[dict[str, Any], Ints | None]:
+        """What the plan has of the run; and the task that each task becomes, unless it stays."""
+        ranks, number, ends = self.setting.ranks, None, np.array(self._ends)
+        nbytes, sizes, parts = buffers(self._parts, ranks)
+        is_outline = self._of_all > self.setting.outline_beyond and ranks > 1
+        if self.communicator is None:
+            is_outline = False
+        if is_outline and self.setting.symmetric:
+            alike = together(parts, len(self.ranks))
+            if alike is not None:
+                parts, number = alike
+                ends = number[ends[:, :1]]
+        place_of = np.arange(ranks) if number is None else np.zeros(ranks)
+        graph = graph_of(parts, self.lanes, place_of.astype(np.int32))
+        if is_outline:
+            assert self.communicator is not None
+            empty = builder_of(replace(self.communicator.unit, fold=None), nbytes).build()
+            schedule, first = priced(graph, empty), np.arange(len(graph), dtype=np.int32)
+            last = first
+        else:
             self._check()
-        written = lower(self._parts, graph.ranks, self.communicator, outline=outline)
-        return written | {"graph": graph, "ends": written["last"][np.array(self._ends)]}
-
-    def _graph(self) -> StepGraph:
-        parts, workers = self._parts, np.arange(self.setting.ranks, dtype=np.int32)
-        counts = [len(part.place) for part in parts]
-        calls = list(dict.fromkeys(part.call for part in parts if part.call))
-        number: dict[Call | None, int] = {call: row for row, call in enumerate(calls)}
-        rows = [
-            (part.lane, number.get(part.call, -1), part.label.kind, *part.label[2:])
-            for part in parts
-        ]
-        labels = np.repeat(np.array(rows, dtype=np.int32), counts, axis=0).T
-        of_parts = dict(zip(("lane", "call", "kind", "layer", "bucket"), labels, strict=True))
-        texts = np.array([part.label.text for part in parts], dtype=object)
-        return step_graph(
-            workers,
-            self.lanes,
-            {
-                **of_parts,
-                "place": np.concatenate([part.place for part in parts]),
-                "seconds": np.concatenate([part.seconds for part in parts]),
-            },
-            waits_of([part.after for part in parts]),
-            calls=calls,
-            groups={call.group: workers[None] for call in calls if call.group},
-            names=np.repeat(texts, counts),
-        )
+            schedule, first, last = lower(parts, ranks, self.communicator, nbytes, sizes)
+        written = {"graph": graph, "schedule": schedule, "first": first, "last": last}
+        written |= {"parts": parts, "is_outline": is_outline}
+        return written | {"ends": last[ends]}, number
 
 
 def columns(*tasks: Ints | None) -> Ints:
@@ -343,7 +353,7 @@ class ServerTrainer(Trainer):
     def _check(self) -> None:
         """Strategies know the size of a run before they write it."""
 
-    def _written(self) -> dict[str, Any]:
+    def _written(self) -> tuple[dict[str, Any], None]:
         schedule = self.builder.build()
         rank, first, last = np.concatenate(self._messages, axis=1)
         computed = np.flatnonzero(schedule.kind == COMPUTATION).astype(np.int32)
@@ -373,4 +383,4 @@ class ServerTrainer(Trainer):
         )
         ends = np.concatenate((computed, last))[order]
         written = {"schedule": schedule, "first": starts[order], "last": ends, "graph": graph}
-        return written | {"ends": np.array(self._ends, dtype=np.int32)}
+        return written | {"ends": np.array(self._ends, dtype=np.int32)}, None

@@ -25,7 +25,7 @@ from simulator.engines import simulate
 from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Setting
-from simulator.training.plan_simulation import TrainingRules, train
+from simulator.training.plan_simulation import train
 from topologies.catalogue import find as find_machine
 from topologies.shapes import star
 
@@ -40,7 +40,7 @@ def training() -> Spans:
     topology = star(4, bandwidth=1e9, latency=1e-6)
     setting = Setting(topology, 4, 2)
     plan = DDP(bucket=1e6).plan(Model("model", 8, layers, optimizer=5e-4), setting)
-    timeline = train(plan, TrainingRules())
+    timeline = train(plan)
     return strategy_spans(plan, timeline).spans(critical_path(timeline))
 
 

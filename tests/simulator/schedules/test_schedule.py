@@ -31,7 +31,6 @@ from simulator.collectives import algorithms, find
 from simulator.collectives.ring import ring_all_reduce
 from simulator.collectives.symmetry import fold
 from simulator.engines import simulate
-from simulator.engines.compiled import used
 from simulator.schedules import semantics
 from simulator.schedules.routed import route
 from simulator.schedules.schedule import TRANSFER, Schedule
@@ -264,7 +263,6 @@ def checking_kernels() -> ExitStack:
         stack.enter_context(patch(f"simulator.schedules.{module}.kernel", both_ways))
     for module in ("bubbles", "contention"):
         stack.enter_context(patch(f"simulator.analysis.{module}.kernel", both_ways))
-    stack.enter_context(patch("simulator.engines.compiled.kernel", both_ways))
     stack.enter_context(patch("simulator.engines.compiled.compiled", both_ways))
     return stack
 
@@ -276,7 +274,6 @@ def use_everything(schedule: Schedule) -> None:
     waited(timeline)
     if schedule.fold is None:
         semantics.run(schedule, semantics.inputs(schedule))
-        used(route(schedule, topology))
     assert schedule.steps >= 0
 
 
@@ -301,7 +298,7 @@ def test_every_kernel_was_compared() -> None:
         use_everything(ring_all_reduce(3, 3.0, rotations(3)))
     # Tests of their own compare these.
     flows = {"fair_sharing", "flow_levels", "flows"}
-    exceptions = flows | {"path", "cells", "copies", "events", "repeats"}
+    exceptions = flows | {"path", "cells", "copies", "events"}
     called = {
         name
         for module in MODULES

@@ -62,7 +62,8 @@ def test_shared_and_used_buffers_count(name: str) -> None:
     assert plans[1].is_outline
     written, outline = (footprint(plan, train(plan)) for plan in plans)
     assert np.all(outline.peaks >= written.peaks * (1 - 1e-9))
-    assert outline.peaks == pytest.approx(written.peaks, rel=0.1)
+    # At most all that a collective adds up waits for a rank that enters last.
+    assert np.all(outline.peaks <= written.peaks + GRADIENTS)
     assert 1 <= outline.peak_redundant / written.peak_redundant * (1 + 1e-9) < 1.25
 
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from simulator.collectives import find as find_algorithm
+from simulator.engines import run as by_rules
 from simulator.engines import simulate
 from simulator.schedules.timeline import Sharing, Timeline
 from simulator.training import Strategy
@@ -13,7 +15,7 @@ from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
-from simulator.training.plan_simulation import TrainingRules, train
+from simulator.training.plan_simulation import train
 from topologies.catalogue import find
 
 Run = Callable[..., tuple[Plan, Timeline]]
@@ -55,7 +57,7 @@ def run() -> Run:
             model(layers, name, channels),
             Setting(topology, ranks, steps, conditions or Conditions()),
         )
-        return plan, train(plan, TrainingRules(sharing=sharing))
+        return plan, train(plan, partial(by_rules, sharing=sharing))
 
     return made
 

@@ -38,7 +38,7 @@ from simulator.training import strategies
 from simulator.training.ddp import DDP
 from simulator.training.model import Layer, Model, Tensor
 from simulator.training.plan import Plan, Setting
-from simulator.training.plan_simulation import TrainingRules, train
+from simulator.training.plan_simulation import train
 from topologies.catalogue import find as find_machine
 from topologies.errors import InputError
 from topologies.shapes import ring, star
@@ -55,7 +55,7 @@ def training_of(symmetric: bool = False, steps: int = 2) -> tuple[Plan, Timeline
     topology = star(4, bandwidth=1e9, latency=1e-6)
     setting = Setting(topology, 4, steps, symmetric=symmetric)
     plan = DDP(bucket=1e6).plan(Model("model", 8, layers, optimizer=5e-4), setting)
-    return plan, train(plan, TrainingRules())
+    return plan, train(plan)
 
 
 def seconds_of(spans: Spans, row: int, cause: str) -> float:
@@ -261,7 +261,7 @@ def test_every_algorithm_and_strategy_has_spans() -> None:
         strategy = find_strategy(name)()
         topology = find_machine("star").build(4, strategy.servers(4))
         plan = strategy.plan(Model("model", 8, layers), Setting(topology, 4, 2))
-        timeline = train(plan, TrainingRules())
+        timeline = train(plan)
         check(strategy_spans(plan, timeline).spans(critical_path(timeline)))
 
 

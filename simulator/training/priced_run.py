@@ -1,0 +1,175 @@
+"""A run whose collectives are timed as a whole.
+
+A collective begins when the last worker enters it, takes as long as it does alone on the machine,
+and all workers leave it together. Collectives of several streams share media at max-min fair rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from simulator.analysis.bubbles import (
+    CONTENTION,
+    DRAIN,
+    SLOWER_PEER,
+    TRANSFER,
+    all_gaps,
+    with_drain,
+)
+from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath, critical_path
+from simulator.kernels.rates import Usages
+from simulator.schedules.routed import Routed, route
+from simulator.schedules.timeline import Timeline
+from simulator.steps import task_rates
+from simulator.steps.group_meetings import joint_calls
+from simulator.steps.step_graph import StepGraph, priced
+from simulator.steps.task_rates import Shared
+from simulator.training.plan import COMPUTE, Plan
+from topologies.columns import starts
+from topologies.topology import Floats, Ints, Numbers
+
+COMPUTED = SEGMENT_PARTS.index("compute")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PricedTimeline(Timeline):
+    """When the tasks of a graph ran, an operation each."""
+
+    graph: StepGraph
+    """The tasks, with the seconds to enter calls."""
+    first: Numbers
+    """The first task of the call of each task."""
+    collective: Ints
+    """The row of `alone` of each task; -1 for a computation."""
+    alone: tuple[Timeline, ...]
+    """The collectives by themselves. Those that are the same share a row."""
+
+    @cached_property
+    def begun(self) -> Floats:
+        """When each task begins: a call when its last member has its lane."""
+        begun = np.zeros(len(self.first))
+        np.maximum.at(begun, self.first, self.node_start)
+        return np.asarray(begun[self.first])
+
+    @cached_property
+    def before(self) -> Numbers:
+        """The task that each task waits for last, or the last member of its call; -1 for none."""
+        schedule, before = self.schedule, self.node_cause.astype(np.int64)
+        some = np.flatnonzero(np.diff(schedule.indptr))
+        order = np.lexsort((self.finish[schedule.indices], self.graph.waiting))
+        latest = schedule.indices[order[schedule.indptr[some + 1] - 1]]
+        free = before[some] < 0
+        before[some[free]] = latest[free]
+        members, last = np.flatnonzero(self.node_start == self.begun), np.arange(len(before))
+        last[self.first[members]] = members
+        return np.asarray(before[last[self.first]])
+
+    def bubbles(self, end: float) -> Floats:
+        """As :func:`simulator.analysis.bubbles.bubbles`, up to `end` seconds: the time of calls is
+        a transfer, or contention for its share of their critical paths, and that of what computes
+        elsewhere is a slower peer."""
+        computing, gaps, free = all_gaps(self, COMPUTE)
+        seconds, rank, since = np.zeros((len(computing), DRAIN)), gaps.rank, gaps.begin
+        by_itself = gaps.itself == 1
+        task = np.where(by_itself, gaps.operation, self.before[gaps.operation])
+        ended = gaps.operation
+        until = np.where(by_itself, self.finish[ended], self.begun[ended])
+        while len(task):
+            begun = np.maximum(self.begun[task], since)
+            cause = np.where(self.graph.communicates[task], TRANSFER, SLOWER_PEER)
+            lasting = np.minimum(until, end) - np.minimum(begun, end)
+            behind = lasting * self._contended[self.collective[task]]
+            np.add.at(seconds, (rank, cause), lasting - behind)
+            np.add.at(seconds[:, CONTENTION], rank, behind)
+            earlier = self.before[task]
+            more = (earlier >= 0) & (begun > since)
+            task, until, rank, since = earlier[more], begun[more], rank[more], since[more]
+        return with_drain(seconds, computing, free, min(self.makespan, end))
+
+    def path(self, last: int) -> CriticalPath:
+        """The critical path to the end of a task. Collectives have their own paths, whose
+        operations have no numbers."""
+        paths, task = [CriticalPath.empty()], last
+        while task >= 0:
+            row, entering = self.collective[task], self.graph.seconds[task]
+            alone = self._paths[row] if row >= 0 else paths[0]
+            took, usual = self.finish[task] - self.begun[task], entering + alone.seconds.sum()
+            slower = took / usual if usual else 1.0
+            paths.append(replace(alone, seconds=alone.seconds * slower))
+            paths.append(self._computed(task, entering * slower))
+            task = int(self.before[task])
+        return CriticalPath.joined(paths)
+
+    @cached_property
+    def _paths(self) -> list[CriticalPath]:
+        paths = map(critical_path, self.alone)
+        return [replace(path, operation=np.full_like(path.operation, -1)) for path in paths]
+
+    @cached_property
+    def _contended(self) -> Floats:
+        """For what share of its critical path each collective waits behind messages of other ranks;
+        and 0 behind them, for computations."""
+        shares = (path.seconds @ path.contended / (path.seconds.sum() or 1) for path in self._paths)
+        return np.array([*shares, 0.0])
+
+    def _computed(self, task: int, seconds: float) -> CriticalPath:
+        operation, rank = np.array([task], dtype=np.int32), self.graph.place[[task]]
+        part, contended = np.array([COMPUTED], dtype=np.int8), np.zeros(1, dtype=np.bool_)
+        took = np.array([seconds])
+        return CriticalPath(part, took, operation, rank, took, operation, contended, rank, rank)
+
+
+def price(plan: Plan, seconds: Floats, run: Callable[[Routed], Timeline]) -> PricedTimeline:
+    """The tasks of `plan`, which take `seconds`, with collectives that take as long as they `run`
+    alone."""
+    alone, collective = list[Timeline](), np.full(len(plan.graph), -1, dtype=np.int32)
+    rows = dict[int, int]()
+    for part, schedule in plan.collectives:
+        if id(schedule) not in rows:
+            rows[id(schedule)] = len(alone)
+            alone.append(run(plan.laid(schedule)))
+        collective[part.tasks] = rows[id(schedule)]
+    graph = replace(plan.graph, seconds=seconds)
+    lasts = np.array([timeline.makespan for timeline in alone] + [0.0])
+    schedule = plan.schedule if plan.is_outline else priced(graph)
+    routed = route(replace(schedule, seconds=seconds + lasts[collective]), plan.topology)
+    used, media = _usages(alone, len(plan.topology.medium_bandwidth))
+    first = joint_calls(graph)
+    talks = graph.communicates.astype(np.int8)
+    computes = (1 - talks) * (graph.lane == COMPUTE)
+    meets = len(np.unique(graph.lane[collective >= 0])) > 1
+    shared = Shared(
+        used, (collective + 1) * np.int32(meets), media, first.astype(np.int32), plan.slowdown
+    )
+    ran = task_rates.run(routed, computes, talks, shared).timeline
+    return PricedTimeline(
+        ran.routed,
+        *ran.times[:4],
+        graph=graph,
+        first=first,
+        collective=collective,
+        alone=tuple(alone),
+    )
+
+
+def _usages(alone: Sequence[Timeline], media: int) -> tuple[Usages, Ints]:
+    """For what share of its time each collective keeps media busy, behind an empty row; and a
+    medium for each number of a medium there, for all that are used alike."""
+    table = np.zeros((len(alone), media))
+    for row, timeline in enumerate(alone):
+        used, standing = timeline.utilisation(), timeline.routed.standing
+        table[row] = np.append(used, 0.0)[standing] if len(standing) else used
+    # Sums in another order differ in their last digits.
+    _, alike = np.unique(table.round(12), axis=1, return_index=True)
+    chosen = alike[table[:, alike].any(axis=0)]
+    share = np.minimum(table[:, chosen], 1.0)
+    rows, medium = np.nonzero(share)
+    counts = np.bincount(rows, minlength=len(alone))
+    usage = share[rows, medium]
+    ends = np.zeros(len(alone) + 1)
+    usages = Usages(starts(np.append(0, counts)), medium.astype(np.int32), usage, usage, ends)
+    return usages, chosen.astype(np.int32)
