@@ -5,7 +5,7 @@ The rules are those under which the errors of these points are most likely, time
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import exp, log
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from simulator.uncertainty.residuals import (
     likeness,
     scale,
 )
-from topologies.topology import Floats, Ints
+from topologies.topology import Flags, Floats, Ints
 
 START = IntervalRules(
     machine=0.05,
@@ -57,6 +57,8 @@ PULL = 0.001
 """The cost of a rule that is a factor of e from its start, in log likelihood of a point."""
 MOST_WIDER = 3.0
 """Intervals become wider or narrower by this factor at most."""
+MOST_OF_JOB = 10.0
+"""What another job adds grows by this factor at most."""
 ROUNDS = 24
 FOLDS, SEEN = 4, 120
 """So many folds of a protocol, and points that were seen, are enough to learn from."""
@@ -170,22 +172,54 @@ def _surprise(rules: IntervalRules, example: Example) -> float:
 def widened(rules: IntervalRules, families: Sequence[Sequence[Example]]) -> IntervalRules:
     """The rules with all deviations times a factor, so that LEVEL of the points left out are inside
     intervals of that level, with the weights of the likelihood. Likely rules hold fewer, as a few
-    families are far off."""
+    families are far off.
+
+    Then `job` grows until as many are inside on numbers of ranks between measured ones: nothing
+    else separates these points from others, and few families have any.
+    """
     every = [example for family in families for example in family]
-    total = sum(example.weight * len(example.off) for example in every)
+    rules = _holding(rules, every, _times, (1 / MOST_WIDER, MOST_WIDER), _everywhere)
+    return _holding(rules, every, _other_job, (1.0, MOST_OF_JOB), _between_ranks)
+
+
+def _holding(
+    rules: IntervalRules,
+    examples: Sequence[Example],
+    changed: Callable[[IntervalRules, float], IntervalRules],
+    ends: tuple[float, float],
+    chosen: Callable[[Example], Flags],
+) -> IntervalRules:
+    """The rules `changed` by the factor between two ends under which LEVEL of the chosen points are
+    inside; the rules as they are if no factor does that."""
+    masks = [chosen(example) for example in examples]
+    weighted = list(zip(examples, masks, strict=True))
+    total = sum(example.weight * int(mask.sum()) for example, mask in weighted)
 
     def missing(inner: float) -> float:
-        wider = _times(rules, exp(inner))
-        inside = 0.0
-        for example in every:
+        wider, inside = changed(rules, exp(inner)), 0.0
+        for example, mask in weighted:
             off, variance = _judged(wider, example)
-            inside += example.weight * float((off**2 <= quantile(LEVEL) ** 2 * variance).sum())
+            held = (off**2 <= quantile(LEVEL) ** 2 * variance) & mask
+            inside += example.weight * float(held.sum())
         return LEVEL - inside / total
 
-    ends = -log(MOST_WIDER), log(MOST_WIDER)
-    if not total or missing(ends[0]) < 0 or missing(ends[1]) > 0:
+    least, most = map(log, ends)
+    if not total or missing(least) < 0 or missing(most) > 0:
         return rules
-    return _times(rules, exp(float(brentq(missing, *ends, xtol=0.01))))
+    return changed(rules, exp(float(brentq(missing, least, most, xtol=0.01))))
+
+
+def _everywhere(example: Example) -> Flags:
+    return np.ones(len(example.off), dtype=np.bool_)
+
+
+def _between_ranks(example: Example) -> Flags:
+    """Points on ranks and nodes on which no job was measured, though on fewer and on more."""
+    return np.asarray((example.outside.job > 0) & (example.outside.more_ranks == 0))
+
+
+def _other_job(rules: IntervalRules, factor: float) -> IntervalRules:
+    return rules._replace(job=rules.job * factor)
 
 
 def _times(rules: IntervalRules, factor: float) -> IntervalRules:

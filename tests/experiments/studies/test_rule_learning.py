@@ -102,6 +102,32 @@ def test_rules_become_as_wide_as_their_level_says(learnt: IntervalRules) -> None
         assert widened(wrong, families) == pytest.approx(right, rel=0.1)
 
 
+def test_another_job_is_as_wide_as_ranks_between_measured_ones_need(learnt: IntervalRules) -> None:
+    """The jobs on 16 ranks are off by much that no other job shares."""
+    few = learnt._replace(job=0.02)
+    wide = widened(few, [examples(family(seed) | other_job(seed)) for seed in range(10)])
+    assert wide.job / few.job > 1.2 * wide.machine / few.machine
+    usual = widened(few, [examples(family(seed)) for seed in range(10)])
+    assert usual.job / few.job == pytest.approx(usual.machine / few.machine)
+    shares = []
+    for seed in range(100, 140):
+        held_out = judged("between", 7 * len(RANKS), other_job(seed)["between"], wide)
+        half = quantile(0.8) * held_out.deviation
+        known = ~np.isnan(half)
+        shares.append((held_out.discrepancy[known] <= half[known]).mean())
+    assert 0.65 < np.mean(shares) < 0.95
+
+
+def other_job(seed: int) -> dict[str, list[LeftOut]]:
+    """The residuals of 16 ranks, which ran on slower or faster nodes."""
+    (largest,) = family(seed)["ranks"]
+    where = largest.seen.and_also(largest.where)
+    values = np.concatenate((largest.residuals, largest.off))
+    fold = where.ranks == RANKS[1]
+    values[fold] += np.random.default_rng(seed).normal(0.0, 0.4)
+    return {"between": [left(where, values, fold)]}
+
+
 def test_nothing_to_learn_from_leaves_the_start() -> None:
     assert learn([[]]) == START
 
