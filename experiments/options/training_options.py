@@ -123,7 +123,7 @@ class TrainingOptions:
     detail: Annotated[
         Literal["auto", "transfers"],
         typer.Option(
-            help="auto: in large runs, simulate equal collectives only once, with the same "
+            help="auto: in large runs, time each collective as a whole, with nearly the same "
             "results. transfers of a plan are those of links alone."
         ),
     ] = "auto"

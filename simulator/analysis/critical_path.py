@@ -288,16 +288,16 @@ class QueueWait(NamedTuple):
 
 
 def waits(timeline: Timeline, path: CriticalPath) -> list[QueueWait]:
-    """The waits for other ranks on the critical path, the longest first; without rounding."""
-    if timeline.sharing == "fifo":
-        path = _summed(path.take(path.contended & (path.seconds > 0)))
+    """The waits for other ranks on the critical path, the longest first; without rounding, and
+    without what whole collectives lose to others."""
+    waiting = path.contended & (path.seconds > 0) & (path.part != SEGMENT_PARTS.index("compute"))
+    path = path.take(waiting)
     seconds_of: dict[tuple[bool, int, int], dict[int, float]] = {}
-    for segment in path:
-        if segment.contended and segment.seconds > 0:
-            is_medium, where, waiter, seconds_by_rank = _occupants(timeline, segment)
-            behind = seconds_of.setdefault((is_medium, where, waiter), {})
-            for rank, seconds in seconds_by_rank.items():
-                behind[rank] = behind.get(rank, 0.0) + seconds
+    for segment in _summed(path) if timeline.sharing == "fifo" else path:
+        is_medium, where, waiter, seconds_by_rank = _occupants(timeline, segment)
+        behind = seconds_of.setdefault((is_medium, where, waiter), {})
+        for rank, seconds in seconds_by_rank.items():
+            behind[rank] = behind.get(rank, 0.0) + seconds
     names = timeline.routed.topology.medium_names
     every = [
         QueueWait(

@@ -20,7 +20,7 @@ from simulator.analysis.bubbles import (
     all_gaps,
     with_drain,
 )
-from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath, critical_path
+from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath, Part, critical_path
 from simulator.kernels.rates import Usages
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.timeline import Timeline
@@ -33,6 +33,8 @@ from topologies.columns import starts
 from topologies.topology import Floats, Ints, Numbers
 
 COMPUTED = SEGMENT_PARTS.index("compute")
+CROSSING: tuple[Part, ...] = ("latency", "gap", "serialisation")
+"""The parts of a path on a link or medium."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,7 +84,7 @@ class PricedTimeline(Timeline):
             begun = np.maximum(self.begun[task], since)
             cause = np.where(self.graph.communicates[task], TRANSFER, SLOWER_PEER)
             lasting = np.minimum(until, end) - np.minimum(begun, end)
-            behind = lasting * self._contended[self.collective[task]]
+            behind = lasting * self._contended(task)
             np.add.at(seconds, (rank, cause), lasting - behind)
             np.add.at(seconds[:, CONTENTION], rank, behind)
             earlier = self.before[task]
@@ -96,31 +98,62 @@ class PricedTimeline(Timeline):
         paths, task = [CriticalPath.empty()], last
         while task >= 0:
             row, entering = self.collective[task], self.graph.seconds[task]
-            alone = self._paths[row] if row >= 0 else paths[0]
-            took, usual = self.finish[task] - self.begun[task], entering + alone.seconds.sum()
-            slower = took / usual if usual else 1.0
-            paths.append(replace(alone, seconds=alone.seconds * slower))
-            paths.append(self._computed(task, entering * slower))
+            took = self.finish[task] - self.begun[task]
+            if row >= 0:
+                paths.append(self._paths[row])
+                lost = max(0.0, took - entering - self._paths[row].seconds.sum())
+                paths.append(self._computed(task, lost, contended=True))
+            paths.append(self._computed(task, entering if row >= 0 else took))
             task = int(self.before[task])
         return CriticalPath.joined(paths)
 
     @cached_property
     def _paths(self) -> list[CriticalPath]:
-        paths = map(critical_path, self.alone)
-        return [replace(path, operation=np.full_like(path.operation, -1)) for path in paths]
+        return [
+            replace(
+                path,
+                operation=np.full_like(path.operation, -1),
+                where=_on_machine(path, timeline.routed.standing),
+            )
+            for path, timeline in zip(map(critical_path, self.alone), self.alone, strict=True)
+        ]
 
     @cached_property
-    def _contended(self) -> Floats:
-        """For what share of its critical path each collective waits behind messages of other ranks;
-        and 0 behind them, for computations."""
-        shares = (path.seconds @ path.contended / (path.seconds.sum() or 1) for path in self._paths)
-        return np.array([*shares, 0.0])
+    def _behind(self) -> Floats:
+        """The seconds for which each collective waits behind messages of other ranks when it is
+        alone, and those of its critical path; zeros behind them, for computations."""
+        rows = [(path.seconds @ path.contended, path.seconds.sum()) for path in self._paths]
+        return np.array([*rows, (0.0, 0.0)])
 
-    def _computed(self, task: int, seconds: float) -> CriticalPath:
+    def _contended(self, task: Numbers) -> Floats:
+        """For what share of its time each task waits behind messages of other ranks, also those of
+        collectives of other streams."""
+        behind, alone = self._behind[self.collective[task]].T
+        took = self.finish[task] - self.begun[task]
+        calls = self.collective[task] >= 0
+        lost = np.maximum(took - self.graph.seconds[task] - alone, 0.0) * calls
+        return np.asarray(np.minimum((behind + lost) / np.where(took > 0, took, 1.0), 1.0))
+
+    def _computed(self, task: int, seconds: float, *, contended: bool = False) -> CriticalPath:
         operation, rank = np.array([task], dtype=np.int32), self.graph.place[[task]]
-        part, contended = np.array([COMPUTED], dtype=np.int8), np.zeros(1, dtype=np.bool_)
-        took = np.array([seconds])
-        return CriticalPath(part, took, operation, rank, took, operation, contended, rank, rank)
+        part, took = np.array([COMPUTED], dtype=np.int8), np.array([seconds])
+        behind = np.array([contended])
+        return CriticalPath(part, took, operation, rank, took, operation, behind, rank, rank)
+
+
+def _on_machine(path: CriticalPath, standing: Ints) -> Ints:
+    """The link, medium or rank of each segment on the whole machine. In a folded collective a
+    medium stands for several: `standing` has that of each medium, and the first of them counts."""
+    if not len(standing):
+        return path.where
+    first = np.zeros(standing.max() + 1, dtype=np.int32)
+    media = np.flatnonzero(standing >= 0)[::-1]
+    first[standing[media]] = media
+    # The wire of a link has the link's number.
+    crosses = np.isin(path.part, [SEGMENT_PARTS.index(part) for part in CROSSING])
+    where = path.where.copy()
+    where[crosses] = first[where[crosses]]
+    return where
 
 
 def price(plan: Plan, seconds: Floats, run: Callable[[Routed], Timeline]) -> PricedTimeline:
@@ -137,14 +170,14 @@ def price(plan: Plan, seconds: Floats, run: Callable[[Routed], Timeline]) -> Pri
     lasts = np.array([timeline.makespan for timeline in alone] + [0.0])
     schedule = plan.schedule if plan.is_outline else priced(graph)
     routed = route(replace(schedule, seconds=seconds + lasts[collective]), plan.topology)
-    used, media = _usages(alone, len(plan.topology.medium_bandwidth))
     first = joint_calls(graph)
     talks = graph.communicates.astype(np.int8)
     computes = (1 - talks) * (graph.lane == COMPUTE)
+    # Collectives of one lane never meet.
     meets = len(np.unique(graph.lane[collective >= 0])) > 1
-    shared = Shared(
-        used, (collective + 1) * np.int32(meets), media, first.astype(np.int32), plan.slowdown
-    )
+    used, media = _usages(alone if meets else (), len(plan.topology.medium_bandwidth))
+    row = (collective + 1) * np.int32(meets)
+    shared = Shared(used, row, media, first.astype(np.int32), plan.slowdown)
     ran = task_rates.run(routed, computes, talks, shared).timeline
     return PricedTimeline(
         ran.routed,

@@ -173,7 +173,7 @@ def _simulated(number: int, ranks: int, collectives: int, replayed: int) -> tupl
     who = "all ranks" if number == ranks else f"{ranks} of {number} ranks"
     if not collectives:
         return who, "all transfers"
-    parts = f"{collectives - replayed} simulated, {replayed} replayed"
+    parts = f"{collectives - replayed} simulated, {replayed} alike"
     return who, f"{collectives} collectives: {parts}"
 
 

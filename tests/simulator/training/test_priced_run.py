@@ -200,6 +200,20 @@ def test_collectives_of_two_streams_share_links() -> None:
     assert times[1] == pytest.approx(times[0], rel=1e-9)
 
 
+def test_what_collectives_lose_to_those_of_other_streams_is_contention() -> None:
+    """Two at a time take twice as long on links that each of them fills."""
+    strategy = quiet(bucket=0.0, algo="ring", streams=2, overlap=False, launch=0.0)
+    timeline, result = priced(planned(strategy, star(8, bandwidth=1024.0))[1])
+    path = timeline.path(result.window.last)
+    assert path.seconds.sum() == pytest.approx(result.window.end, rel=1e-9)
+    told = parts(path)
+    assert told["contention"] == pytest.approx(told["serialisation"], rel=0.1)
+    assert result.bubble_shares["contention"] == pytest.approx(
+        result.bubble_shares["transfer"], rel=0.1
+    )
+    assert waits(timeline, path) == []
+
+
 def test_contention_within_a_collective_is_told() -> None:
     """Ranks that all send to the same one wait for each other."""
     plan = planned(quiet(algo="parameter_server", overlap=False), star(9, servers=1))[1]
@@ -217,3 +231,19 @@ def test_computations_with_all_transfers_are_as_long_as_without(slowdown: float)
     before, after = measure(full, train(full)), priced(outline)[1]
     assert before.computing == pytest.approx(after.computing, rel=1e-9)
     assert before.step == pytest.approx(after.step, rel=1e-9)
+
+
+def test_waits_of_ranks_that_stand_for_all_are_on_links_of_the_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(communicator, "SIMULATED_OPERATIONS", 0)
+    told = []
+    for symmetric in (False, True):
+        setting = Setting(find("nodes:per_node=4").build(8), 8, 1, outline_beyond=0)
+        plan = quiet(algo="naive").plan(MODEL, replace(setting, symmetric=symmetric))
+        timeline, result = priced(plan)
+        told.append(waits(timeline, timeline.path(result.window.last)))
+    assert told[0]
+    for whole, folded in zip(*told, strict=True):
+        assert folded[0].rpartition("->")[2] == whole[0].rpartition("->")[2]
+        assert folded.seconds == pytest.approx(whole.seconds, rel=1e-9)
