@@ -60,6 +60,9 @@ CELL, NAME = 64.0, 16.0
 MOST_ROWS, MOST_BOXES = 32, 8_000
 NAMED = 6
 """Boxes that a sentence names."""
+LEAST, PAUSE = 1e-6, 0.01
+"""Shares of the run: ends that are nearer are one event, and a row that does the same after a
+shorter gap goes on."""
 States = dict[tuple[int, int], list[tuple[float, Key]]]
 """The states of an item at a row, each with the time at which it begins, by row and item."""
 
@@ -87,7 +90,7 @@ def step_film(
     keys = [Key(kind, palette[kind], SIGNS.get(kind, kind[0].upper())) for kind in kinds]
     end, count = float(boxes.end.max()), int(boxes.task.max()) + 1
     acting = boxes.take((boxes.lane == 0) | ((boxes.task >= 0) & (items == "buckets")))
-    acting = acting.take(np.argsort(acting.start, kind="stable"))
+    acting = _joined(acting, PAUSE * end)
     states = _states(acting, messages, keys)
     used = {state for changes in states.values() for _, state in changes}
     used |= {keys[kind] for kind in np.unique(boxes.kind).tolist()}
@@ -113,6 +116,13 @@ def step_film(
     )
 
 
+def _joined(boxes: Columns, pause: float) -> Columns:
+    """Boxes by row, lane and time, as one where a row goes on with the same."""
+    boxes = boxes.take(np.lexsort((boxes.start, boxes.lane, boxes.row)))
+    goes_on = boxes.start[1:] - boxes.end[:-1] <= pause
+    return boxes.united(goes_on & boxes.alike("row", "lane", "kind", "task"))
+
+
 def _states(acting: Columns, messages: Columns, keys: Sequence[Key]) -> States:
     """The states of each item that a row works with."""
     arrivals = dict[tuple[int, int], float]()
@@ -134,16 +144,18 @@ def _states(acting: Columns, messages: Columns, keys: Sequence[Key]) -> States:
 def _events(
     rows: Sequence[str], acting: Columns, keys: Sequence[Key], end: float
 ) -> Iterator[tuple[float, str, str]]:
-    """When rows have done all of a kind with an item: the time, what ran since the event before in
-    short, and who ran it."""
-    _, group = distinct_rows(acting.row, acting.kind, acting.task)
-    ends = np.zeros(len(acting.row))
-    np.maximum.at(ends, group, acting.end)
-    times = np.unique(np.append(ends[np.unique(group)], end))
-    before, what, least = 0.0, rows[0].partition(" ")[0], 1e-6 * end
-    for time in times[np.diff(times, append=np.inf) > least].tolist():
-        now = acting.take((acting.start < time) & (acting.end > before + least))
-        now = now.take(distinct_rows(now.lane, now.row, now.kind, now.task)[0])
+    """When rows have done something: the time, what they did since the event before in short, and
+    who did it."""
+    times, before, least = np.unique(np.append(acting.end, end)), 0.0, LEAST * end
+    what = rows[0].partition(" ")[0]
+    while before < end:
+        first = times[np.searchsorted(times, before + least, side="right")]
+        time = float(times[np.searchsorted(times, first + least, side="right") - 1])
+        time = end if end - time <= least else time
+        lasting = np.minimum(acting.end, time) - np.maximum(acting.start, before)
+        # Of a row and lane what lasts longest.
+        now = acting.take(np.argsort(-lasting)[: np.count_nonzero(lasting > least)])
+        now = now.take(distinct_rows(now.lane, now.row)[0])
         does = [
             f"{rows[row]} runs the {keys[kind].name}" + f" of {item}" * (item >= 0)
             for row, kind, item in plain_rows(now.row, now.kind, now.task)

@@ -1,5 +1,7 @@
 """Films: shapes with times need no collective and no training step; and films of steps."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -112,6 +114,19 @@ def test_every_pipeline_ends_with_all_micro_batches_done() -> None:
         assert ends["activations of the fullest device"] == 0
         idle = float(times.idle.mean()) / times.step
         assert ends["idle so far"] == pytest.approx(idle, abs=1e-9), name
+
+
+def test_a_row_runs_one_box_at_an_event() -> None:
+    """Times of actions are sums, in which rounding moves ends."""
+    for name in orders():
+        times = pipeline_times(find(name).build(4, 8), StageTimes(0.001, 0.001, 0.001))
+        act = pipeline_film(times, 0.0).acts[0]
+        for sentence in act.sentences:
+            devices = re.findall(r"evice (\d+) runs", sentence)
+            assert len(devices) == len(set(devices)), (name, sentence)
+        for mark in act.marks:
+            late = np.abs(times.finish - mark) < 1e-9
+            assert (times.finish[late] <= mark).all(), "a paused frame shows what has ended"
 
 
 def test_activations_are_kept_until_the_backward() -> None:
