@@ -66,10 +66,11 @@ def spans_film(spans: StepSpans, buckets: Sequence[Bucket] = ()) -> Film:
 
 
 def _buckets(spans: StepSpans, buckets: Sequence[Bucket]) -> Ints:
-    """The bucket of each task: of a communication its own, of a backward that of its layer."""
+    """The bucket of each task: of a communication its own, of a backward the first of its layer,
+    whose gradients are complete when it ends."""
     graph = spans.graph
     of_layer = np.full(int(graph.layer.max()) + 2, -1, dtype=np.int32)
-    for number, bucket in enumerate(buckets):
+    for number, bucket in reversed(list(enumerate(buckets))):
         of_layer[list(bucket.layers)] = number
     return np.where(graph.kind == BACKWARD, of_layer[graph.layer], graph.bucket)
 

@@ -116,7 +116,7 @@ def _on_machine(routed: Routed, card: Card) -> Stage | None:
     sizes = np.where(other[:, None], (1.9, 0.5), (card.width, card.height))
     scale = _scale(places, sizes)
     bars = other & (where.widths[chosen] > 2)
-    sizes[bars, 0] = where.widths[chosen][bars] * scale
+    sizes[bars, 0] = where.widths[chosen][bars] * scale[0]
     places = places * scale
     low, high = (places - sizes / 2).min(axis=0) - MARGIN, (places + sizes / 2).max(axis=0) + MARGIN
     middles = [(x, y) for x, y in (places - low).tolist()]
@@ -142,12 +142,24 @@ def _on_machine(routed: Routed, card: Card) -> Stage | None:
     )
 
 
-def _scale(places: Floats, sizes: Floats) -> float:
-    """What to stretch the places by, so that no two boxes overlap."""
+def _scale(places: Floats, sizes: Floats) -> Floats:
+    """What to stretch the places by in both directions, so that no two boxes overlap."""
     first, second = np.triu_indices(len(places), 1)
     needed = (sizes[first] + sizes[second]) / 2 + APART
-    apart = np.abs(places[first] - places[second]) / needed
-    return 1 / float(apart.max(axis=1).min(initial=1.0))
+    with np.errstate(divide="ignore"):
+        across, down = np.maximum(needed / np.abs(places[first] - places[second]), 1e-3).T
+
+    def cost(stretch: float) -> tuple[float, float]:
+        """The size of the drawing, and how much to stretch it down."""
+        rest = float(down[across > stretch].max(initial=0.5))
+        if np.isinf(rest):
+            return np.inf, rest
+        width, height = np.array([stretch, rest]) * np.ptp(places, axis=0) + sizes.max(axis=0)
+        # A good drawing is a little wider than high.
+        return max(width / 1.1, height), rest
+
+    best = min(np.unique(across[np.isfinite(across)]).tolist() or [1.0], key=cost)
+    return np.array([best, cost(best)[1]])
 
 
 def _straight(routed: Routed) -> tuple[Path, ...]:

@@ -7,7 +7,7 @@ In the columns of a film the task is the item: a micro-batch, a bucket of gradie
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
@@ -30,7 +30,7 @@ from experiments.animation.film import (
 )
 from experiments.pictures.timelines.palette import colours
 from experiments.pictures.timelines.spans import Columns
-from simulator.steps.kinds import FORWARD, INPUTS, KINDS, WEIGHTS
+from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, KINDS, WEIGHTS
 from topologies.columns import distinct_rows, plain_rows
 from topologies.errors import InputError
 from topologies.topology import Floats
@@ -42,12 +42,14 @@ NOTE = (
 )
 STATES = (
     Key("not here yet", "#dfe3e8"),
-    Key("waits", "#f0e442", "…"),
-    Key("activations kept", "#cc79a7", "▪"),
+    Key("waits", "#f7cdb0", "…"),
+    Key("activations kept", "#e9afd0", "▪"),
+    Key("ready", "#e9afd0", "▪"),
     Key("done", "#8a8f98", "✓"),
+    Key("averaged", "#8a8f98", "✓"),
 )
-"""The states of items with which no row works."""
-AHEAD, WAITS, KEPT, DONE = STATES
+"""The states of items with which no row works; buckets of gradients are ready and averaged."""
+AHEAD, WAITS, KEPT, READY, DONE, AVERAGED = STATES
 SIGNS = {KINDS[INPUTS]: "I", KINDS[WEIGHTS]: "W"}
 """The signs of kinds whose first letter is that of another kind."""
 WIDE, NARROW = (1010.0, 88.0), (300.0, 58.0)
@@ -58,8 +60,11 @@ the next row."""
 CELL, NAME = 64.0, 16.0
 """Pixels of the width of a cell and of the height of a name, at most."""
 MOST_ROWS, MOST_BOXES = 32, 8_000
-NAMED = 6
-"""Boxes that a sentence names."""
+NAMED, LISTED = 6, 2
+"""Phrases of a sentence, and rows that one names."""
+LEAST, PAUSE = 5e-4, 0.01
+"""Shares of the run: ends that are nearer are one event, and a row that does the same after a
+shorter gap goes on."""
 States = dict[tuple[int, int], list[tuple[float, Key]]]
 """The states of an item at a row, each with the time at which it begins, by row and item."""
 
@@ -87,11 +92,17 @@ def step_film(
     keys = [Key(kind, palette[kind], SIGNS.get(kind, kind[0].upper())) for kind in kinds]
     end, count = float(boxes.end.max()), int(boxes.task.max()) + 1
     acting = boxes.take((boxes.lane == 0) | ((boxes.task >= 0) & (items == "buckets")))
-    acting = acting.take(np.argsort(acting.start, kind="stable"))
-    states = _states(acting, messages, keys)
-    used = {state for changes in states.values() for _, state in changes}
-    used |= {keys[kind] for kind in np.unique(boxes.kind).tolist()}
-    events, ends = list(_events(rows, acting, keys, end)), np.array([0.0, end])
+    acting = _joined(acting, PAUSE * end)
+    item, after, last = "", {KINDS[FORWARD]: KEPT, KINDS[INPUTS]: KEPT}, DONE
+    if items == "buckets":
+        item, after, last = "bucket ", {KINDS[BACKWARD]: READY}, AVERAGED
+    states = _states(acting, messages, keys, after, last)
+    used = {AHEAD, *(state for changes in states.values() for _, state in changes)}
+    # Items are never in the state of other kinds: these have no sign.
+    kinds_used = {keys[kind] for kind in np.unique(boxes.kind).tolist()}
+    shown = [key for key in dict.fromkeys(keys) if key in kinds_used]
+    legend = [key if key in used else key._replace(sign="") for key in shown]
+    events, ends = list(_events(rows, acting, keys, end, item)), np.array([0.0, end])
     act = Act(
         "simulated time",
         [0.0, *(time for time, _, _ in events)],
@@ -106,53 +117,81 @@ def step_film(
         [_layout(len(rows), count, boxes, *size) for size in (WIDE, NARROW)],
         facts,
         NOTE.format(items=items),
-        [key for key in (*STATES, *keys) if key in used or key is AHEAD],
+        [*(state for state in STATES if state in used), *legend],
         stops=40,
         frames=80,
         pause=600,
     )
 
 
-def _states(acting: Columns, messages: Columns, keys: Sequence[Key]) -> States:
-    """The states of each item that a row works with."""
+def _joined(boxes: Columns, pause: float) -> Columns:
+    """Boxes by row, lane and time, as one where a row goes on with the same."""
+    boxes = boxes.take(np.lexsort((boxes.start, boxes.lane, boxes.row)))
+    goes_on = boxes.start[1:] - boxes.end[:-1] <= pause
+    return boxes.united(goes_on & boxes.alike("row", "lane", "kind", "task"))
+
+
+def _states(
+    acting: Columns, messages: Columns, keys: Sequence[Key], after: Mapping[str, Key], last: Key
+) -> States:
+    """The states of each item that a row works with: `after` each kind, else it waits, and the
+    last."""
     arrivals = dict[tuple[int, int], float]()
     for row, item, end in plain_rows(messages.peer, messages.task, messages.end):
         arrivals.setdefault((row, item), end)
     working = acting.take(acting.task >= 0)
     columns = working.row, working.task, working.start, working.end, working.kind
-    last = {(row, item): end for row, item, _, end, _ in plain_rows(*columns)}
+    ends = {(row, item): end for row, item, _, end, _ in plain_rows(*columns)}
     states: States = defaultdict(list)
     for row, item, begin, end, kind in plain_rows(*columns):
         changes = states[row, item]
         if not changes and arrivals.get((row, item), begin) < begin:
             changes.append((arrivals[row, item], WAITS))
-        after = KEPT if keys[kind].name in (KINDS[FORWARD], KINDS[INPUTS]) else WAITS
-        changes += [(begin, keys[kind]), (end, DONE if end >= last[row, item] else after)]
+        state = last if end >= ends[row, item] else after.get(keys[kind].name, WAITS)
+        changes += [(begin, keys[kind]), (end, state)]
     return states
 
 
 def _events(
-    rows: Sequence[str], acting: Columns, keys: Sequence[Key], end: float
+    rows: Sequence[str], acting: Columns, keys: Sequence[Key], end: float, noun: str
 ) -> Iterator[tuple[float, str, str]]:
-    """When rows have done all of a kind with an item: the time, what ran since the event before in
-    short, and who ran it."""
-    _, group = distinct_rows(acting.row, acting.kind, acting.task)
-    ends = np.zeros(len(acting.row))
-    np.maximum.at(ends, group, acting.end)
-    times = np.unique(np.append(ends[np.unique(group)], end))
-    before, what, least = 0.0, rows[0].partition(" ")[0], 1e-6 * end
-    for time in times[np.diff(times, append=np.inf) > least].tolist():
-        now = acting.take((acting.start < time) & (acting.end > before + least))
-        now = now.take(distinct_rows(now.lane, now.row, now.kind, now.task)[0])
+    """When rows have done something: the time, what they did since the event before in short, and
+    who did it."""
+    times, before, least = np.unique(np.append(acting.end, end)), 0.0, LEAST * end
+    while before < end:
+        first = times[np.searchsorted(times, before + least, side="right")]
+        time = float(times[np.searchsorted(times, first + least, side="right") - 1])
+        time = end if end - time <= least else time
+        lasting = np.minimum(acting.end, time) - np.maximum(acting.start, before)
+        # Of a row and lane what lasts longest.
+        now = acting.take(np.argsort(-lasting)[: np.count_nonzero(lasting > least)])
+        now = now.take(distinct_rows(now.lane, now.row)[0])
+        alike = defaultdict[tuple[int, int], list[str]](list)
+        for row, kind, number in plain_rows(now.row, now.kind, now.task):
+            alike[kind, number].append(rows[row])
         does = [
-            f"{rows[row]} runs the {keys[kind].name}" + f" of {item}" * (item >= 0)
-            for row, kind, item in plain_rows(now.row, now.kind, now.task)
+            f"{_who(names)} the {keys[kind].name}" + f" of {noun}{number}" * (number >= 0)
+            for (kind, number), names in alike.items()
         ]
         more = [f"and {len(does) - NAMED} more"] * (len(does) > NAMED)
-        text = ", ".join([*does[:NAMED], *more]) or f"all {what}s wait"
+        text = ", ".join([*does[:NAMED], *more]) or f"all {_word(rows)}s wait"
         title = " and ".join(dict.fromkeys(keys[kind].name for kind in now.kind.tolist()))
         yield time, title or "waiting", f"{text[0].upper()}{text[1:]}."
         before = time
+
+
+def _who(names: Sequence[str]) -> str:
+    """Rows that run something: their names, or how many they are."""
+    if len(names) <= LISTED:
+        return " and ".join(names) + (" runs" if len(names) == 1 else " run")
+    return f"{len(names)} {_word(names)}s run"
+
+
+def _word(names: Sequence[str]) -> str:
+    """What each of the rows is: "rank", "device", or "row" for ranks that do the same."""
+    words = {name.partition(" ")[0] for name in names}
+    word = words.pop()
+    return word if not words and word.isalpha() else "row"
 
 
 def _layout(rows: int, count: int, columns: Columns, width: float, margin: float) -> Canvas:

@@ -70,6 +70,12 @@ def test_cards_do_not_overlap(ranks: int) -> None:
             assert (away.any(axis=2) | np.eye(ranks, dtype=np.bool_)).all(), name
 
 
+def test_ranks_stand_on_their_machine_with_its_links() -> None:
+    nvls = film(find("nvls"), 8)
+    lines = [shape for shape in nvls.acts[0].shapes if shape.look.style == "line"]
+    assert len(lines) == 8, "a link from each GPU to the switch"
+
+
 def test_a_ring_is_told_step_by_step() -> None:
     act = film(find("ring")).acts[0]
     assert act.titles[2] == "reduce-scatter, step 2 of 3"

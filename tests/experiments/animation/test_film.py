@@ -1,9 +1,12 @@
 """Films: shapes with times need no collective and no training step; and films of steps."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from ddp_steps import MODEL, star
+from ddp_steps import MODEL, planned, star
 from experiments.animation.film import (
     ACCENT,
     INK,
@@ -18,12 +21,16 @@ from experiments.animation.film import (
 from experiments.animation.film_page import film_data
 from experiments.animation.film_painter import drawn, gif, step_pictures
 from experiments.animation.spans_film import overlap_figures, pipeline_film, spans_film
-from experiments.animation.step_film import STATES, WAITS
+from experiments.animation.step_film import LEAST, READY, STATES, WAITS
 from experiments.pictures.timelines.spans import Columns
 from experiments.pictures.timelines.step_spans import strategy_spans
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times
 from simulator.parallel.pipelines import find, orders
+from simulator.training.asgd import ASGD
+from simulator.training.buckets import initial, rebuilt
+from simulator.training.ddp import DDP
 from simulator.training.local_sgd import LocalSGD
+from simulator.training.model import Tensor
 from simulator.training.plan import Setting
 from simulator.training.plan_simulation import train
 
@@ -114,6 +121,19 @@ def test_every_pipeline_ends_with_all_micro_batches_done() -> None:
         assert ends["idle so far"] == pytest.approx(idle, abs=1e-9), name
 
 
+def test_a_row_runs_one_box_at_an_event() -> None:
+    """Times of actions are sums, in which rounding moves ends."""
+    for name in orders():
+        times = pipeline_times(find(name).build(4, 8), StageTimes(0.001, 0.001, 0.001))
+        act = pipeline_film(times, 0.0).acts[0]
+        for sentence in act.sentences:
+            devices = re.findall(r"evice (\d+) runs", sentence)
+            assert len(devices) == len(set(devices)), (name, sentence)
+        for mark in act.marks:
+            late = np.abs(times.finish - mark) < 1e-9
+            assert (times.finish[late] <= mark).all(), "a paused frame shows what has ended"
+
+
 def test_activations_are_kept_until_the_backward() -> None:
     film = pipeline_film(pipeline_times(find("gpipe").build(2, 3), StageTimes()), 0.0)
     act = film.acts[0]
@@ -137,3 +157,47 @@ def test_items_are_steps_that_wait_when_a_task_ends() -> None:
     assert film.acts[0].end == train(plan).makespan
     assert WAITS in film.legend
     assert "numbered cells are steps" in film.note
+
+
+def bucket_film(find_unused: bool = False) -> Film:
+    """A step with three buckets of up to three tensors, of layers with two tensors whose gradients
+    take time to copy. Some ranks get their buffers a little later than others."""
+    tensors = Tensor("w", 4096.0), Tensor("b", 4096.0)
+    layers = tuple(replace(layer, tensors=tensors) for layer in MODEL.layers)
+    model = replace(MODEL, layers=layers, memory_bandwidth=1e6)
+    strategy = DDP(bucket=12288.0, find_unused=find_unused)
+    plan = planned(strategy, 4, model=model, topology=star(4, bandwidth=1e5))
+    buckets = (initial if find_unused else rebuilt)(model, strategy.bucket)
+    return spans_film(strategy_spans(plan, train(plan)), buckets)
+
+
+@pytest.mark.parametrize("find_unused", [False, True])
+def test_buckets_are_ready_travel_and_are_averaged(find_unused: bool) -> None:
+    film = bucket_film(find_unused)
+    act = film.acts[0]
+    assert "4 ranks run the backward of bucket 0." in act.sentences
+    assert any("4 ranks run the all-reduce of bucket 0" in each for each in act.sentences)
+    assert (np.diff(act.marks) > LEAST * act.end).all(), "ranks that are little apart are one event"
+    assert np.all(states(film, act.end, "averaged"))
+    ready = [np.array(states(film, mark, "ready")) for mark in act.marks]
+    assert np.any(ready, axis=(0, 1)).all(), "each bucket is ready at some event"
+    # No bucket is ready while it still gets gradients.
+    backward = next(key for key in film.legend if key.name == "backward")
+    for place in {shape.place for shape in act.shapes if shape.look.text.endswith(READY.sign)}:
+        texts = [shape.look.text for shape in act.shapes if shape.place == place]
+        later = texts[next(k for k, text in enumerate(texts) if text.endswith(READY.sign)) :]
+        assert not [text for text in later if text.endswith(backward.sign)]
+
+
+def test_no_two_entries_of_a_legend_look_alike() -> None:
+    films = [
+        bucket_film(),
+        pipeline_film(pipeline_times(find("zb_h1").build(2, 3), StageTimes()), 0.0),
+    ]
+    for strategy in (LocalSGD(every=2), ASGD()):
+        plan = planned(strategy, 2, topology=star(2, servers=strategy.servers(2)), steps=2)
+        films.append(spans_film(strategy_spans(plan, train(plan))))
+    for film in films:
+        signs = [key.sign for key in film.legend if key.sign]
+        assert len(set(signs)) == len(signs)
+        assert len({key.colour for key in film.legend}) == len(film.legend)
