@@ -47,11 +47,11 @@ def values_of(options: object, kind: type) -> dict[str, Any]:
 
 def refuse(options: object, names: Iterable[str], after: str, before: str = "") -> None:
     """Raise InputError for the first of some options that is not as usual: it stands in the message
-    as "--p 8", of a long value 40 letters."""
+    as "--p 8", of a long value 40 letters, and a flag as "--in-place"."""
     for name in names:
         if (value := getattr(options, name)) != getattr(type(options), name):
-            option = f"--{name.replace('_', '-')} {value!s:.40}"
-            raise InputError(f"{before}{option}{after}")
+            written = "" if value is True else f" {value!s:.40}"
+            raise InputError(f"{before}--{name.replace('_', '-')}{written}{after}")
 
 
 Format = Literal["table", "csv", "json"]

@@ -13,19 +13,24 @@ from experiments.pictures.timelines.spans import IDLE, Spans, thinned
 STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
 """The stripes of canvas.js that look like matplotlib's hatches."""
 TICKS = 2**32 - 1
-"""The whole run in ticks."""
+"""The whole time axis in ticks."""
 
 
-def timeline_scene(spans: Spans, title: str) -> Scene:
-    """An interactive timeline of at most 100,000 spans; its remarks say if there were more."""
+def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
+    """An interactive timeline of at most 100,000 spans; its remarks say if there were more.
+
+    The time axis is `axis` seconds long, or as long as the run if that is longer.
+    """
     some = thinned(spans)
+    makespan = some.makespan or 1.0
+    axis = max(axis, makespan)
     columns = some.columns
     # 0 for idle spans, and from 1 on for others, so that no two of a row and lane overlap.
     drawn, band = ~some.idle, np.zeros(len(columns.row), dtype=np.int64)
     band[drawn] = np.minimum(1 + some.bands(columns.take(drawn)), 250)
     order = np.lexsort((columns.start, band, columns.lane, columns.row))
     columns, band = columns.take(order), band[order]
-    scale = TICKS / (some.makespan or 1.0)
+    scale = TICKS / axis
     packed = {
         "tick": np.clip(np.round(columns.start * scale), 0, TICKS).astype(np.int64),
         "duration": (columns.end - columns.start).astype(np.float32),
@@ -45,7 +50,8 @@ def timeline_scene(spans: Spans, title: str) -> Scene:
         "nodes": some.nodes.tolist(),
         "main": some.main,
         "steps": some.common_steps,
-        "makespan": some.makespan or 1.0,
+        "makespan": makespan,
+        "axis": axis,
         "colours": colours(kind for kind in some.kinds if kind != IDLE),
         "cause_colours": {cause: _fill(cause).ink for cause in some.causes},
         "cause_stripes": {cause: STRIPES.get(_fill(cause).hatch, 0) for cause in some.causes},

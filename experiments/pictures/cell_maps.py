@@ -48,6 +48,7 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
     height = max(3.6, 1.3 + CELL[1] * min(len(ranks), MOST_COLUMNS))
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.add_subplot()
+    few = max(len(sizes), len(ranks)) <= MOST_COLUMNS
     for row, p in enumerate(ranks):
         for winner in (winner for winner in winners if winner.ranks == p):
             colour, hatch = looks[winner.name]
@@ -55,7 +56,7 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
             corner = sizes.index(winner.advice.size_B) - 0.5, row - 0.5
             look: Any = {"facecolor": colour, "edgecolor": "white", "hatch": hatch}
             axes.add_patch(Rectangle(corner, 1, 1, **look))
-            if max(len(sizes), len(ranks)) <= MOST_COLUMNS:
+            if few:
                 place = sizes.index(winner.advice.size_B), row
                 axes.text(*place, _words(winner), ha="center", va="center", fontsize=8)
     axes.set(xlim=(-0.5, len(sizes) - 0.5), ylim=(-0.5, len(ranks) - 0.5))
@@ -71,7 +72,7 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
         Patch(facecolor=style.paler(colour, PALE), edgecolor="white", hatch=hatch, label=name)
         for name, (colour, hatch) in looks.items()
     ]
-    style.legend_beside(figure, handles, *_notes(winners))
+    style.legend_beside(figure, handles, *_notes(winners, few))
     return figure
 
 
@@ -85,11 +86,12 @@ def _close(winner: Winner) -> bool:
     return winner.margin is not None and winner.margin < CLOSE
 
 
-def _notes(winners: Sequence[Winner]) -> list[str]:
-    notes = ["1.2x: the second algorithm takes 1.2 times as long"]
+def _notes(winners: Sequence[Winner], words: bool) -> list[str]:
+    """What `words` in cells mean, and colours."""
+    notes = ["1.2x: the second algorithm takes 1.2 times as long"] * words
     if any(map(_close, winners)):
         notes.append(f"pale: the second takes less than {CLOSE:g} times as long")
-    if any(winner.advice.rival for winner in winners):
+    if words and any(winner.advice.rival for winner in winners):
         notes.append("?: the second may be as fast: the difference is inside its error")
     return notes
 

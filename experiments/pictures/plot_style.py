@@ -139,7 +139,9 @@ def legend_beside(figure: Figure, handles: Iterable[Any] | None = None, *more: s
     of_axes = (handle for axes in figure.axes for handle in axes.get_legend_handles_labels()[0])
     for handle in of_axes if handles is None else handles:
         known.setdefault(str(handle.get_label()), handle)
-    known = dict(sorted(known.items(), key=lambda item: item[0] == INTERVAL))
+    if known.pop(INTERVAL, None):
+        # For the bands of all curves, below these.
+        known[INTERVAL] = Line2D([], [], color="0.85", linewidth=8)
     blank = Line2D([], [], linestyle="none")
     entries = [*known.items(), *((line, blank) for line in more)]
     labels = [folded(label, LEGEND) for label, _ in entries]

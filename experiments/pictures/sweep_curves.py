@@ -39,6 +39,8 @@ class _Curve(NamedTuple):
     """The algorithm."""
     label: str
     rows: list[SweepRow]
+    share: float
+    """The share of white in its colour."""
     colour: str
     marker: str
 
@@ -72,9 +74,10 @@ def sweep_drawing(
     for points, users in _bounds(curves, metric, by_size):
         # In the colour of its algorithm if it is of one among several.
         alone = len({curve.name for curve in users}) < len({curve.name for curve in curves})
-        look: Any = {"color": users[0].colour if alone else style.GREY, **_single(points)}
+        colour = users[0].colour if alone else style.paler(style.GREY, users[0].share)
         ends = zip(*sorted(points.items()), strict=True)
-        axes.plot(*ends, "--", linewidth=1.1, label="best bound", **look)
+        axes.plot(*ends, "--", color=colour, linewidth=1.1, **_single(points))
+    axes.plot([], [], "--", color=style.GREY, linewidth=1.1, label="best bound")
     colours = {curve.name: curve.colour for curve in curves}
     _draw_measured(axes, measured[:MOST_MEASURED], rows, (metric, by_size), colours)
     left_out += style.not_drawn(len(measured) - MOST_MEASURED, "more measured curves")
@@ -124,6 +127,7 @@ def _curves(rows: Sequence[SweepRow], by_size: bool) -> tuple[list[_Curve], list
                         name,
                         f"{name}, {other_text}" if several else name,
                         sorted(points, key=lambda row: (row.ranks, row.size_B)),
+                        share,
                         style.paler(style.colour(number), share),
                         style.marker(place if len(kept) > 1 else number),
                     )
@@ -148,12 +152,15 @@ def _slowness(curves: dict[float, list[SweepRow]]) -> float:
 def _draw_formulas(axes: Axes, curves: Sequence[_Curve], metric: str, by_size: bool) -> None:
     """The formula of each curve where it says something about this machine."""
     claimed = {_claimed(row) for curve in curves for row in curve.rows}
+    if True not in claimed:
+        return
     label = "formula, where its assumptions hold" if False in claimed else "formula"
-    for curve in curves if True in claimed else ():
+    for curve in curves:
         every = zip(curve.rows, _values(curve.rows, "formula_s", metric), strict=True)
         values = [value if _claimed(row) else nan for row, value in every]
-        look: Any = {"color": style.darker(curve.colour), "label": label, **_single(curve.rows)}
+        look: Any = {"color": style.darker(curve.colour), **_single(curve.rows)}
         axes.plot(_places(curve.rows, by_size), values, ":", **look)
+    axes.plot([], [], ":", color="0.2", label=label)
 
 
 def _claimed(row: SweepRow) -> bool:
@@ -169,7 +176,7 @@ def _bounds(
         values = (float(f"{value:.6g}") for value in _values(curve.rows, "bound_s", metric))
         points = dict(zip(_places(curve.rows, by_size), values, strict=True))
         for known, users in bounds:
-            if {**known, **points} == {**points, **known}:
+            if known.keys() & points and {**known, **points} == {**points, **known}:
                 known |= points
                 users.append(curve)
                 break

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, LogLocator
 
 from experiments.output import Record
 from experiments.pictures import plot_style as style
@@ -105,9 +105,21 @@ def scaling_drawing(
     else:
         upper.set_ylim(bottom=0)
         upper.yaxis.set_major_formatter(EngFormatter(sep=""))
+    if not swept:
+        _speed_up_axis(upper, ideal)
     style.entitle(upper, f"{_title(records, swept)} on {machine}: samples/s by workers")
     style.legend_beside(figure, None, *style.not_drawn(len(curves) - len(shown)))
     return figure
+
+
+def _speed_up_axis(axes: Axes, one: float) -> None:
+    """A second axis: samples per second as a multiple of those of one worker."""
+    ways = (lambda rate: np.asarray(rate, float) / one, lambda up: np.asarray(up, float) * one)
+    axis = axes.secondary_yaxis("right", functions=ways)
+    axis.set_ylabel("speed-up over one worker")
+    axis.yaxis.set_major_formatter(EngFormatter(sep=""))
+    if axes.get_yscale() == "log":
+        axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
 
 
 def _draw(axes: Axes, curve: Sequence[Record], key: str, **look: Any) -> None:

@@ -16,7 +16,8 @@
   area.canvas.setAttribute("aria-describedby", hint.id);
   const range = controls(bar, view, words);
   const tell = () => {
-    range.textContent = `${seconds(view.begin)} to ${seconds(view.finish)} of ${seconds(data.makespan)}`;
+    const [begin, finish] = [view.begin, view.finish].map((time) => Math.min(time, data.makespan));
+    range.textContent = `${seconds(begin)} to ${seconds(finish)} of ${seconds(data.makespan)}`;
   };
   mouse(view, words);
   keyboard(view, words);
@@ -31,7 +32,7 @@ function controls(bar, view, words) {
   const { model } = view;
   button(bar, "+", "zoom in", () => view.zoom(0.5));
   button(bar, "−", "zoom out", () => view.zoom(2));
-  button(bar, "all", "show all", () => { view.show(0, model.data.makespan); });
+  button(bar, "all", "show all", () => { view.show(0, model.data.axis); });
   const critical = button(bar, "critical path", "draw the critical path", () => {
     view.showsPath = !view.showsPath;
     critical.setAttribute("aria-pressed", String(view.showsPath));
@@ -177,7 +178,7 @@ function keyboard(view, words) {
     "+": () => view.zoom(0.5, centre(view)),
     "=": () => view.zoom(0.5, centre(view)),
     "-": () => view.zoom(2, centre(view)),
-    0: () => view.show(0, view.model.data.makespan),
+    0: () => view.show(0, view.model.data.axis),
     ArrowLeft: () => part(-0.15),
     ArrowRight: () => part(0.15),
     ArrowUp: () => view.scroll(-60),

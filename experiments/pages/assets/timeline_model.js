@@ -10,7 +10,7 @@ class SpanModel {
     this.data = data;
     this.path = path;
     this.count = columns.row.length;
-    const scale = data.makespan / 4294967295;
+    const scale = data.axis / 4294967295;
     this.start = Float64Array.from(columns.tick, (tick) => tick * scale);
     this.end = this.start.map((start, i) => start + columns.duration[i]);
     this.tracks = this.tracksOf(Int32Array.from({ length: this.count }, (_, i) => i));

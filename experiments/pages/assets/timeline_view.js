@@ -8,7 +8,7 @@ class TimelineView {
     this.model = model;
     this.area = area;
     this.begin = 0;
-    this.finish = model.data.makespan;
+    this.finish = model.data.axis;
     this.top = 0;
     this.chosen = -1;
     this.showsPath = false;
@@ -34,9 +34,9 @@ class TimelineView {
 
   /** Shows another part of the time; the shortest is a ten-millionth of all. */
   show(begin, finish) {
-    const { makespan } = this.model.data;
-    const length = Math.min(makespan, Math.max(makespan * 1e-7, finish - begin));
-    this.begin = Math.max(0, Math.min(makespan - length, begin));
+    const { axis } = this.model.data;
+    const length = Math.min(axis, Math.max(axis * 1e-7, finish - begin));
+    this.begin = Math.max(0, Math.min(axis - length, begin));
     this.finish = this.begin + length;
     this.area.redraw();
   }
@@ -326,11 +326,11 @@ class TimelineView {
 
   /** Where the window is in the whole timeline: at the bottom and at the right. */
   drawBars(pen) {
-    const { makespan } = this.model.data, { width, height } = this.area, all = this.layout.height;
+    const { axis } = this.model.data, { width, height } = this.area, all = this.layout.height;
     const shown = height - AXIS - 14;
     pen.fillStyle = this.theme.rule;
-    if (this.seconds < makespan * 0.9999)
-      pen.fillRect(this.left + (this.begin / makespan) * this.width, height - 5, Math.max(12, (this.seconds / makespan) * this.width), 4);
+    if (this.seconds < axis * 0.9999)
+      pen.fillRect(this.left + (this.begin / axis) * this.width, height - 5, Math.max(12, (this.seconds / axis) * this.width), 4);
     if (all > shown + 1) pen.fillRect(width - 5, AXIS + (this.top / all) * shown, 4, Math.max(16, (shown / all) * shown));
   }
 
@@ -363,7 +363,7 @@ class TimelineView {
     if (group.named && !model.open.has(group)) { model.open.add(group); this.arrange(); }
     const pixels = ((end - start) / this.seconds) * this.width;
     if (pixels < 24 || pixels > this.width) {
-      const length = Math.max((end - start) * 12, model.data.makespan * 1e-7);
+      const length = Math.max((end - start) * 12, model.data.axis * 1e-7);
       this.show((start + end - length) / 2, (start + end + length) / 2);
     } else if (start < this.begin || end > this.finish) {
       this.show((start + end - this.seconds) / 2, (start + end + this.seconds) / 2);

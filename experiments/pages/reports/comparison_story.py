@@ -12,7 +12,7 @@ from experiments.answer_blocks import MOST_ROWS, Cell, Heading, Record, Remarks,
 from experiments.output import counted
 from experiments.pages.page import Block, Page
 from experiments.pages.reports.collective_story import CAUSES
-from experiments.pages.reports.report_file import page_of
+from experiments.pages.reports.report_file import page_of, timeline
 from experiments.pages.reports.result import Result
 from experiments.templates import signed, written
 
@@ -82,18 +82,17 @@ def before_and_after(
     if missing:
         blocks.append(Remarks("Without a counterpart", missing))
     labels = [f"before, {names[0]}", f"after, {names[1]}"]
-    rest = sections(_on_one_axis(before, after), labels, pictures=pictures)
+    results = [before, after]
+    if before.spans and after.spans:
+        # On one axis and next to each other, so that one can compare them by eye.
+        both = [before.spans, after.spans]
+        axis = max(spans.makespan for spans in both)
+        titles = [f"Timeline {label}" for label in labels]
+        blocks = [*(timeline(*each, axis) for each in zip(both, titles, strict=True)), *blocks]
+        results = [replace(each, spans=None) for each in results]
+    rest = sections(results, labels, pictures=pictures)
     title = f"Before and after: {names[0]} and {names[1]}"
     return Page(title, summary, [*blocks, *rest.blocks], rest.raw)
-
-
-def _on_one_axis(*results: Result) -> list[Result]:
-    """The results with timelines of one length, so that one can compare them by eye."""
-    longest = max((each.spans.makespan for each in results if each.spans), default=0.0)
-    return [
-        replace(each, spans=each.spans and replace(each.spans, makespan=longest))
-        for each in results
-    ]
 
 
 def sections(results: Sequence[Result], names: Sequence[str], *, pictures: bool) -> Page:

@@ -82,11 +82,12 @@ def _scenes(result: Result) -> Iterator[Block]:
         yield memory_scene(result.memory)
 
 
-def timeline(spans: Spans, title: str) -> Block:
-    """The interactive timeline. A run that does nothing has none."""
+def timeline(spans: Spans, title: str, axis: float = 0.0) -> Block:
+    """The interactive timeline, its axis of so many seconds or of the run. A run that does nothing
+    has none."""
     if not len(spans.columns.row):
         return Remarks(title, ["Nothing happens in this run: there is no timeline."])
-    return timeline_scene(spans, title)
+    return timeline_scene(spans, title, axis)
 
 
 def _facts(result: Result) -> Lines:

@@ -147,7 +147,7 @@ def level_layout(sketch: Sketch) -> Layout:
         devices=sketch.devices,
         places=places,
         widths=widths,
-        curves=bends(sketch.pairs, places, widths, **ARC),
+        curves=_side_by_side(bends(sketch.pairs, places, widths, **ARC), places),
         rows=True,
         frames=dict(_frames(sketch, places, float(lift[0]))),
         dots=tuple(dots),
@@ -179,9 +179,25 @@ def bends(
             across = np.array([-along[1], along[0]]) / length
             up = 4 / 3 * min(aside + rise * length * level, HIGHEST) * across
             up = up if start[1] > 0 else -up
-            inner = [0.1 * along + up, 0.9 * along + up]
+            lean = 0.0 if level else 0.1
+            inner = [lean * along + up, (1 - lean) * along + up]
             curves[first, second] = start + np.array([0 * along, *inner, along])
     return curves
+
+
+def _side_by_side(curves: dict[Pair, Floats], places: Floats) -> dict[Pair, Floats]:
+    """Arcs of one device leave it at places of their own, in an order in which few cross."""
+    arcs = {pair: curve for pair, curve in curves.items() if np.ptp(places[[*pair], 1]) == 0}
+    x, leaves = places[:, 0], dict[Pair, float]()
+    for device, targets in neighbours(arcs).items():
+        order = sorted(targets, key=lambda target: (x[target] > x[device], -x[target]))
+        slots = BOX * ((np.arange(len(order)) + 0.5) / len(order) - 0.5)
+        leaves |= {(device, target): slot for target, slot in zip(order, slots, strict=True)}
+    aside = {
+        (first, second): [leaves[first, second]] * 2 + [leaves[second, first]] * 2
+        for first, second in arcs
+    }
+    return curves | {pair: curve + np.outer(aside[pair], (1, 0)) for pair, curve in arcs.items()}
 
 
 def neighbours(pairs: Iterable[Pair]) -> Neighbours:

@@ -304,6 +304,7 @@ def without(key: str) -> list[Event]:
             "t.json: traceEvents[13].args.Sequence number: input should be a",
         ),
         ([{"ph": "X", "cat": "cpu_op"}], "t.json: traceEvents[0].name: field required"),
+        ([1], "t.json has no gradients: record a whole training step"),
         ([*step()[:-1], *gradient(500, [2**62] * 30)], "= inf: it is 0 or more"),
     ],
 )

@@ -193,15 +193,31 @@ def test_two_runs_are_before_and_after(simctl: Simctl, stored: Path, tmp_path: P
     assert "The time rose from 8.027us to 8.082us (+0.7%)." in done.stdout
     assert "These parameters differ: algo from ring to tree." in done.stdout
     assert "What changed in the parameters" in text_of(page)
+    results = [read_result(path) for path in (stored, other)]
+    blocks = page_of_results(results, ["a", "b"], pictures=False).blocks
     timelines = [
-        block.data
-        for block in page_of_results(
-            [read_result(path) for path in (stored, other)], ["a", "b"], pictures=False
-        ).blocks
+        (place, block.data)
+        for place, block in enumerate(blocks)
         if isinstance(block, Scene) and block.script == "timeline"
     ]
-    assert len(timelines) == 2
-    assert timelines[0]["makespan"] == timelines[1]["makespan"], "on one time axis"
+    assert [place for place, _ in timelines] == [0, 1], "one below the other"
+    times = [each.spans.makespan for each in results if each.spans]
+    assert [data["makespan"] for _, data in timelines] == times
+    assert [data["axis"] for _, data in timelines] == [max(times)] * 2, "on one time axis"
+
+
+def test_timelines_of_a_comparison_have_one_scale_and_their_own_ends(
+    simctl: Simctl, open_page: Open, tmp_path: Path
+) -> None:
+    files = [tmp_path / f"{name}.json" for name in ("ring", "tree")]
+    for file in files:
+        simctl("run", "--p", "4", "--algo", file.stem, "--out", file)
+    simctl("report", *files, "--out", tmp_path / "page.html")
+    tab = open_page(tmp_path / "page.html")
+    for makespan in ("2.025 ms", "5.377 ms"):
+        tab.get_by_text(f"0 s to {makespan} of {makespan}", exact=True).wait_for()
+    ends = "timelines.map((view) => (view.x(Math.max(...view.model.end)) - view.left) / view.width)"
+    assert tab.evaluate(ends) == pytest.approx([2.025 / 5.377, 1.0], rel=1e-3)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from experiments.measurements import Point
+from experiments.pictures.plot_style import GREY
 from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.measured_curves import MeasuredCurve
@@ -37,6 +40,12 @@ def curves(axes: Axes) -> dict[str, list[float]]:
     """The places on the axis of the simulated points, by label."""
     lines = {str(line.get_label()): line for line in axes.lines if line.get_linestyle() == "-"}
     return {label: np.asarray(line.get_xdata()).tolist() for label, line in lines.items()}
+
+
+def bounds(axes: Axes) -> list[Line2D]:
+    """The dashed lines with points."""
+    lines = (line for line in axes.lines if len(np.asarray(line.get_xdata())))
+    return [line for line in lines if line.get_linestyle() == "--"]
 
 
 @each_case(
@@ -79,8 +88,27 @@ def test_sizes_have_tidy_ticks(metric: str | None, title: str) -> None:
     assert axes.get_xscale() == "log"
     assert axes.get_title() == f"all_reduce on star: {title} by size, p = 4"
     assert [text.get_text() for text in axes.get_xticklabels()] == ["1KiB", "1MiB", "1GiB"]
-    dashed = [line for line in axes.lines if line.get_linestyle() == "--"]
-    assert metric != "time" or len(dashed) == 1, "the bound is drawn once"
+    assert metric != "time" or len(bounds(axes)) == 1, "the bound is drawn once"
+
+
+def test_bounds_are_as_pale_as_their_curves_and_the_legend_is_neutral() -> None:
+    picture = figure([2, 4], [KI, MI, GI])
+    pale, clear = (to_rgb(line.get_color()) for line in bounds(picture.axes[0]))
+    assert min(pale) > max(clear)
+    assert clear == pytest.approx(to_rgb(GREY), abs=0.01)
+    lines = {str(line.get_label()): line for line in picture.axes[0].lines}
+    assert [lines[name].get_color() for name in ("formula", "best bound")] == ["0.2", GREY]
+
+
+def test_bounds_at_differing_places_are_lines_of_their_own() -> None:
+    sizes = {2: [KI, MI], 4: [2 * KI, GI]}
+    rows = [
+        row
+        for ranks, each in sizes.items()
+        for row in sweep(Grid([algorithm("ring")], [ranks], each, machine("star").build, Rules()))
+    ]
+    lines = bounds(sweep_drawing(rows, "time").axes[0])
+    assert [np.asarray(line.get_xdata()).tolist() for line in lines] == list(sizes.values())
 
 
 @pytest.mark.parametrize(("metric", "value"), [("time", 1e-5), ("busbw", 1.5 * 2**10 / 1e-5)])

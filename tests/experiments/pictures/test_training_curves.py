@@ -27,6 +27,10 @@ def test_a_scaling_curve_shows_the_ideal_and_the_last_number_that_pays() -> None
     figure = training_drawing(records, "", {}, "star")
     upper, lower = figure.axes
     assert upper.get_title() == "four, batch 8, ddp on star: samples/s by workers"
+    figure.draw_without_rendering()
+    [speed_up] = upper.child_axes
+    assert speed_up.get_ylabel() == "speed-up over one worker"
+    assert speed_up.get_ylim() == pytest.approx([rate / 8 for rate in upper.get_ylim()])
     assert (upper.get_xscale(), upper.get_yscale()) == ("log", "log")
     assert legend(figure) == [
         *("ideal: p x one worker", "simulated", "twice the bandwidth", "half the latency"),

@@ -152,6 +152,8 @@ def test_nvlinks_of_a_hybrid_cube_mesh_are_arcs_below_the_gpus() -> None:
     assert len(mesh) == 16
     assert all(curve[1:3, 1].max() < -HALF for curve in mesh)
     assert len({curve[1:3, 1].min().round(6) for curve in mesh}) > 1, "longer arcs are higher"
+    leaving = Counter(tuple(end.round(6)) for curve in mesh for end in curve[[0, 3]])
+    assert set(leaving.values()) == {1}, "no two leave a GPU at the same place"
 
 
 def test_a_ring_is_a_circle_in_the_order_of_its_links() -> None:
