@@ -33,6 +33,8 @@ from topologies.columns import starts
 from topologies.topology import Floats, Ints, Numbers
 
 COMPUTED = SEGMENT_PARTS.index("compute")
+ROUNDING = 1e-9
+"""A collective that takes longer than alone by no more than this share has lost nothing."""
 CROSSING: tuple[Part, ...] = ("latency", "gap", "serialisation")
 """The parts of a path on a link or medium."""
 
@@ -101,8 +103,9 @@ class PricedTimeline(Timeline):
             took = self.finish[task] - self.begun[task]
             if row >= 0:
                 paths.append(self._paths[row])
-                lost = max(0.0, took - entering - self._paths[row].seconds.sum())
-                paths.append(self._computed(task, lost, contended=True))
+                lost = took - entering - self._paths[row].seconds.sum()
+                if lost > ROUNDING * took:
+                    paths.append(self._computed(task, lost, contended=True))
             paths.append(self._computed(task, entering if row >= 0 else took))
             task = int(self.before[task])
         return CriticalPath.joined(paths)

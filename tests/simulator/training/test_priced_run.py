@@ -214,6 +214,13 @@ def test_what_collectives_lose_to_those_of_other_streams_is_contention() -> None
     assert waits(timeline, path) == []
 
 
+def test_a_collective_by_itself_loses_nothing() -> None:
+    """However the times of a run are rounded."""
+    plan = planned(quiet(algo="ring"), star(8, bandwidth=9973.0), steps=3, slower={3: 1.5})[1]
+    timeline, result = priced(plan)
+    assert parts(timeline.path(result.window.last))["contention"] == 0
+
+
 def test_contention_within_a_collective_is_told() -> None:
     """Ranks that all send to the same one wait for each other."""
     plan = planned(quiet(algo="parameter_server", overlap=False), star(9, servers=1))[1]
