@@ -113,7 +113,7 @@ def _in_full(job: Job, ranks: int, path: Path) -> Job:
     """The job with all transfers of all ranks, which pictures show."""
     written = replace(job, detail="transfers", rules=job.rules._replace(symmetry="off"))
     plan = job.plan(ranks)
-    if plan.is_outline or plan.shifts is not None:
+    if plan.is_priced or plan.shifts is not None:
         output.note(f"--timeline {path}: all transfers of all ranks are simulated")
         with naming(f"--timeline {path}: it shows all transfers, as with --detail transfers"):
             written.plan(ranks)

@@ -184,7 +184,7 @@ def summed(
 def learner_of(task: LearningTask, job: Job, ranks: int) -> Learner:
     """Simulate `job` on `ranks` workers."""
     plan = job.plan(ranks)
-    return Learner(task, job.strategy, plan, train(plan, job.rules.training))
+    return Learner(task, job.strategy, plan, train(plan, job.rules.run_exactly))
 
 
 def learn(task: LearningTask, job: Job, strategy: str, ranks: int, disturbance: str) -> LearningRun:

@@ -34,8 +34,8 @@ class Rules(NamedTuple):
             return "fair sharing"
         return "store-and-forward" if self.store_and_forward else ""
 
-    def training(self, routed: Routed) -> Timeline:
-        """Simulate a training."""
+    def run_exactly(self, routed: Routed) -> Timeline:
+        """As :meth:`run`, for a training run, which is simulated exactly."""
         if self.fair_tolerance:
             raise InputError(
                 f"--sharing fair:tolerance={self.fair_tolerance:g}: training is simulated exactly: "

@@ -199,8 +199,8 @@ def _holding(
         wider, inside = changed(rules, exp(inner)), 0.0
         for example, mask in weighted:
             off, variance = _judged(wider, example)
-            held = (off**2 <= quantile(LEVEL) ** 2 * variance) & mask
-            inside += example.weight * float(held.sum())
+            within = off**2 <= quantile(LEVEL) ** 2 * variance
+            inside += example.weight * float((within & mask).sum())
         return LEVEL - inside / total
 
     least, most = map(log, ends)

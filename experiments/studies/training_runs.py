@@ -288,8 +288,8 @@ def fitted_pause(measured: pd.DataFrame, fits: Mapping[int, LinkFit]) -> float:
     def excess(pause: float) -> float:
         return run_seconds(first, fits, pause)[1] - float(first["seconds"].iloc[1])
 
-    found = root_scalar(excess, method="secant", x0=0.0, x1=STATED[-1], maxiter=3)
-    return max(0.0, float(found.root))
+    solution = root_scalar(excess, method="secant", x0=0.0, x1=STATED[-1], maxiter=3)
+    return max(0.0, float(solution.root))
 
 
 def bucket_sizes(ranks: int, buckets: Sequence[float]) -> list[float]:

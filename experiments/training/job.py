@@ -90,7 +90,7 @@ class Job:
             ranks,
             self.steps,
             self.conditions,
-            outline_beyond=most,
+            priced_beyond=most,
             symmetric=symmetric,
             force=self.rules.force,
             overhead=overhead,
@@ -105,9 +105,9 @@ class Job:
         there already."""
         plan = plan or self.plan(ranks)
         if self.profile is None or not plan.volume:
-            return TrainingRun(self, ranks, plan, train(plan, self.rules.training))
+            return TrainingRun(self, ranks, plan, train(plan, self.rules.run_exactly))
         costs = costs_of(self.profile, self.strategy, plan, self.rules)
-        timeline = train(plan, self.rules.training, machine=costs.machine)
+        timeline = train(plan, self.rules.run_exactly, machine=costs.machine)
         return TrainingRun(self, ranks, plan, timeline, costs)
 
     def alone(self, ranks: int, costs: LibraryCosts | None = None) -> float:
@@ -121,7 +121,7 @@ class Job:
         worker = topology.placement[self._nearest(topology, ranks) if len(servers) else 0]
         topology = replace(topology, placement=np.append(worker, servers))
         plan = self.strategy.plan(self.model, Setting(topology, 1, self.steps, force=True))
-        timeline = train(plan, self.rules.training, machine=costs and costs.machine)
+        timeline = train(plan, self.rules.run_exactly, machine=costs and costs.machine)
         return measure(plan, timeline).samples_per_s
 
     def _nearest(self, topology: Topology, ranks: int) -> int:
@@ -263,7 +263,7 @@ class TrainingRun:
         promise = self.job.strategy.promise
         if promise is None:
             return "in the order of service: not proven"
-        subject = "buckets" if self.plan.is_outline else "a step"
+        subject = "buckets" if self.plan.is_priced else "a step"
         return f"{subject} proven: {promise.name} of the gradients"
 
     def by_phase(self) -> dict[str, float]:
@@ -342,5 +342,5 @@ class TrainingRun:
             return with_links(self.costs.machine(topology), factor, 1 / factor)
 
         seconds = slower_calls(self.plan, factor)
-        timeline = train(self.plan, self.job.rules.training, seconds, machine)
+        timeline = train(self.plan, self.job.rules.run_exactly, seconds, machine)
         return max(measure(self.plan, timeline).step, self.least)

@@ -68,7 +68,7 @@ def _simulated(run: TrainingRun, latency: float, bandwidth: float, compute: floa
     plan, usual_seconds = run.plan, run.plan.schedule.seconds
     seconds, restarts = usual_seconds / compute, plan.first[plan.graph.kind == RESTART]
     seconds[restarts] = usual_seconds[restarts]
-    timeline = train(plan, run.job.rules.training, seconds, machine)
+    timeline = train(plan, run.job.rules.run_exactly, seconds, machine)
     counted = window(plan, timeline)
     return float(timeline.finish[counted.last]) / counted.steps
 

@@ -80,7 +80,7 @@ def _over_time(memory: MemoryTrace, ranks: int) -> object:
 def words_of(run: TrainingRun) -> dict[str, Any]:
     """Facts of a run that only the terminal shows, by the names that its story uses."""
     epochs, changes = run.job.epochs, dict[str, Any]()
-    traced = ", at most" * run.plan.is_outline
+    traced = ", at most" * run.plan.is_priced
     if run.memory is None:
         traced = ", without messages on their way"
     if run.input_s:

@@ -156,7 +156,7 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
 
     For each rank and cause, the rows add up to what :func:`bubbles` says, but for rounding. A rank
     that never computes on the lane has no rows. The timeline must have all transfers, as with
-    `--detail transfers`: an outline has no causes. Under fair sharing nothing queues, and `medium`
+    `--detail transfers`. Under fair sharing nothing queues, and `medium`
     is that medium of a route which carries most.
 
     >>> import numpy as np
@@ -194,8 +194,8 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
 def gaps_without_causes(timeline: Timeline, lane: int = 0) -> BubbleSpans:
     """When a lane of every rank was idle, without causes: -1 instead, but for drains.
 
-    A gap is a single row, and its `operation` is what ends it. An outline, which has no transfers,
-    knows no more than that.
+    A gap is a single row, and its `operation` is what ends it. A run
+    whose collectives are timed as a whole knows no more than that.
     """
     computing, gaps, free = all_gaps(timeline, lane)
     awaited = _awaited(timeline, gaps)

@@ -53,7 +53,7 @@ class Communicator:
         self.topology, self.ranks = setting.topology, setting.ranks
         self.words: tuple[str, ...] = ()
         number = next(bounds(chosen, setting.topology, setting.ranks))
-        is_priced = setting.symmetric and number > setting.outline_beyond
+        is_priced = setting.symmetric and number > setting.priced_beyond
         folded = _folded(chosen, setting) if alike or is_priced else None
         if folded is None:
             for least in bounds(chosen, setting.topology, setting.ranks):
@@ -114,10 +114,10 @@ def _folded(algorithm: Algorithm, setting: Setting) -> Fitted | None:
 
 def _check(setting: Setting, operations: float) -> None:
     """Refuse a collective that is too large to be written: for all transfers of a step, or alone
-    if the run may be an outline."""
+    if collectives may be timed as a whole."""
     if setting.force:
         return
-    if setting.outline_beyond == inf:
+    if setting.priced_beyond == inf:
         check_size(operations, 1)
     else:
         check_collective(operations)

@@ -31,7 +31,8 @@ def footprint(plan: Plan, timeline: Timeline) -> MemoryTrace:
     - What `plan.stored` says.
 
     The buffers of the gradients are held all the time; while they hold no gradient, they count as
-    redundant. The peaks of outlines may be upper bounds: see :func:`_collectives`.
+    redundant. Where collectives are timed as a whole, peaks may be upper bounds: see
+    :func:`_collectives`.
     """
     holdings = plan.holdings
     copies = Changes(
@@ -95,7 +96,7 @@ def _collectives(plan: Plan, timeline: PricedTimeline) -> tuple[Changes, Changes
     # Workers that share buckets hold a part of each slot.
     share = plan.schedule.nbytes_total / sum(bucket.nbytes_total for _, bucket in plan.buckets)
     count = plan.schedule.ranks
-    # An outline has no transfers that write into its buffer: its values are not those of the run.
+    # No transfers write into the buffer of a priced run: its values are not those of the run.
     live = [Changes(np.zeros(1), np.array([-plan.schedule.nbytes_total * plan.workers]), first)]
     resident = list[Changes]()
     inboxes = [_inboxes(each, count) for each in timeline.alone]

@@ -106,8 +106,8 @@ def window(plan: Plan, timeline: Timeline) -> Window:
 
 
 def _last(timeline: Timeline) -> int:
-    """The operation that finishes last. If there are several, it is a computation: an outline has
-    no other."""
+    """The operation that finishes last. If there are several, it is a computation: a priced
+    run has no other."""
     latest = np.flatnonzero(timeline.finish == timeline.makespan)
     return int(latest[np.argmax(timeline.schedule.kind[latest] == COMPUTATION)])
 

@@ -40,7 +40,7 @@ class Setting:
     steps: int = 1
     conditions: Conditions = field(default_factory=Conditions)
     """Stragglers, noise, a failure, and ranks with less input."""
-    outline_beyond: float = inf
+    priced_beyond: float = inf
     """A run of more operations may leave out the transfers of collectives, which are then timed as
     a whole (see :mod:`simulator.training.priced_run`)."""
     symmetric: bool = False
@@ -139,7 +139,7 @@ class Plan:
     """How much longer a computation takes while its rank communicates, as a share of its time."""
     parts: tuple[TaskRows, ...] = ()
     """The tasks in the order in which they were written; empty with parameter servers."""
-    is_outline: bool = False
+    is_priced: bool = False
     """Whether collectives are not written out: the schedule has an operation for each task."""
     shifts: Shifts | None = None
     """What takes the workers that stand for all to all; None: each stands for itself."""
@@ -195,15 +195,15 @@ class Plan:
 
     @cached_property
     def _unwritten(self) -> Counter[Schedule]:
-        """The collectives that an outline leaves out, and how often each runs."""
-        return Counter(schedule for _, schedule in self.collectives if self.is_outline)
+        """The collectives that are not written out, and how often each runs."""
+        return Counter(schedule for _, schedule in self.collectives if self.is_priced)
 
     @cached_property
     def routed(self) -> Routed:
         """The schedule with its routes."""
         return route(self.schedule, self.topology)
 
-    def laid(self, schedule: Schedule) -> Routed:
+    def routed_collective(self, schedule: Schedule) -> Routed:
         """A collective with its routes. Those of several sizes have the same routes."""
         key = id(schedule.indices)
         if key not in self._routes:
@@ -231,8 +231,9 @@ def _of_buckets(plan: Plan, promise: Collective) -> Collective:
 
 def prove(plan: Plan, promise: Collective) -> None:
     """Raise :class:`simulator.schedules.semantics.WrongResult` unless each bucket of the step of
-    `plan` computes what is promised; without buckets, all of it. Buckets of an outline run once."""
-    if not plan.is_outline:
+    `plan` computes what is promised; without buckets, all of it. Buckets that are not written out
+    run once."""
+    if not plan.is_priced:
         semantics.check(plan.schedule, _of_buckets(plan, promise))
         return
     number = Counter(part.slot for part, _ in plan.collectives)

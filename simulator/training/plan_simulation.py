@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from simulator.engines import run as by_default
+from simulator import engines
 from simulator.schedules.routed import Routed, alike, in_ticks
 from simulator.schedules.timeline import Timeline
 from simulator.training.plan import COMPUTE, Plan
@@ -26,7 +26,7 @@ Run = Callable[[Routed], Timeline]
 
 def train(
     plan: Plan,
-    run: Run = by_default,
+    run: Run = engines.run,
     seconds: Floats | None = None,
     machine: Callable[[Topology], Topology] | None = None,
 ) -> Timeline:
@@ -44,7 +44,7 @@ def train(
         return alike(routed, replace(routed, topology=machine(routed.topology)))
 
     seconds = plan.schedule.seconds if seconds is None else seconds
-    if plan.is_outline:
+    if plan.is_priced:
         return price(plan, seconds, lambda routed: run(changed(routed)))
     if plan.slowdown:
         ran = price(plan, seconds[plan.first], lambda routed: run(changed(routed)))

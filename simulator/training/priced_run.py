@@ -53,24 +53,26 @@ class PricedTimeline(Timeline):
     """The collectives by themselves. Those that are the same share a row."""
 
     @cached_property
-    def begun(self) -> Floats:
+    def begin(self) -> Floats:
         """When each task begins: a call when its last member has its lane."""
-        begun = np.zeros(len(self.first))
-        np.maximum.at(begun, self.first, self.node_start)
-        return np.asarray(begun[self.first])
+        begin = np.zeros(len(self.first))
+        np.maximum.at(begin, self.first, self.node_start)
+        return np.asarray(begin[self.first])
 
     @cached_property
-    def before(self) -> Numbers:
+    def predecessor(self) -> Numbers:
         """The task that each task waits for last, or the last member of its call; -1 for none."""
-        schedule, before = self.schedule, self.node_cause.astype(np.int64)
-        some = np.flatnonzero(np.diff(schedule.indptr))
+        schedule, predecessor = self.schedule, self.node_cause.astype(np.int64)
+        waiting = np.flatnonzero(np.diff(schedule.indptr))
         order = np.lexsort((self.finish[schedule.indices], self.graph.waiting))
-        latest = schedule.indices[order[schedule.indptr[some + 1] - 1]]
-        free = before[some] < 0
-        before[some[free]] = latest[free]
-        members, last = np.flatnonzero(self.node_start == self.begun), np.arange(len(before))
-        last[self.first[members]] = members
-        return np.asarray(before[last[self.first]])
+        latest = schedule.indices[order[schedule.indptr[waiting + 1] - 1]]
+        # These did not queue for their lanes.
+        unqueued = predecessor[waiting] < 0
+        predecessor[waiting[unqueued]] = latest[unqueued]
+        members = np.flatnonzero(self.node_start == self.begin)
+        last_member = np.arange(len(predecessor))
+        last_member[self.first[members]] = members
+        return np.asarray(predecessor[last_member[self.first]])
 
     def bubbles(self, end: float) -> Floats:
         """As :func:`simulator.analysis.bubbles.bubbles`, up to `end` seconds: the time of calls is
@@ -79,19 +81,19 @@ class PricedTimeline(Timeline):
         computing, gaps, free = all_gaps(self, COMPUTE)
         seconds, rank, since = np.zeros((len(computing), DRAIN)), gaps.rank, gaps.begin
         by_itself = gaps.itself == 1
-        task = np.where(by_itself, gaps.operation, self.before[gaps.operation])
+        task = np.where(by_itself, gaps.operation, self.predecessor[gaps.operation])
         ended = gaps.operation
-        until = np.where(by_itself, self.finish[ended], self.begun[ended])
+        until = np.where(by_itself, self.finish[ended], self.begin[ended])
         while len(task):
-            begun = np.maximum(self.begun[task], since)
+            begin = np.maximum(self.begin[task], since)
             cause = np.where(self.graph.communicates[task], TRANSFER, SLOWER_PEER)
-            lasting = np.minimum(until, end) - np.minimum(begun, end)
+            lasting = np.minimum(until, end) - np.minimum(begin, end)
             behind = lasting * self._contended(task)
             np.add.at(seconds, (rank, cause), lasting - behind)
             np.add.at(seconds[:, CONTENTION], rank, behind)
-            earlier = self.before[task]
-            more = (earlier >= 0) & (begun > since)
-            task, until, rank, since = earlier[more], begun[more], rank[more], since[more]
+            earlier = self.predecessor[task]
+            more = (earlier >= 0) & (begin > since)
+            task, until, rank, since = earlier[more], begin[more], rank[more], since[more]
         return with_drain(seconds, computing, free, min(self.makespan, end))
 
     def path(self, last: int) -> CriticalPath:
@@ -100,14 +102,14 @@ class PricedTimeline(Timeline):
         paths, task = [CriticalPath.empty()], last
         while task >= 0:
             row, entering = self.collective[task], self.graph.seconds[task]
-            took = self.finish[task] - self.begun[task]
+            took = self.finish[task] - self.begin[task]
             if row >= 0:
                 paths.append(self._paths[row])
                 lost = took - entering - self._paths[row].seconds.sum()
                 if lost > ROUNDING * took:
                     paths.append(self._computed(task, lost, contended=True))
             paths.append(self._computed(task, entering if row >= 0 else took))
-            task = int(self.before[task])
+            task = int(self.predecessor[task])
         return CriticalPath.joined(paths)
 
     @cached_property
@@ -132,7 +134,7 @@ class PricedTimeline(Timeline):
         """For what share of its time each task waits behind messages of other ranks, also those of
         collectives of other streams."""
         behind, alone = self._behind[self.collective[task]].T
-        took = self.finish[task] - self.begun[task]
+        took = self.finish[task] - self.begin[task]
         calls = self.collective[task] >= 0
         lost = np.maximum(took - self.graph.seconds[task] - alone, 0.0) * calls
         return np.asarray(np.minimum((behind + lost) / np.where(took > 0, took, 1.0), 1.0))
@@ -167,11 +169,11 @@ def price(plan: Plan, seconds: Floats, run: Callable[[Routed], Timeline]) -> Pri
     for part, schedule in plan.collectives:
         if id(schedule) not in rows:
             rows[id(schedule)] = len(alone)
-            alone.append(run(plan.laid(schedule)))
+            alone.append(run(plan.routed_collective(schedule)))
         collective[part.tasks] = rows[id(schedule)]
     graph = replace(plan.graph, seconds=seconds)
     lasts = np.array([timeline.makespan for timeline in alone] + [0.0])
-    schedule = plan.schedule if plan.is_outline else priced(graph)
+    schedule = plan.schedule if plan.is_priced else priced(graph)
     routed = route(replace(schedule, seconds=seconds + lasts[collective]), plan.topology)
     first = joint_calls(graph)
     talks = graph.communicates.astype(np.int8)

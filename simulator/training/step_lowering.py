@@ -153,7 +153,9 @@ def buffers(
     return nbytes, sizes, placed
 
 
-def together(parts: Sequence[TaskRows], places: int) -> tuple[tuple[TaskRows, ...], Ints] | None:
+def merged_places(
+    parts: Sequence[TaskRows], places: int
+) -> tuple[tuple[TaskRows, ...], Ints] | None:
     """The parts with a task each, which stands for those of all places, and the task that each
     task becomes: -1 for those of places behind the first. None if places differ."""
     owner = np.repeat(np.arange(len(parts)), [len(part.place) for part in parts]).astype(np.int32)

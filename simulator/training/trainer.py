@@ -41,7 +41,7 @@ from simulator.training.step_lowering import (
     builder_of,
     graph_of,
     lower,
-    together,
+    merged_places,
 )
 from topologies.errors import InputError
 from topologies.topology import Flags, Floats, Ints, Numbers
@@ -67,7 +67,7 @@ class Trainer:
         together: bool = True,
     ) -> None:
         """`lanes` names the lanes of a rank. The `communicator` has the collectives of a run that
-        may be an outline, and the workers that stand for all. `startup` is the number of steps that
+        may be priced, and the workers that stand for all. `startup` is the number of steps that
         run before the first step of the setting. From then on `every` so many steps are alike.
 
         Raises InputError if no worker has input in the last step, and workers run steps
@@ -211,7 +211,7 @@ class Trainer:
         steps = len(self._ends) - self._startup
         if not steps:
             self._once = self._operations
-        if steps == self._every and self.setting.outline_beyond == inf:
+        if steps == self._every and self.setting.priced_beyond == inf:
             self._check()
 
     def plan(
@@ -277,26 +277,25 @@ class Trainer:
         """What the plan has of the run; and the task that each task becomes, unless it stays."""
         ranks, number, ends = self.setting.ranks, None, np.array(self._ends)
         nbytes, sizes, parts = buffers(self._parts, ranks)
-        is_outline = self._of_all > self.setting.outline_beyond and ranks > 1
-        if self.communicator is None:
-            is_outline = False
-        if is_outline and self.setting.symmetric:
-            alike = together(parts, len(self.ranks))
+        communicator = self.communicator
+        is_priced = communicator is not None and ranks > 1
+        is_priced &= self._of_all > self.setting.priced_beyond
+        if is_priced and self.setting.symmetric:
+            alike = merged_places(parts, len(self.ranks))
             if alike is not None:
                 parts, number = alike
                 ends = number[ends[:, :1]]
         place_of = np.arange(ranks) if number is None else np.zeros(ranks)
         graph = graph_of(parts, self.lanes, place_of.astype(np.int32))
-        if is_outline:
-            assert self.communicator is not None
-            empty = builder_of(replace(self.communicator.unit, fold=None), nbytes).build()
+        if communicator is not None and is_priced:
+            empty = builder_of(replace(communicator.unit, fold=None), nbytes).build()
             schedule, first = priced(graph, empty), np.arange(len(graph), dtype=np.int32)
             last = first
         else:
             self._check()
-            schedule, first, last = lower(parts, ranks, self.communicator, nbytes, sizes)
+            schedule, first, last = lower(parts, ranks, communicator, nbytes, sizes)
         written = {"graph": graph, "schedule": schedule, "first": first, "last": last}
-        written |= {"parts": parts, "is_outline": is_outline}
+        written |= {"parts": parts, "is_priced": is_priced}
         return written | {"ends": last[ends]}, number
 
 

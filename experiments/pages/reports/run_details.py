@@ -48,7 +48,7 @@ def training_details(training: TrainingRun) -> Mapping[str, Any]:
     plan, timeline, held = training.plan, training.timeline, training.memory
     return {
         "spans": strategy_spans(plan, timeline).spans(training.path),
-        "use": None if plan.is_outline else use_of(timeline),
+        "use": None if plan.is_priced else use_of(timeline),
         "memory": held and _memory(held, timeline),
     }
 

@@ -256,7 +256,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     """The spans of a training run.
 
     A communication lasts from entering to leaving. Of a plan with symmetry, the places are the
-    workers that stand for all. Of an outline, the causes of bubbles are not known.
+    workers that stand for all. Where collectives are timed as a whole, gaps have no causes.
     """
     schedule, graph = timeline.schedule, plan.graph
     phase = schedule.phase.astype(np.int32)
@@ -273,12 +273,12 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     call[talks] = row
     workers = np.arange(plan.workers, dtype=np.int32)
     remarks = [standing(len(plan.standing), plan.workers)] * (len(plan.standing) < plan.workers)
-    if plan.is_outline:
+    if plan.is_priced:
         remarks.append(
             "Collectives are timed as a whole: take --detail transfers to see their messages and "
             "why ranks wait."
         )
-    idle = gaps_without_causes if plan.is_outline else bubble_spans
+    idle = gaps_without_causes if plan.is_priced else bubble_spans
     return StepSpans(
         graph=graph,
         timeline=timeline,

@@ -56,10 +56,12 @@ def learnt() -> IntervalRules:
 
 
 def test_the_rules_that_made_the_residuals_are_found(learnt: IntervalRules) -> None:
-    found = Residuals(learnt, *no_points())
-    wanted = Residuals(TRUE, *no_points())
-    here = family(0)["sizes"][0].where
-    assert np.sqrt(found.at(here)[1]) == pytest.approx(np.sqrt(wanted.at(here)[1]), rel=0.35)
+    by_learnt = Residuals(learnt, *no_points())
+    by_true = Residuals(TRUE, *no_points())
+    places = family(0)["sizes"][0].where
+    assert np.sqrt(by_learnt.at(places)[1]) == pytest.approx(
+        np.sqrt(by_true.at(places)[1]), rel=0.35
+    )
     assert learnt.more_ranks == pytest.approx(TRUE.more_ranks, rel=0.5)
 
 

@@ -93,7 +93,7 @@ def test_a_replayed_run_knows_its_memory_but_for_messages(
     monkeypatch.setattr(jobs, "WRITTEN", 1)
     replayed = job.run(4)
     assert replayed.memory is None
-    assert replayed.plan.is_outline
+    assert replayed.plan.is_priced
     assert replayed.held == kept(whole.plan)
     assert replayed.held <= whole.held <= 1.001 * replayed.held
     assert replayed.row["peak_B"] == replayed.held

@@ -110,7 +110,7 @@ def test_a_reduction_that_is_left_out_is_found() -> None:
 
 
 def test_each_gather_brings_the_parameters_to_all() -> None:
-    plan = FSDP().plan(MODEL, Setting(topology(3), 3, outline_beyond=0.0))
+    plan = FSDP().plan(MODEL, Setting(topology(3), 3, priced_beyond=0.0))
     gathered = [each for part, each in plan.collectives if part.label.kind == GATHERS]
     assert len(gathered) == 3 + 2
     for schedule in gathered:
@@ -191,21 +191,21 @@ def test_memory_of_units_that_are_gathered() -> None:
         assert peaks == pytest.approx(np.full(4, expected))
 
 
-def test_an_outline_takes_about_as_long() -> None:
+def test_collectives_as_a_whole_take_about_as_long() -> None:
     """Also where gathers and reductions of several streams meet on links."""
     for strategy in OPTIONS:
         for how in ({}, {"slower": {1: 1.5}}):
             conditions = Conditions(**how)  # type: ignore[arg-type]
             setting = Setting(topology(4, 1024.0), 4, 2, conditions)
-            outline = strategy.plan(MODEL, replace(setting, outline_beyond=0.0))
+            unwritten = strategy.plan(MODEL, replace(setting, priced_beyond=0.0))
             whole = strategy.plan(MODEL, setting)
-            assert outline.is_outline
-            assert train(outline).makespan == pytest.approx(train(whole).makespan, rel=5e-3)
+            assert unwritten.is_priced
+            assert train(unwritten).makespan == pytest.approx(train(whole).makespan, rel=5e-3)
 
 
 def test_one_rank_stands_for_all() -> None:
     machine_of = machine("hgx_h100:nodes=16").build(128)
-    setting = Setting(machine_of, 128, outline_beyond=0.0)
+    setting = Setting(machine_of, 128, priced_beyond=0.0)
     model = replace(MODEL, layers=MODEL.layers[:3])
     folded = FSDP().plan(model, replace(setting, symmetric=True))
     assert len(folded.standing) < 128

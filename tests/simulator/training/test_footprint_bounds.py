@@ -1,4 +1,4 @@
-"""The memory of outlines: that of all transfers, or an upper bound."""
+"""The memory of priced runs: that of all transfers, or an upper bound."""
 
 from dataclasses import replace
 
@@ -27,28 +27,26 @@ def test_peaks_are_those_of_all_transfers_of_rings_and_else_bounds(
 ) -> None:
     strategy = quiet(bucket=bucket, algo=algo)
     setting = Setting(star(8, servers=strategy.servers(8)), 8, steps, conditions)
-    plans = [
-        strategy.plan(MODEL, replace(setting, outline_beyond=beyond)) for beyond in (np.inf, 0)
-    ]
-    written, outline = (footprint(plan, train(plan)) for plan in plans)
+    plans = [strategy.plan(MODEL, replace(setting, priced_beyond=beyond)) for beyond in (np.inf, 0)]
+    written, unwritten = (footprint(plan, train(plan)) for plan in plans)
     for name in ("peaks", "peak_redundant"):
-        exact, most = np.array(getattr(written, name)), np.array(getattr(outline, name))
+        exact, most = np.array(getattr(written, name)), np.array(getattr(unwritten, name))
         assert np.all(most >= exact * (1 - 1e-9))
         if algo in ("ring", "rings") and conditions.alike:
             assert most == pytest.approx(exact, rel=1e-9)
 
 
-def test_one_rank_stands_for_all_in_an_outline() -> None:
+def test_one_rank_stands_for_all_in_a_priced_run() -> None:
     topology = find("hgx_h100:nodes=2").build(16)
     setting = Setting(topology, 16, symmetric=True)
     plans = [
-        quiet(bucket=8192.0).plan(MODEL, replace(setting, outline_beyond=beyond))
+        quiet(bucket=8192.0).plan(MODEL, replace(setting, priced_beyond=beyond))
         for beyond in (np.inf, 0)
     ]
-    assert plans[1].is_outline
-    written, outline = (footprint(plan, train(plan)) for plan in plans)
-    assert outline.peaks == pytest.approx(written.peaks, rel=1e-9)
-    assert outline.peak_redundant == pytest.approx(written.peak_redundant, rel=1e-9)
+    assert plans[1].is_priced
+    written, unwritten = (footprint(plan, train(plan)) for plan in plans)
+    assert unwritten.peaks == pytest.approx(written.peaks, rel=1e-9)
+    assert unwritten.peak_redundant == pytest.approx(written.peak_redundant, rel=1e-9)
 
 
 @each_case("name", ["fsdp", "ddp"])
@@ -56,15 +54,15 @@ def test_shared_and_used_buffers_count(name: str) -> None:
     topology = find("hgx_h100:nodes=2").build(16)
     setting = Setting(topology, 16, steps=2, conditions=SLOW_RANK)
     plans = [
-        find_strategy(name)().plan(MODEL, replace(setting, outline_beyond=beyond))
+        find_strategy(name)().plan(MODEL, replace(setting, priced_beyond=beyond))
         for beyond in (np.inf, 0)
     ]
-    assert plans[1].is_outline
-    written, outline = (footprint(plan, train(plan)) for plan in plans)
-    assert np.all(outline.peaks >= written.peaks * (1 - 1e-9))
+    assert plans[1].is_priced
+    written, unwritten = (footprint(plan, train(plan)) for plan in plans)
+    assert np.all(unwritten.peaks >= written.peaks * (1 - 1e-9))
     # At most all that a collective adds up waits for a rank that enters last.
-    assert np.all(outline.peaks <= written.peaks + GRADIENTS)
-    assert 1 <= outline.peak_redundant / written.peak_redundant * (1 + 1e-9) < 1.25
+    assert np.all(unwritten.peaks <= written.peaks + GRADIENTS)
+    assert 1 <= unwritten.peak_redundant / written.peak_redundant * (1 + 1e-9) < 1.25
 
 
 @pytest.mark.parametrize("compress", [False, True])

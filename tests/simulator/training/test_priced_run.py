@@ -34,7 +34,7 @@ def planned(
     """The plan with all transfers, and with collectives as a whole."""
     ranks = topology.ranks - strategy.servers(topology.ranks)
     setting = Setting(topology, ranks, steps, Conditions(**conditions))  # type: ignore[arg-type]
-    return strategy.plan(MODEL, setting), strategy.plan(MODEL, replace(setting, outline_beyond=0))
+    return strategy.plan(MODEL, setting), strategy.plan(MODEL, replace(setting, priced_beyond=0))
 
 
 def priced(plan: Plan) -> tuple[PricedTimeline, Measures]:
@@ -99,9 +99,9 @@ def test_steps_are_near_those_of_all_transfers() -> None:
     errors = []
     for seed in range(60):
         strategy, machine, conditions = drawn(seed)
-        full, outline = planned(strategy, machine, steps=3, **conditions)
+        full, unwritten = planned(strategy, machine, steps=3, **conditions)
         expected = measure(full, train(full)).step
-        errors.append(abs(priced(outline)[1].step / expected - 1))
+        errors.append(abs(priced(unwritten)[1].step / expected - 1))
     assert np.mean(errors) < 0.002
     assert max(errors) < 0.02
 
@@ -134,7 +134,7 @@ def test_causes_add_up(
     """A rank computes or is idle for a cause, the path is as long as the run, and no task begins
     before what it waits for has ended."""
     topology = star(ranks, bandwidth=bandwidth, latency=1e-3, servers=strategy.servers(ranks))
-    setting = Setting(topology, ranks, steps, Conditions(sigma=sigma), outline_beyond=0)
+    setting = Setting(topology, ranks, steps, Conditions(sigma=sigma), priced_beyond=0)
     plan = strategy.plan(MODEL, setting)
     timeline = train(plan)
     result = measure(plan, timeline)
@@ -154,7 +154,7 @@ def test_causes_add_up(
 @each_case("algo", sorted(SINGLE))
 def test_a_worker_stands_for_all_that_do_the_same(algo: str) -> None:
     strategy = DDP(algo=algo, bucket=0.0, metric=True)
-    setting = Setting(nodes(), 16, 2, outline_beyond=0)
+    setting = Setting(nodes(), 16, 2, priced_beyond=0)
     plans = [strategy.plan(MODEL, replace(setting, symmetric=each)) for each in (False, True)]
     (many, before), (single, after) = map(priced, plans)
     assert [len(plan.standing) for plan in plans] == [16, 1]
@@ -173,7 +173,7 @@ def test_a_worker_stands_for_all_that_do_the_same(algo: str) -> None:
     ],
 )
 def test_where_ranks_differ_each_stands_for_itself(strategy: DDP, conditions: Conditions) -> None:
-    setting = Setting(star(4), 4, 1, conditions, outline_beyond=0, symmetric=True)
+    setting = Setting(star(4), 4, 1, conditions, priced_beyond=0, symmetric=True)
     assert len(strategy.plan(MODEL, setting).standing) == 4
 
 
@@ -182,7 +182,7 @@ def test_collectives_are_of_ranks_that_stand_for_all_even_if_workers_differ(
 ) -> None:
     monkeypatch.setattr(communicator, "SIMULATED_OPERATIONS", 0)
     slow = Conditions(slower={1: 2.0})
-    setting = Setting(star(8), 8, 1, slow, outline_beyond=0)
+    setting = Setting(star(8), 8, 1, slow, priced_beyond=0)
     plans = [quiet().plan(MODEL, replace(setting, symmetric=each)) for each in (False, True)]
     folds = [plan.collectives[0][1].fold is not None for plan in plans]
     assert folds == [False, True]
@@ -206,8 +206,8 @@ def test_what_collectives_lose_to_those_of_other_streams_is_contention() -> None
     timeline, result = priced(planned(strategy, star(8, bandwidth=1024.0))[1])
     path = timeline.path(result.window.last)
     assert path.seconds.sum() == pytest.approx(result.window.end, rel=1e-9)
-    told = parts(path)
-    assert told["contention"] == pytest.approx(told["serialisation"], rel=0.1)
+    by_part = parts(path)
+    assert by_part["contention"] == pytest.approx(by_part["serialisation"], rel=0.1)
     assert result.bubble_shares["contention"] == pytest.approx(
         result.bubble_shares["transfer"], rel=0.1
     )
@@ -234,8 +234,8 @@ def test_contention_within_a_collective_is_told() -> None:
 @each_case("slowdown", [0.0, 0.5])
 def test_computations_with_all_transfers_are_as_long_as_without(slowdown: float) -> None:
     strategy = quiet(bucket=0.0, algo="ring", slowdown=slowdown)
-    full, outline = planned(strategy, star(4, bandwidth=9000.0), steps=2)
-    before, after = measure(full, train(full)), priced(outline)[1]
+    full, unwritten = planned(strategy, star(4, bandwidth=9000.0), steps=2)
+    before, after = measure(full, train(full)), priced(unwritten)[1]
     assert before.computing == pytest.approx(after.computing, rel=1e-9)
     assert before.step == pytest.approx(after.step, rel=1e-9)
 
@@ -244,13 +244,13 @@ def test_waits_of_ranks_that_stand_for_all_are_on_links_of_the_machine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(communicator, "SIMULATED_OPERATIONS", 0)
-    told = []
+    queues = []
     for symmetric in (False, True):
-        setting = Setting(find("nodes:per_node=4").build(8), 8, 1, outline_beyond=0)
+        setting = Setting(find("nodes:per_node=4").build(8), 8, 1, priced_beyond=0)
         plan = quiet(algo="naive").plan(MODEL, replace(setting, symmetric=symmetric))
         timeline, result = priced(plan)
-        told.append(waits(timeline, timeline.path(result.window.last)))
-    assert told[0]
-    for whole, folded in zip(*told, strict=True):
+        queues.append(waits(timeline, timeline.path(result.window.last)))
+    assert queues[0]
+    for whole, folded in zip(*queues, strict=True):
         assert folded[0].rpartition("->")[2] == whole[0].rpartition("->")[2]
         assert folded.seconds == pytest.approx(whole.seconds, rel=1e-9)

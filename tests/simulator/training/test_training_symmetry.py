@@ -37,11 +37,11 @@ def nodes(ranks: int) -> Topology:
 
 
 def planned(strategy: Strategy, setting: Setting) -> tuple[Plan, Plan, Plan]:
-    """With all ranks, with those that stand for all, and the outline of these."""
+    """With all ranks, with those that stand for all, and these without transfers."""
     folded = replace(setting, symmetric=True)
-    settings = setting, folded, replace(folded, outline_beyond=0)
-    whole, written, outline = (strategy.plan(ALIKE, each) for each in settings)
-    return whole, written, outline
+    settings = setting, folded, replace(folded, priced_beyond=0)
+    whole, written, unwritten = (strategy.plan(ALIKE, each) for each in settings)
+    return whole, written, unwritten
 
 
 @pytest.mark.parametrize("machine", [star, nodes])
@@ -59,7 +59,7 @@ def planned(strategy: Strategy, setting: Setting) -> tuple[Plan, Plan, Plan]:
 )
 def test_results_are_those_of_all_ranks(strategy: Strategy, machine: object) -> None:
     topology = machine(8)  # type: ignore[operator]
-    whole, written, outline = planned(strategy, Setting(topology, 8, steps=2))
+    whole, written, unwritten = planned(strategy, Setting(topology, 8, steps=2))
     expected = train(whole)
     before, near = measure(whole, expected), 1e-12 * expected.makespan
     timeline = train(written)
@@ -72,8 +72,8 @@ def test_results_are_those_of_all_ranks(strategy: Strategy, machine: object) -> 
     path = critical_path(timeline, after.window.last)
     of_all = parts(critical_path(expected, before.window.last))
     assert parts(path) == pytest.approx(of_all, rel=0, abs=near)
-    assert written.volume == outline.volume == pytest.approx(whole.volume)
-    as_a_whole = measure(outline, train(outline))
+    assert written.volume == unwritten.volume == pytest.approx(whole.volume)
+    as_a_whole = measure(unwritten, train(unwritten))
     assert as_a_whole.steps == pytest.approx(before.steps, rel=1e-3)
     memory, of_whole = footprint(written, train(written)), footprint(whole, expected)
     assert memory.peaks == pytest.approx(of_whole.peaks)
@@ -81,8 +81,8 @@ def test_results_are_those_of_all_ranks(strategy: Strategy, machine: object) -> 
 
 
 def test_one_rank_of_a_star_stands_for_all() -> None:
-    _, written, outline = planned(DDP(algo="ring"), Setting(star(8), 8))
-    assert written.standing.tolist() == outline.standing.tolist() == [0]
+    _, written, unwritten = planned(DDP(algo="ring"), Setting(star(8), 8))
+    assert written.standing.tolist() == unwritten.standing.tolist() == [0]
     assert len(written.schedule) < 100
 
 

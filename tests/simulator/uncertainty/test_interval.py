@@ -137,9 +137,9 @@ def test_messages_have_the_time_on_links(
 ) -> None:
     """Unless they have no bytes."""
     moved = crossed if any(size for size, _ in messages) else 0.0
-    found = row(messages, latency, crossed)
-    assert found.sum() == pytest.approx(latency + moved)
-    assert found.min() >= 0
+    times = row(messages, latency, crossed)
+    assert times.sum() == pytest.approx(latency + moved)
+    assert times.min() >= 0
 
 
 @given(st.floats(1, 2.0**40), st.integers(1, 9), share, share)

@@ -205,8 +205,8 @@ def test_nothing_else_waits_for_kernels(
 
 
 def test_runs_are_found_by_the_names_of_their_files() -> None:
-    found = specification_of(curve("mn5acc_nccl_ring_ar_p16"))
-    assert (found.machine, found.nic) == ("MareNostrum 5 ACC", 25 * GBPS)
+    specification = specification_of(curve("mn5acc_nccl_ring_ar_p16"))
+    assert (specification.machine, specification.nic) == ("MareNostrum 5 ACC", 25 * GBPS)
 
 
 def test_runs_without_a_machine_are_refused() -> None:
