@@ -184,11 +184,11 @@ class TrainingRun:
     @property
     def simulated(self) -> dict[str, int]:
         """How many workers stand for all (`ranks`), how many collectives are timed as a whole, and
-        how many of these have the time of an earlier one (`replayed`)."""
-        counts = {"ranks": len(self.plan.standing), "collectives": 0, "replayed": 0}
+        how many of these have the time of an earlier one (`alike`)."""
+        counts = {"ranks": len(self.plan.standing), "collectives": 0, "alike": 0}
         if isinstance(self.timeline, PricedTimeline):
             counts["collectives"] = len(self.plan.collectives)
-            counts["replayed"] = counts["collectives"] - len(self.timeline.alone)
+            counts["alike"] = counts["collectives"] - len(self.timeline.alone)
         return counts
 
     @property

@@ -168,12 +168,12 @@ def _figures(
     )
 
 
-def _simulated(number: int, ranks: int, collectives: int, replayed: int) -> tuple[str, str]:
+def _simulated(number: int, ranks: int, collectives: int, alike: int) -> tuple[str, str]:
     """How much is simulated of a run on a `number` of ranks."""
     who = "all ranks" if number == ranks else f"{ranks} of {number} ranks"
     if not collectives:
         return who, "all transfers"
-    parts = f"{collectives - replayed} simulated, {replayed} alike"
+    parts = f"{collectives - alike} simulated, {alike} alike"
     return who, f"{collectives} collectives: {parts}"
 
 

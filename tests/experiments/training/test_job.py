@@ -82,22 +82,22 @@ def test_a_device_that_nobody_names_may_hold_anything(simctl: Simctl, tmp_path: 
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "ddp:compress=yes", "local_sgd"])
-def test_a_replayed_run_knows_its_memory_but_for_messages(
+def test_a_priced_run_knows_its_memory_but_for_messages(
     strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole run is traced; that with replayed collectives holds the same but for inboxes."""
+    """The whole run is traced; that with priced collectives holds the same but for inboxes."""
     options = strategy_options.find(strategy)
     name = strategy.partition(":")[0]
     job = Job(model_catalogue.find("resnet50"), name, options, find("star"), steps=2)
     whole = replace(job, detail="transfers").run(4)
     monkeypatch.setattr(jobs, "WRITTEN", 1)
-    replayed = job.run(4)
-    assert replayed.memory is None
-    assert replayed.plan.is_priced
-    assert replayed.held == kept(whole.plan)
-    assert replayed.held <= whole.held <= 1.001 * replayed.held
-    assert replayed.row["peak_B"] == replayed.held
-    assert replayed.row["redundant_B"] is None
+    priced = job.run(4)
+    assert priced.memory is None
+    assert priced.plan.is_priced
+    assert priced.held == kept(whole.plan)
+    assert priced.held <= whole.held <= 1.001 * priced.held
+    assert priced.row["peak_B"] == priced.held
+    assert priced.row["redundant_B"] is None
 
 
 MODEL = """\
