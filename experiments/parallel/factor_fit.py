@@ -2,8 +2,8 @@
 
 A step is bound by the device or by the CPU that launches its kernels. What rows say of the two is
 weighed against what is known before. Logarithms are taken as normal, in levels: a factor for the
-device, which rows of all models share, further ones for experts, for each model and for each
-precision, and what is left of each row. A row may be odd, as a job that runs short of memory or
+device, which rows of all models share, further ones for each model and for each precision, and what
+is left of each row. A row may be odd, as a job that runs short of memory or
 shares its machine. Then much more is left of it. How likely that is follows from what all other
 rows, and what was known before, predict for it.
 """
@@ -73,7 +73,7 @@ class Spreads(NamedTuple):
     model: float
     precision: float
     experts: float
-    """Experts against other layers."""
+    """A model with experts. One tells nothing of another: releases of software change them most."""
     step: float
     """A step against the model with the right factors."""
     launched: float
@@ -139,19 +139,13 @@ class _Levels:
             for levels in (models, precisions)
         ]
         common = np.ones((1, len(rows) + 1))
-        experts = [[bool(shape and shape.experts) for shape in models]]
-        self.design = np.concatenate([common, 0 * common, experts, *columns]).T
+        self.design = np.concatenate([common, 0 * common, *columns]).T
         """Which factors the device has for the target, and then for each row."""
-        first, second = (len(part) for part in columns)
-        self.priors = np.array(
-            [
-                prior.device,
-                prior.launch,
-                prior.experts,
-                *[prior.model] * first,
-                *[prior.precision] * second,
-            ]
-        )
+        of_models = [
+            prior.experts if each and each.experts else prior.model for each in dict.fromkeys(models)
+        ]
+        of_precisions = [prior.precision] * len({*precisions})
+        self.priors = np.array([prior.device, prior.launch, *of_models, *of_precisions])
         self.paths = np.zeros((len(rows), 0, 3))
         """The known paths of each row, seconds for factors of 1."""
         self.seconds = np.array([row.seconds for row in rows])

@@ -20,8 +20,8 @@ from topologies.topology import Floats
 def usual_sureness(shape: TransformerShape) -> Sureness:
     """How surely tables know a device and the launch of a kernel, without a measured step."""
     usual = spreads()
-    experts = usual.experts if shape.experts else 0.0
-    return Sureness(hypot(usual.device, usual.model, usual.precision, experts), usual.launch)
+    model = usual.experts if shape.experts else usual.model
+    return Sureness(hypot(usual.device, model, usual.precision), usual.launch)
 
 
 def step_spread(seconds: Floats, sureness: Sureness, *, links: float = 0.0) -> float:

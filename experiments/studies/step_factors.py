@@ -10,7 +10,7 @@ measured one, at the level that other families tell. Rows are odd that are beyon
 `launch` is the root mean square over GPUs of the logarithm of the factor on launches that all steps
 of a GPU tell, if they tell it. Steps of one A100 node, nearly all of which launches bind, tell
 nothing else. Their spread, `launched`, is 1.48 times the median error that one row calibrates, and
-not learnt here. Steps with experts only tell `experts`, how much further off they are than others
+not learnt here. Models with experts only tell `experts`, how much further off each is than others
 of the same GPU and precision. With --kernels, `links` is the root mean square of logarithms of the
 times of large collectives, predicted without their family of GPUs, over NCCL's.
 """
@@ -178,7 +178,7 @@ def spreads_of(logs: Sequence[Factor]) -> dict[str, float]:
     medians = cells.groupby(FAMILY)["log"].median()
     # A family is of a precision, too.
     family = _typical(medians.reset_index())
-    further = (experts.groupby(FAMILY)["log"].median() - medians).dropna()
+    further = (experts.groupby([*FAMILY, "model"])["log"].median() - medians).dropna()
     return {
         "device": max(family**2 - precision**2, 0.0) ** 0.5,
         "model": _between(cells.groupby(FAMILY)["log"]),
