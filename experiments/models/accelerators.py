@@ -9,6 +9,7 @@ is fitted to a run on several devices, because such runs judge the communication
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -134,6 +135,7 @@ def usual_dtype(device: str) -> str:
     return next(name for name in ("bf16", "amp", "fp32") if peak.keys() & {*PRECISIONS[name].math})
 
 
+@cache
 def multiplies(device: str, dtype: str, kind: str = "matmul") -> str:
     """The dtype of multiplications of a kind of :data:`SHARES` on `device` if a model is trained in
     `dtype`.

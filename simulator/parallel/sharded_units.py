@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -36,19 +37,25 @@ def units(stage: Sequence[Block], names: Sequence[str]) -> list[Unit]:
     blocks with `names`."""
     root = [place for place, block in enumerate(stage) if block.name in names]
     single = [(place,) for place in range(len(stage)) if place not in root]
-    made = []
+    made, known = list[Unit](), dict[tuple[int, ...], Unit]()
     for places in (tuple(root), *single):
         blocks = [stage[place] for place in places]
-        if counts := elements(blocks, frozen=True):
-            made.append(Unit(places, counts, places == tuple(root), elements(blocks)))
+        key = tuple(map(id, blocks))
+        if key not in known:
+            every = elements(blocks, frozen=True)
+            known[key] = Unit(places, every, places == tuple(root), elements(blocks))
+        if known[key].elements:
+            made.append(known[key]._replace(blocks=places))
     return made
 
 
 def elements(blocks: Sequence[Block], *, frozen: bool = False) -> dict[str, float]:
     """Elements of trained parameters, and of `frozen` ones if asked, by the group that shares them:
     "data", and "experts" if there are."""
-    counts = {
-        "data": sum(block.parameters + frozen * block.frozen for block in blocks),
-        "experts": sum(block.expert_parameters + frozen * block.frozen_experts for block in blocks),
-    }
+    # Most blocks of a stage are one object.
+    numbers, counts = Counter(map(id, blocks)), {"data": 0.0, "experts": 0.0}
+    for place, block in {id(block): block for block in blocks}.items():
+        counts["data"] += numbers[place] * (block.parameters + frozen * block.frozen)
+        experts = block.expert_parameters + frozen * block.frozen_experts
+        counts["experts"] += numbers[place] * experts
     return {group: count for group, count in counts.items() if count}
