@@ -76,6 +76,7 @@ class Setting:
                 end=end,
                 usual=usual,
                 laws=laws(self.training.times.device) if software else {},
+                takes_turns=self.rules.sharing == "fair",
             )
         return self.known[key].under(plan.degrees)
 

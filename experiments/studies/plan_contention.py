@@ -129,8 +129,9 @@ def step_of(model: str, topology: str, text: str, sharing: Sharing) -> Step:
     entry, plan, machine = find_transformer(model), parse_plan(text), find(topology)
     device = DeviceTimes(DEVICES.get(machine.name, "h100"))
     training = Training(entry.name, entry.shape, entry.size, device)
-    rules, built = Rules(sharing=sharing), machine.build(plan.degrees.ranks)
-    return write(work_of(training, plan, GroupTimes(built, plan.degrees, run=rules.run)))
+    run, built = Rules(sharing=sharing).run, machine.build(plan.degrees.ranks)
+    times = GroupTimes(built, plan.degrees, run=run, takes_turns=sharing == "fair")
+    return write(work_of(training, plan, times))
 
 
 def compare(seed: int, *, hard: bool = False) -> output.Record | None:

@@ -19,7 +19,6 @@ from simulator.collectives.operation_counts import estimate
 from simulator.collectives.symmetry import fold
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
-from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.steps.buffers import side_by_side
 from topologies.columns import distinct_rows
 from topologies.errors import InputError
@@ -27,8 +26,6 @@ from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
 MOST = 2.0**21
 """Operations of a part that are simulated, at most."""
-CHAIN = 8
-"""How often a part runs behind itself."""
 
 
 class Loads(NamedTuple):
@@ -78,7 +75,6 @@ class Laid:
     members: list[Ints]
     parts_of: Mapping[int, Sequence[int]]
     """The parts of each place; the one with the busiest medium comes first."""
-    _chains: dict[int, tuple[Routed, Ints]] = field(default_factory=dict, repr=False)
 
     @property
     def ranks(self) -> int:
@@ -102,24 +98,6 @@ class Laid:
         left out."""
         numbers = {number for numbers in self.parts_of.values() for number in numbers}
         return {number: self._routed(self.members[number]) for number in sorted(numbers)}
-
-    def chain(self, number: int) -> tuple[Routed, Ints]:
-        """A part several times, on each rank behind the one before, for V = 1 byte; and the
-        operations with which each rank ends, a row for each time."""
-        if number not in self._chains:
-            routed = self.parts[number]
-            child = routed.schedule
-            cut, scratch = np.split(child.shares, [child.buffer], axis=-1)
-            builder = ScheduleBuilder(
-                child.workers, 1.0, slots=cut, scratch=scratch, switches=child.switches
-            )
-            ends = list[Ints]()
-            for _ in range(CHAIN):
-                builder.inline(child)
-                ranks, count = np.arange(child.workers), child.buffer
-                ends.append(builder.compute(ranks, 0.0, reads=0, writes=0, count=count))
-            self._chains[number] = route(builder.build(), routed.topology), np.stack(ends)
-        return self._chains[number]
 
     def _routed(self, members: Ints) -> Routed:
         """The schedules of the groups as one. If there are too many operations, that of the group

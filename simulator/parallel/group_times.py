@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from math import log
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from simulator.collectives import Algorithm, find
 from simulator.engines import run
+from simulator.parallel.connections import in_turn, takes_turns
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.group_routes import CHAIN, Laid, Loads, lay
+from simulator.parallel.group_routes import Laid, Loads, lay
 from simulator.parallel.node_levels import two_levels
 from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
@@ -40,6 +40,9 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
 """The algorithms of a collective. The fastest one for the size runs. Groups that have some ranks of
 several nodes take two levels instead of rings. A dispatch sends tokens to their experts, and a
 combine returns them."""
+FREE = 1.05
+"""How many times as long messages may take that follow each other, as each waits for the latency of
+the one before."""
 EXPLAINED = 2**16
 """Operations of a part whose phases are looked for, at most."""
 End = Literal["time", "expected", "low", "high"]
@@ -81,9 +84,6 @@ class Timed(NamedTuple):
     """That of each part of which the profile says how sure it is, if an end was asked for."""
     phases: Mapping[int, Phases]
     """Those of each part, if they are known."""
-    again: Mapping[int, float]
-    """By which factor each part takes longer if the same comes before: ranks do not leave together,
-    and messages of rings that lost step meet. Parts that do not are left out."""
 
     def at(self, end: End | None, place: int) -> float:
         """The time of the groups of a place, or an end of its interval, in seconds."""
@@ -107,11 +107,6 @@ class Timed(NamedTuple):
         known = load[column] == wanted
         changing = np.minimum(np.where(known, busy[:, column], 1.0) * share, 1.0)
         return loads.medium, changing, np.where(known, flows[:, column], share * loads.flows), until
-
-    def factor(self, place: int) -> float:
-        """By which factor the groups of a place take longer behind another such call."""
-        known = place in self.laid.parts_of
-        return self.again.get(self._slowest(place), 1.0) if known else 1.0
 
     def _slowest(self, place: int) -> int:
         return max(self.laid.parts_of[place], key=self.seconds.__getitem__)
@@ -141,11 +136,14 @@ class GroupTimes:
     laws: Mapping[str, Law] = field(default_factory=dict)
     """What software makes of the seconds on links, by collective. None of it takes less. Others
     take these seconds."""
+    takes_turns: bool = False
+    """Whether messages of a connection follow each other, if that hardly takes longer: under fair
+    sharing they would end together."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
     _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
-    _factors: dict[tuple[Laid, int, float], float] = field(default_factory=dict, repr=False)
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
     # Times under other degrees, ends or laws have their own.
+    _least: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
     _known: dict[tuple[str, str, float], Mapping[int, float]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -224,7 +222,12 @@ class GroupTimes:
                 chosen = self.usual.fastest(kind, collective, nbytes).name
                 every = [laid for laid in every if laid.algorithm.name == chosen]
             times = _allowed(partial(self._time, nbytes), every)
-            self._times[key] = min(times, key=lambda timed: max(timed.seconds.values()))
+
+            def cost(timed: Timed) -> float:
+                free = self.takes_turns and not takes_turns(timed.laid.algorithm)
+                return max(timed.seconds.values()) * (FREE if free else 1.0)
+
+            self._times[key] = min(times, key=cost)
         return self._times[key]
 
     def least(self, kind: str, collective: str, nbytes: float) -> float:
@@ -232,7 +235,10 @@ class GroupTimes:
         medium of the machine is busy. Under a profile it is the same as `seconds`."""
         if nbytes <= 0 or self.degrees.size(kind) == 1 or self.profile is not None:
             return self.seconds(kind, collective, nbytes)
-        return nbytes * min(laid.least for laid in self._every(kind, collective))
+        if (kind, collective) not in self._least:
+            every = self._every(kind, collective)
+            self._least[kind, collective] = min(laid.least for laid in every)
+        return nbytes * self._least[kind, collective]
 
     def transfer(self, sender: int, receiver: int, nbytes: float) -> float:
         """Seconds in which each rank of a device of the pipeline sends `nbytes` to its peer of
@@ -281,9 +287,9 @@ class GroupTimes:
             raise InputError(f"no collective {collective[:40]!r}: one of {', '.join(ALGORITHMS)}")
         chosen = [find(name) if isinstance(name, str) else name for name in names]
         instead = two_levels(collective, self.topology, group)
-        if collective in self.algorithms or not instead:
-            return chosen
-        return instead + [each for each in chosen if not each.name.startswith("rings")]
+        if instead and collective not in self.algorithms:
+            chosen = instead + [each for each in chosen if not each.name.startswith("rings")]
+        return [*map(in_turn, chosen), *chosen] if self.takes_turns else chosen
 
     def _time(self, nbytes: float, laid: Laid) -> Timed:
         parts = {number: routed.scaled(nbytes) for number, routed in laid.parts.items()}
@@ -296,13 +302,7 @@ class GroupTimes:
                 if each.sharing == "fair" and len(each.schedule) <= EXPLAINED
             }
             seconds = {number: each.makespan for number, each in ran.items()}
-            again = {
-                number: self._again(laid, number, nbytes)
-                for number in phases
-                if len(parts[number].schedule) * CHAIN <= EXPLAINED
-                and parts[number].schedule.fold is None
-            }
-            return Timed(laid, seconds, {}, phases, again)
+            return Timed(laid, seconds, {}, phases)
         seconds, intervals = dict[int, float](), dict[int, Interval]()
         for number, part in parts.items():
             under = self.profile.simulate(part, laid.algorithm, self.run)
@@ -311,15 +311,7 @@ class GroupTimes:
             if predicted:
                 place = replace(predicted.place, ranks=np.array([float(laid.ranks)]))
                 intervals[number] = interval_of(predicted._replace(place=place))
-        return Timed(laid, seconds, intervals, {}, {})
-
-    def _again(self, laid: Laid, number: int, nbytes: float) -> float:
-        size = 4.0 ** round(log(nbytes, 4))
-        if (laid, number, size) not in self._factors:
-            chain, ends = laid.chain(number)
-            finish = self.run(chain.scaled(size)).finish[ends].max(axis=1)
-            self._factors[laid, number, size] = max(1.0, np.diff(finish).mean() / finish[0])
-        return self._factors[laid, number, size]
+        return Timed(laid, seconds, intervals, {})
 
 
 def _allowed(function: Callable[[Value], Result], values: Sequence[Value]) -> list[Result]:

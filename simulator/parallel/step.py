@@ -104,8 +104,7 @@ class Step:
         joined = joint_calls(graph).astype(np.int32)
         place = graph.place[joined[rows]].astype(np.int64)
         devices = self.work.times.degrees.devices[graph.leaders]
-        # What takes longer behind another keeps media busy for less of its time.
-        first, of_rows = distinct_rows(number[rows], place, graph.seconds[joined[rows]])
+        first, of_rows = distinct_rows(number[rows], place)
         of_first = rows[first]
         callers = [calls[row] for row in number[of_first].tolist()]
         used, usage, media = usages(
@@ -283,21 +282,4 @@ def _by_place(times: GroupTimes, calls: Sequence[Call], columns: Mapping[str, An
             rows = call == number
             table = np.array([by_place.get(p, 0.0) for p in range(times.degrees.pp)])
             seconds[rows] = table[place[rows]]
-    return seconds * behind_others(times, calls, call, place, place, columns["lane"])
-
-
-def behind_others(
-    times: GroupTimes, calls: Sequence[Call], call: Ints, device: Ints, place: Ints, lane: Ints
-) -> Floats:
-    """By which factor each task takes longer, as calls come before on its lane."""
-    factors, follows = (
-        np.ones(len(call)),
-        places_in_groups(place, lane, (call >= 0).astype(np.int32)) > 0,
-    )
-    for number, each in enumerate(calls):
-        timed = times.timed(*each[:3])
-        if timed.again:
-            rows = follows & (call == number)
-            table = np.array([timed.factor(p) for p in range(times.degrees.pp)])
-            factors[rows] = table[device[rows]]
-    return factors
+    return seconds

@@ -16,7 +16,7 @@ import numpy as np
 
 from simulator.kernels.records import Csr
 from simulator.parallel.passes import COMPUTE
-from simulator.parallel.step import Step, behind_others
+from simulator.parallel.step import Step
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import WrongResult
 from simulator.schedules.timeline import Timeline
@@ -54,10 +54,8 @@ def split_step(step: Step, place_of: Numbers) -> Step:
     turn = np.append(np.argsort(order), -1)
     every = split(graph, place_of)
     if step.work.times.usual:
-        called, leader, times = every.call >= 0, every.leaders[every.place], step.work.times
-        columns = every.call, times.degrees.devices[leader], every.place, every.lane
-        longer = behind_others(times, every.calls, *columns)[called]
-        every.seconds[called] = _calls(step)[every.call[called], leader[called]] * longer
+        called, leader = every.call >= 0, every.leaders[every.place]
+        every.seconds[called] = _calls(step)[every.call[called], leader[called]]
 
     def rows(tasks: Ints) -> Ints:
         task_of = copies.of(turn[tasks[action]], device[:, None])
