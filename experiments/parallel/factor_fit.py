@@ -142,7 +142,8 @@ class _Levels:
         self.design = np.concatenate([common, 0 * common, *columns]).T
         """Which factors the device has for the target, and then for each row."""
         of_models = [
-            prior.experts if each and each.experts else prior.model for each in dict.fromkeys(models)
+            prior.experts if shape and shape.experts else prior.model
+            for shape in dict.fromkeys(models)
         ]
         of_precisions = [prior.precision] * len({*precisions})
         self.priors = np.array([prior.device, prior.launch, *of_models, *of_precisions])

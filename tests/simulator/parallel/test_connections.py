@@ -54,5 +54,6 @@ def test_an_algorithm_has_its_turns_once_and_keeps_its_name_and_options() -> Non
     algorithm = find("ring:segments=2")
     turns = in_turn(algorithm)
     assert turns is in_turn(algorithm) is pickle.loads(pickle.dumps(turns))
-    assert takes_turns(turns) and not takes_turns(algorithm)
+    assert takes_turns(turns)
+    assert not takes_turns(algorithm)
     assert (turns.name, turns.options) == (algorithm.name, algorithm.options)
