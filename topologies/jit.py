@@ -11,8 +11,8 @@ from typing import Any
 Kernel = Callable[..., Any]
 
 CROSSOVER = 30_000
-"""Operations through kernels after which a process loads compiled code: `python -m
-experiments.studies start-up` measures it."""
+"""Operations through kernels after which a process loads compiled code. Sweeps that are
+forced each way take equally long there."""
 PATIENCE = 1_000_000
 """Operations through kernels after which a process waits for code that is not compiled yet."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from experiments.calibration.effects.link_effects import LEAST_LATENCY
 from experiments.calibration.library import Library
 from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.calibration.paths import NEAR_FASTEST, Paths
+from experiments.calibration.paths import Costs, Paths
 from simulator.collectives import find
 from simulator.effects.jobs import Index, Jobs, jobs
 from simulator.profile import Profile
@@ -45,17 +45,6 @@ def machine_for(blueprint: Blueprint | None) -> Machine:
 
 def _built(blueprint: Blueprint, ranks: int, per_node: int) -> Topology:
     return blueprint.for_job(ranks, -(-ranks // per_node)).build(ranks)
-
-
-@dataclass(frozen=True, eq=False)
-class JobSizes:
-    """One algorithm on one number of ranks and nodes, and the sizes that were measured there."""
-
-    job: int
-    algorithm: str
-    nodes: int
-    paths: Paths
-    sizes: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +83,8 @@ class KnownPaths:
         self.candidates = [self._candidates(point) for point in range(len(points))]
         """The algorithms that may have made each point."""
         built = cache(machine)
-        for c, names in zip(points.curve, self.candidates, strict=True):
+        places = zip(points.curve, points.size.tolist(), self.candidates, strict=True)
+        for c, size, names in places:
             curve = points.curves[c]
             for name in names:
                 key = (name, curve.ranks, curve.per_node)
@@ -102,6 +92,7 @@ class KnownPaths:
                     topology = built(curve.ranks, curve.per_node)
                     self._note(topology)
                     self.of[key] = Paths(find(name), topology, curve.ranks, tuple(self.figures))
+                self.of[key].sizes.add(size)
         algorithms, ranks, per_node = zip(*self.of, strict=True)
         nodes = [-(-count // width) for _, count, width in self.of]
         candidates = [find(name) for name in algorithms]
@@ -156,17 +147,30 @@ class KnownPaths:
             for name in self.library.ran(curve, largest)
         )
 
-    def places(self) -> Iterator[JobSizes]:
-        """Every algorithm where it was measured."""
-        sizes: dict[tuple[str, int, int], set[float]] = {key: set() for key in self.of}
-        for point, names in enumerate(self.candidates):
-            curve = self.points.curves[self.points.curve[point]]
-            for name in names:
-                sizes[name, curve.ranks, curve.per_node].add(float(self.points.size[point]))
-        for job, (key, paths) in enumerate(self.of.items()):
-            name, ranks, per_node = key
-            nodes = -(-ranks // per_node)
-            yield JobSizes(job, name, nodes, paths, np.array(sorted(sizes[key])))
+    def explore(self, profile: Profile, doubt: float) -> float:
+        """Simulate every algorithm where it was measured, under a profile, and keep the paths that
+        explain its times. Returns the greatest relative error of those that were known.
+
+        Paths that were wrong by less than `doubt` the last time are not simulated.
+        """
+        longest, wrong = [protocol.most for protocol in profile.protocols], 0.0
+        for paths, costs in self.costs(profile):
+            if paths.wrong >= doubt:
+                wrong = max(wrong, paths.explore(costs, longest))
+        self.version += 1
+        return wrong
+
+    def costs(self, profile: Profile) -> Iterator[tuple[Paths, Costs]]:
+        """The paths of each job, and what they cost under a profile."""
+        links = profile.link_costs(self.jobs, profile.protocols, self.kinds)
+
+        def each(job: int, columns: Sequence[int], protocol: int, size: float) -> Floats:
+            latency, bandwidth, gap = (column[protocol, columns, job] for column in links)
+            merge = float(profile.memory.merge(size))
+            return np.concatenate((np.maximum(LEAST_LATENCY, latency), 1 / bandwidth, gap, [merge]))
+
+        for job, paths in enumerate(self.of.values()):
+            yield paths, partial(each, job, [self.kinds.index(kind) for kind in paths.kinds])
 
     def table(self) -> PathTable:
         """All known paths; made anew when there are more."""
@@ -223,48 +227,3 @@ class KnownPaths:
             ran = self.library.ran(curve, float(self.points.size[point]), algorithms)
             row[[a for a, name in enumerate(self.candidates[point]) if name in ran]] = 0.0
         return seconds
-
-
-class Exploration:
-    """Simulations of places under a profile, whose jobs and kinds of link are those of a fit."""
-
-    def __init__(self, profile: Profile, jobs: Jobs, kinds: Sequence[str]) -> None:
-        self.profile, self.kinds = profile, tuple(kinds)
-        self.links = profile.link_costs(jobs, profile.protocols, kinds)
-
-    def explore(self, place: JobSizes, doubt: float) -> float:
-        """The greatest relative error of the known paths of a place.
-
-        Places that were wrong by less than `doubt` the last time are not simulated.
-        """
-        paths = place.paths
-        if paths.wrong < doubt:
-            return 0.0
-        if paths.large:
-            ends = (0, place.sizes[0]), (len(self.profile.protocols) - 1, place.sizes[-1])
-            paths.wrong = max(self._wrong(place, number, float(size)) for number, size in ends)
-        else:
-            paths.wrong = max(self._settle(place, float(size)) for size in place.sizes)
-        return paths.wrong
-
-    def _settle(self, place: JobSizes, size: float) -> float:
-        """Simulate the protocols that come near the fastest at a size, according to the known
-        paths."""
-        most = [protocol.most for protocol in self.profile.protocols]
-        numbers = np.flatnonzero(place.paths.carried(size, most)).tolist()
-        known = {q: place.paths.longest(self.costs(place, q, size), size, q) for q in numbers}
-        near = NEAR_FASTEST * min(known.values())
-        return max(self._wrong(place, q, size) for q in numbers if known[q] <= near)
-
-    def _wrong(self, place: JobSizes, number: int, size: float) -> float:
-        costs = self.costs(place, number, size)
-        before = place.paths.longest(costs, size, number)
-        return abs(1 - before / place.paths.simulate(costs, size, number))
-
-    def costs(self, place: JobSizes, number: int, size: float) -> Floats:
-        """The costs of a place by a protocol, by its number, at a size in bytes, as `Paths` takes
-        them."""
-        columns = [self.kinds.index(kind) for kind in place.paths.kinds]
-        latency, bandwidth, gap = (column[number, columns, place.job] for column in self.links)
-        merge = float(self.profile.memory.merge(size))
-        return np.concatenate((np.maximum(LEAST_LATENCY, latency), 1 / bandwidth, gap, [merge]))

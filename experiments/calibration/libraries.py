@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from experiments.calibration.decisions import table
+from experiments.calibration.decisions import rows
 from experiments.calibration.effects.algorithm_effects import (
     few_channels,
     launch,
@@ -303,8 +303,8 @@ def _forced(library: str) -> Collection[str]:
         return NCCL_TUNER
     if library not in (MPI.name, FUJITSU.name):
         return ()
-    entries = (entry for rows in table().values() for row in rows.values() for entry in row)
-    names = chain((name for _, name in entries), *MPI_RUNS.values())
+    entries = (row["algorithm"] for of in rows("Open MPI").values() for row in of)
+    names = chain(entries, *MPI_RUNS.values())
     return {name.partition(":")[0] for name in names}
 
 

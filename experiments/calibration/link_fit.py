@@ -60,15 +60,42 @@ def fit_links(
     """
     if len(set(sizes)) < 2:
         raise InputError(f"too few sizes to fit, {len(set(sizes))}: α and β need at least 2")
-    problem = _Problem(schedule, np.array(sizes), np.array(seconds), links, engine)
+    schedules = [schedule.scaled(float(size)) for size in sizes]
+    unit, measured = links(1.0, 1.0), np.array(seconds)
+    fitted_links, fitted_media = unit.latency == 1.0, unit.medium_bandwidth == 1.0
+
+    def at(x: Floats) -> _Point:
+        # seconds: an α that is fitted to zero is simulated with this value
+        machine = links(max(float(x[0]), 1e-12), 1 / float(x[1]) if x[1] > 0 else np.inf)
+        counts, times = np.zeros((len(schedules), 2)), np.zeros(len(schedules))
+        for k, each in enumerate(schedules):
+            timeline = simulate(each, machine, engine)
+            gradient = sensitivities(timeline)
+            counts[k] = (
+                gradient.latency[fitted_links].sum(),
+                gradient.inverse_bandwidth[fitted_media].sum(),
+            )
+            times[k] = timeline.makespan
+        return _Point(x, counts, times, float(((times / measured - 1) ** 2).sum()))
+
+    def step(point: _Point) -> _Point:
+        """The best point on the way to the least squares of the linear model; `point` itself if no
+        better point is found."""
+        goal = solve(point.counts / measured[:, None], 1 - point.fixed / measured)
+        for shrink in (1.0, 0.5, 0.25, 0.125):
+            candidate = at(point.x + shrink * (goal - point.x))
+            if candidate.error <= point.error:
+                return candidate
+        return point
+
     x = np.array([min(seconds) / (4 * max(schedule.steps, 1)), min(np.divide(seconds, sizes))])
-    point = problem.at(x)
+    point = at(x)
     for _ in range(8):
-        better = problem.step(point)
+        better = step(point)
         if better.error >= point.error * (1 - 1e-9):
             break
         point = better
-    return _fit(point, problem.seconds)
+    return _fit(point, measured)
 
 
 class _Point(NamedTuple):
@@ -87,42 +114,6 @@ class _Point(NamedTuple):
         """The part of the times that does not depend on α and β: gaps, merging, links of another
         kind."""
         return np.asarray(self.times - self.counts @ self.x)
-
-
-class _Problem:
-    """Simulated times as a function of x = (α, 1/β)."""
-
-    def __init__(
-        self, schedule: Schedule, sizes: Floats, seconds: Floats, links: Links, engine: Engine
-    ) -> None:
-        self.schedules = [schedule.scaled(float(size)) for size in sizes]
-        self.seconds, self.links, self.engine = seconds, links, engine
-        unit = links(1.0, 1.0)
-        self.fitted_links, self.fitted_media = unit.latency == 1.0, unit.medium_bandwidth == 1.0
-
-    def at(self, x: Floats) -> _Point:
-        # seconds: an α that is fitted to zero is simulated with this value
-        machine = self.links(max(float(x[0]), 1e-12), 1 / float(x[1]) if x[1] > 0 else np.inf)
-        counts, times = np.zeros((len(self.schedules), 2)), np.zeros(len(self.schedules))
-        for k, schedule in enumerate(self.schedules):
-            timeline = simulate(schedule, machine, self.engine)
-            gradient = sensitivities(timeline)
-            counts[k] = (
-                gradient.latency[self.fitted_links].sum(),
-                gradient.inverse_bandwidth[self.fitted_media].sum(),
-            )
-            times[k] = timeline.makespan
-        return _Point(x, counts, times, float(((times / self.seconds - 1) ** 2).sum()))
-
-    def step(self, point: _Point) -> _Point:
-        """The best point on the way to the least squares of the linear model; `point` itself if no
-        better point is found."""
-        goal = solve(point.counts / self.seconds[:, None], 1 - point.fixed / self.seconds)
-        for shrink in (1.0, 0.5, 0.25, 0.125):
-            candidate = self.at(point.x + shrink * (goal - point.x))
-            if candidate.error <= point.error:
-                return candidate
-        return point
 
 
 def solve(design: Floats, wanted: Floats) -> Floats:

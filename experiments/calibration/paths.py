@@ -9,7 +9,7 @@ simulation, because their order no longer exists. It keeps the paths of the simu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import isinf
@@ -29,13 +29,16 @@ LARGE_SCHEDULE = 100_000
 NEAR_FASTEST = 1.5
 """A protocol is simulated if it seems to take at most so many times as long as the fastest."""
 
+Costs = Callable[[int, float], Floats]
+"""From the number of a protocol and a size in bytes to the costs of a path, see :class:`Paths`."""
+
 
 class Paths:
     """The paths found in an algorithm on a machine. A row counts α by kind, bytes by kind, g by
     kind and bytes merged, the bytes in units of V: shape (3 * kinds + 1,). Costs have the same
     shape: α in seconds, 1/β in seconds a byte and g in seconds by kind, and γ in seconds a byte.
     `wrong` is by how much, relatively and at most, those known were when points were last
-    simulated."""
+    simulated. `sizes` are the measured ones in bytes."""
 
     def __init__(
         self, algorithm: Algorithm, topology: Topology, ranks: int, kinds: Sequence[str]
@@ -44,7 +47,7 @@ class Paths:
         self.algorithm, self.topology, self.ranks = algorithm, topology, ranks
         self.long: dict[tuple[float, float], float] = {}
         self.found: dict[tuple[int, float], dict[bytes, Floats]] = {}
-        self.wrong = 1.0
+        self.wrong, self.sizes = 1.0, set[float]()
 
     @cached_property
     def routed(self) -> Routed:
@@ -75,6 +78,29 @@ class Paths:
     def large(self) -> bool:
         """Whether a simulation takes long."""
         return len(self.routed.schedule) > LARGE_SCHEDULE
+
+    def explore(self, costs: Costs, longest: Sequence[float]) -> float:
+        """Simulate the measured sizes. Of each, the protocols count that come near the fastest by
+        the known paths and carry the messages. `longest` are the longest messages of each. Returns
+        `wrong`."""
+        sizes = sorted(self.sizes)
+        if self.large:
+            points = [(0, sizes[0]), (len(longest) - 1, sizes[-1])]
+            self.wrong = max(self._wrong(costs, *point) for point in points)
+        else:
+            self.wrong = max(self._settle(costs, size, longest) for size in sizes)
+        return self.wrong
+
+    def _settle(self, costs: Costs, size: float, longest: Sequence[float]) -> float:
+        numbers = np.flatnonzero(self.carried(size, longest)).tolist()
+        known = {q: self.longest(costs(q, size), size, q) for q in numbers}
+        near = NEAR_FASTEST * min(known.values())
+        return max(self._wrong(costs, q, size) for q in numbers if known[q] <= near)
+
+    def _wrong(self, costs: Costs, protocol: int, size: float) -> float:
+        here = costs(protocol, size)
+        before = self.longest(here, size, protocol)
+        return abs(1 - before / self.simulate(here, size, protocol))
 
     def simulate(self, costs: Floats, nbytes: float, protocol: int = 0) -> float:
         """The simulated seconds of V = `nbytes`; the path that explains them is kept."""

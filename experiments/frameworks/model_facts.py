@@ -12,8 +12,8 @@ import yaml
 
 from experiments.frameworks.facts import JobFacts, rows_by_name
 from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
-from experiments.models.model_shapes import RMS_DECODER, TransformerShape
-from experiments.models.shape_values import shape_of
+from experiments.models.model_shapes import TransformerShape
+from experiments.models.shape_values import families, shape_of
 from experiments.shipped_tables import rows_of
 from topologies.errors import InputError, naming
 
@@ -36,7 +36,7 @@ def model_of(facts: JobFacts, name: str) -> Entry | None:
     if "width" in facts and ("blocks" in facts or "pattern" in facts):
         entry = _of_sizes(facts, name)
     elif preset.startswith("{"):
-        entry = _like(shape_of({**RMS_DECODER, **yaml.safe_load(preset)}), name)
+        entry = _like(shape_of({**families()["llama"], **yaml.safe_load(preset)}), name)
     elif preset:
         entry = find_transformer(preset)
     else:

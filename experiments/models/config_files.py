@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from experiments.models.model_catalogue import Entry
-from experiments.models.model_shapes import RMS_DECODER
-from experiments.models.shape_values import shape_of
+from experiments.models.shape_values import families, shape_of
 from experiments.shipped_tables import rows_of
 from topologies.errors import InputError, naming, nearest_name, shown
 from topologies.readers.contents import check_text
@@ -25,10 +24,6 @@ from topologies.readers.plain_files import load_json, place_in
 USUAL_SEQUENCE = 4096
 """Tokens of a sequence, where positions are rotary and no option says otherwise."""
 _RULES = ConfigDict(extra="ignore", strict=True)
-
-
-def _whole(least: int, most: int) -> Any:
-    return Annotated[int, Field(ge=least, le=most)]
 
 
 class _MptAttention(BaseModel):
@@ -42,18 +37,8 @@ class _MptAttention(BaseModel):
 
 
 _KINDS: Mapping[str, Any] = {
-    "blocks": _whole(1, 4096),
-    "heads": _whole(1, 2**14),
-    "heads or none": _whole(1, 2**14) | None,
-    "width": _whole(1, 2**24),
-    "width or none": _whole(1, 2**24) | None,
-    "experts": _whole(0, 2**14),
-    "size": _whole(0, 2**24),
     "pattern": Annotated[str, Field(pattern=r"^[M*E-]+$", max_length=4096)],
     "turns": list[Literal["sliding_attention", "full_attention"]],
-    "ratio": _whole(1, 64),
-    "side": _whole(1, 2**14),
-    "channels": _whole(1, 1024),
     "labels": Annotated[dict[str, Any], Field(min_length=1)],
     "bool": bool,
     "attention": _MptAttention,
@@ -63,7 +48,17 @@ _KINDS: Mapping[str, Any] = {
     "one": Literal[1],
     "no layers": Annotated[list[int], Field(max_length=0)],
 }
-"""The kinds of values of keys."""
+"""The kinds of values of keys that are no whole numbers."""
+
+
+def _kind(text: str) -> Any:
+    """The kind of a value in the table of keys, like 1..4096, or 1..4096 or none."""
+    if text in _KINDS:
+        return _KINDS[text]
+    bounds, _, none = text.partition(" or ")
+    least, most = map(int, bounds.split(".."))
+    whole = Annotated[int, Field(ge=least, le=most)]
+    return whole | None if none else whole
 
 
 def _families() -> dict[str, dict[str, Any]]:
@@ -72,7 +67,7 @@ def _families() -> dict[str, dict[str, Any]]:
         default = json.loads(row["default"]) if row["default"] else ...
         field = Field(default, alias=row["key"], validate_default=True)
         for family in row["families"].split():
-            families[family][row["field"]] = _KINDS[row["kind"]], field
+            families[family][row["field"]] = _kind(row["kind"]), field
     return dict(sorted(families.items()))
 
 
@@ -80,17 +75,6 @@ FAMILIES = _families()
 """The keys of each model_type, by the field of
 :class:`experiments.models.model_shapes.TransformerShape` or of what it consists of that each is. A
 value that is no such field has the name of its key."""
-_CONSTANTS: Mapping[str, dict[str, Any]] = {
-    "bert": {"kind": "encoder", "dropout": True},
-    "gpt_oss": {**RMS_DECODER, "biases": True, "sinks": True},
-    "nemotron_h": {"norm": "rms", "biases": False},
-    "gpt2": {"dropout": True},
-    "mpt": {"tied": True},
-    "qwen3": {**RMS_DECODER, "head_norms": True},
-    "qwen3_moe": {**RMS_DECODER, "head_norms": True},
-    "vit": {"kind": "image"},
-}
-"""Fields of a shape that no key changes; those of a Llama for other families."""
 
 
 def parse(text: str, name: str) -> Entry:
@@ -106,6 +90,7 @@ def parse(text: str, name: str) -> Entry:
     config = mistakes.checked(create_model(family, __config__=_RULES, **FAMILIES[family]), content)
     mistakes.report(place_in(text, name))
     with naming(name):
-        shape = shape_of({**dict(config), **_CONSTANTS.get(family, RMS_DECODER)})
+        fixed = families().get(f"{family}/config.json", families()["llama"])
+        shape = shape_of({**dict(config), **fixed})
     longest = min(shape.longest or USUAL_SEQUENCE, USUAL_SEQUENCE)
     return Entry(shape, shape.positions or longest, name=name)

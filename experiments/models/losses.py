@@ -7,45 +7,27 @@ of runs. What is `unfused` is counted in the source of Megatron-LM of February 2
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from experiments.models.block_cut import Loss
+from experiments.models.separate_kernels import Separate
 
-
-class LossKernels(NamedTuple):
-    """The kernels of a loss, and what they hold and move."""
-
-    kept: float
-    """Bytes of each logit that the forward leaves to the backward."""
-    working: float
-    """Bytes of each logit that the backward adds at most."""
-    moved: float
-    """Bytes of each logit that the forward moves."""
-    moved_back: float
-    """Bytes of each logit that the backward moves."""
-    kernels: int = 1
-    """Kernels of the forward."""
-    kernels_back: int = 1
-    """Kernels of the backward."""
-
-
-LOSSES: dict[Loss, LossKernels] = {
+LOSSES: dict[Loss, Separate] = {
     # Megatron-LM's vocab_parallel_cross_entropy keeps the softmax in fp32, and turns it into the
     # gradient in place. Beside it are the logits or the gradient in 16 bits, before and after the
     # conversion. Bytes move for conversion, maximum, exponential, sum; difference, conversion.
-    "fused": LossKernels(4.0, 4.0, 20.0, 14.0),
+    "fused": Separate(20.0, 14.0, kept=4.0, working=4.0),
     # The same kernel by kernel (megatron/mpu/cross_entropy.py): conversion 6, maximum 4, difference
     # 8, exponential 8, sum 4, quotient 8. Further kernels are for a number a token, there, in
     # loss_func of pretrain_gpt.py and in megatron/schedules.py.
-    "unfused": LossKernels(4.0, 4.0, 38.0, 14.0, kernels=28, kernels_back=12),
+    "unfused": Separate(38.0, 14.0, 28, 12, kept=4.0, working=4.0),
     # cross_entropy(logits.float()) of PyTorch keeps the log-softmax in fp32. Its gradient and that
     # of its input are in fp32.
-    "eager": LossKernels(4.0, 8.0, 18.0, 22.0),
+    "eager": Separate(18.0, 22.0, kept=4.0, working=8.0),
     # A kernel reads logits in 16 bits, and another writes their gradient.
-    "compiled": LossKernels(2.0, 2.0, 4.0, 4.0),
+    "compiled": Separate(4.0, 4.0, kept=2.0, working=2.0),
     # The eager loss of one piece in 8 after the other, with its backward.
-    "chunked": LossKernels(0.0, 12.0 / 8, 18.0, 22.0),
+    "chunked": Separate(18.0, 22.0, working=12.0 / 8),
 }
+"""What each kind moves and holds for each logit, as one kernel."""
 SHARDED_LOSS = 4.0
 """Bytes of each logit that the eager loss adds where ranks share the vocabulary: the loss of
 torch.distributed.tensor.parallel holds the exponential, too."""

@@ -16,9 +16,8 @@ from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerato
 from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.image_networks import ImageNetworks
-from experiments.models.model_families import FAMILIES
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.shape_values import shape_of, share
+from experiments.models.shape_values import families, shape_of, share
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from experiments.shipped_tables import rows_of
@@ -217,7 +216,7 @@ def _changed(
 def _shipped(row: Mapping[str, str]) -> Entry:
     family, sizes = row["family"], {key: int(text) for key, text in row.items() if text.isdigit()}
     hybrid = {"pattern": row["pattern"]} if row["pattern"] else {}
-    shape = shape_of({**FAMILIES[family], **sizes, **hybrid})
+    shape = shape_of({**families()[family], **sizes, **hybrid})
     setup = Setup(sizes.get("batch", 1), row["dtype"] or "bf16", row["device"] or "h100")
     seq = shape.positions or (8192 if family == "llama3" else 4096)
     return Entry(shape, seq, family in ("gpt3", "mpt", "vit"), setup, row["name"])

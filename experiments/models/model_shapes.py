@@ -7,17 +7,13 @@ FLOPs for each token that passes it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import cycle, islice
-from typing import Any, Literal
+from typing import Literal
 
 from experiments.models.mixer_shapes import Experts, Latent, Mamba, WeightMatrix, window_keys
 from simulator.parallel.degrees import divisor
 from topologies.errors import InputError
-
-RMS_DECODER: Mapping[str, Any] = {"gated": True, "norm": "rms", "biases": False, "rotary": True}
-"""A decoder like Llama: RMS norms, gated MLPs, rotary positions."""
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,17 @@ from typing import NamedTuple
 
 
 class Separate(NamedTuple):
-    """What kernels move and keep for each byte of a tensor in 16 bits, and how many they are."""
+    """What kernels move and keep for each byte of a tensor in 16 bits, or for each logit, and how
+    many they are."""
 
     forward: float
     backward: float
-    kernels: int
-    kernels_back: int
+    kernels: int = 1
+    kernels_back: int = 1
     kept: float = 0.0
+    """Bytes that the forward leaves to the backward."""
+    working: float = 0.0
+    """Bytes that the backward adds at most."""
 
 
 RMS_NORM = Separate(18.0, 46.0, 8, 16, kept=3.0)

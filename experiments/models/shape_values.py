@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from experiments.models.mixer_shapes import Experts, Latent, Mamba
 from experiments.models.model_shapes import TransformerShape
+from experiments.shipped_tables import rows_of
 from simulator.parallel.degrees import divisor
 from topologies.errors import InputError
+
+WORDS = ("encoder", "image", "rms")
+"""Values of `model_families.csv` that are no numbers and no truth values."""
+
+
+@cache
+def families() -> Mapping[str, Mapping[str, Any]]:
+    """What the transformers of a family have in common, as values of a shape, by its name: those of
+    the catalogue, and of a model_type with its config.json, unless that is as for `llama`."""
+    values_of: dict[str, dict[str, Any]] = {"": {}}
+    for row in rows_of(Path(__file__).with_name("model_families.csv")):
+        pairs = (pair.split("=") for pair in row["values"].split())
+        values = {key: json.loads(text) if text not in WORDS else text for key, text in pairs}
+        values_of[row["family"]] = values_of[row["like"]] | values
+    return values_of
 
 
 def share(width: int, heads: int) -> int:

@@ -333,15 +333,10 @@ class Writer(Kernels):
             events += [Gate("tp", "all_reduce", "", rows * WIDE)] * 3
         loss = LOSSES[self.cut.loss]
         more = SHARDED_LOSS if self.cut.loss == "eager" and self.cut.tp > 1 else 0.0
-        kernel = Computation(
-            self.times.memory(loss.moved * logits),
-            self.times.memory(loss.moved_back * logits),
-            kernels=loss.kernels,
-            kernels_back=loss.kernels_back,
-            kept=loss.kept * logits,
-            working=(loss.working + more) * logits,
-        )
-        return [*events, kernel]
+        kernel = self.memory(loss.forward * logits, loss.backward * logits, loss.kept * logits)
+        working = (loss.working + more) * logits
+        kernel = kernel._replace(kernels=loss.kernels, kernels_back=loss.kernels_back)
+        return [*events, kernel._replace(working=working)]
 
     def block(
         self,

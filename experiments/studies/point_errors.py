@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from experiments import output
 from experiments.calibration import nccl_comparison
@@ -28,45 +28,36 @@ SHARE = 0.5
 """A reason explains at least this share of an error."""
 
 
-class LeftOutCurve(NamedTuple):
-    """The points of a curve, in ascending sizes. Arrays have the shape (points,)."""
-
-    size: Floats
-    seconds: Floats
-    off: Floats
-    """log(measured / predicted) where the size was left out, by the fitted model. nan elsewhere."""
-    algorithm: tuple[str, ...]
-    """The algorithm that the fit says ran."""
-
-
 def curve_of(
     points: FitPoints, lefts: tuple[LeftOut, ...], number: int
-) -> tuple[LeftOutCurve, list[int]]:
-    """A measured curve by its number, and the numbers of its points."""
-    off = np.full(len(points), np.nan)
-    algorithm = np.full(len(points), "", dtype=object)
+) -> tuple[pd.DataFrame, list[int]]:
+    """A measured curve by its number, in ascending sizes, and the numbers of its points.
+
+    Columns: `size`, `seconds`, `off`, log(measured / predicted) where the fitted model had left the
+    size out, else nan, and the `algorithm` that the fit says ran.
+    """
+    table = pd.DataFrame({"size": points.size, "seconds": points.seconds})
+    table = table.assign(off=np.nan, algorithm="")
     for left in lefts:
-        off[left.fold], algorithm[left.fold] = left.off, left.where.algorithm
-    mine = np.flatnonzero(points.curve == number)
-    mine = mine[np.argsort(points.size[mine])]
-    columns = points.size[mine], points.seconds[mine], off[mine], tuple(algorithm[mine].tolist())
-    return LeftOutCurve(*columns), mine.tolist()
+        table.loc[left.fold, "off"] = left.off
+        table.loc[left.fold, "algorithm"] = left.where.algorithm
+    curve = table[points.curve == number].sort_values("size")
+    return curve, curve.index.tolist()
 
 
-def reason(curve: LeftOutCurve, place: int) -> str:
+def reason(curve: pd.DataFrame, place: int) -> str:
     """Reasons of the error of a point at `place`, in words. Empty if there is none.
 
-    >>> size = np.array([1e3, 2e3, 4e3])
-    >>> seconds, off = np.array([1e-5, 9e-5, 2e-5]), np.array([0, 1.9, 0])
-    >>> bump = LeftOutCurve(size, seconds, off, ("ring",) * 3)
+    >>> times = {"size": [1e3, 2e3, 4e3], "seconds": [1e-5, 9e-5, 2e-5], "off": [0, 1.9, 0]}
+    >>> bump = pd.DataFrame({**times, "algorithm": "ring"})
     >>> reason(bump, 1).split("; ")[:2]
     ['a bump: 6.4 times the time between its neighbours', 'a step: 9.0 times the size before']
     """
     return "; ".join(_reasons(curve, place))
 
 
-def _reasons(curve: LeftOutCurve, place: int) -> Iterator[str]:
-    size, seconds, off, algorithm = curve
+def _reasons(curve: pd.DataFrame, place: int) -> Iterator[str]:
+    size, seconds, off, algorithm = (curve[name].to_numpy() for name in curve)
     last, needed = len(size) - 1, SHARE * abs(off[place])
     if 0 < place < last:
         near = [place - 1, place + 1]

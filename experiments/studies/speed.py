@@ -19,6 +19,7 @@ import typer
 
 from experiments import output
 from experiments.answer_blocks import render
+from experiments.shipped_tables import rows_of
 from experiments.studies import growth
 from experiments.studies.process_usage import (
     ROOT,
@@ -36,8 +37,6 @@ from experiments.studies.process_usage import work as work_line
 from experiments.templates import Columns
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
-
-MB, GB = 1e6, 1e9
 
 
 class Goal(NamedTuple):
@@ -61,53 +60,26 @@ class Goal(NamedTuple):
     """Whether it takes more than a minute."""
 
 
-def _simctl(
-    work: str, must: float, aim: float | None = None, must_bytes: float | None = None
-) -> Goal:
-    return Goal(work, (*SIMCTL, *work.split()), must, aim, must_bytes)
+RUNS = {"": usage, "in process": in_process, "empty cache": with_empty_cache}
 
 
-def _in_process(work: str, arguments: str, must: float, aim: float) -> Goal:
-    return Goal(f"{work}, in process", work_line(arguments), must, aim, run=in_process)
+def _goal(row: Mapping[str, str]) -> Goal:
+    command, is_inside = row["command"], row["run"] == "in process"
+    aim, most = (float(row[name]) if row[name] else None for name in ("aim", "must_bytes"))
+    return Goal(
+        row["work"] or command,
+        work_line(command) if is_inside else (*SIMCTL, *command.split()),
+        float(row["must"]),
+        aim,
+        most,
+        RUNS[row["run"]],
+        row["clock"] or "cpu",
+        row["long"] == "yes",
+    )
 
 
-POINTS = (
-    "sweep --algo ring,naive,binary_tree,double_tree,recursive_doubling,rings --p 2..64 "
-    "--size 1KiB..64GiB:x2 --jobs 2 --format csv"
-)
-LLAMA = "train --model llama_7b:device=h200 --topology"
-IN_NODES = "--strategy ddp:algo=two_level"
-"""Rings inside nodes, and across them."""
-GOALS = (
-    _simctl("sweep --algo ring --p 1024", 0.8, 0.5, 150 * MB),
-    _simctl("sweep --algo ring --p 1024 --symmetry off", 2.5, 1.5, 500 * MB),
-    _simctl("run --algo ring --p 1024", 1.0, 0.6),
-    _in_process("build and simulate a ring of 1024", "ring 1024", 0.6, 0.35),
-    _simctl("sweep --algo ring --p 64", 0.4, 0.3),
-    _simctl("sweep --algo ring --p 2..64", 1.0, 0.7),
-    _simctl("run --algo ring --p 8", 0.3),
-    _simctl("--help", 0.1),
-    _simctl("sweep --algo ring --p 4096 --symmetry off", 20, 10, 6 * GB)._replace(is_long=True),
-    _simctl("sweep --algo ring --p 65536", 1, 0.6),
-    _simctl("sweep --algo ring --p 1048576", 6, 3),
-    _simctl("sweep --algo two_level --topology nodes:per_node=8 --p 131072", 2, 1),
-    _simctl("sweep --algo rings --topology hgx_h100:nodes=128", 2, 1),
-    _in_process("fair all-to-all of 64 ranks", "fair 64", 0.2, 0.12),
-    _in_process("fair all-to-all of 128 ranks", "fair 128", 1.5, 0.8),
-    _in_process("calibrate on 1,000 sizes of a curve", "calibration 1000", 10, 5),
-    _simctl(POINTS, 40, 20)._replace(
-        work="sweep of 10,206 points, --jobs 2", clock="elapsed", is_long=True
-    ),
-    _simctl("sweep --algo ring --p 64", 12, 8)._replace(
-        work="compile all, then sweep --algo ring --p 64", run=with_empty_cache, clock="elapsed"
-    ),
-    _simctl("train --model bert_large --topology hgx_h100:nodes=16", 2, 1),
-    _simctl(f"{LLAMA} hgx_h100:nodes=128", 3),
-    _simctl(f"{LLAMA} hgx_h100:nodes=128 {IN_NODES}", 3),
-    _simctl(f"{LLAMA} hgx_h100:nodes=2048 {IN_NODES}", 10),
-    _simctl("train --model resnet50 --topology hgx_h100:nodes=128", 50)._replace(is_long=True),
-    _simctl(f"{LLAMA} nodes:per_node=8 --p 16384 {IN_NODES}", 10),
-)
+GOALS = tuple(map(_goal, rows_of(Path(__file__).with_name("goals.csv"))))
+"""A row has the words behind simctl, or of a work that runs in its process."""
 
 
 def select(words: Sequence[str], with_long: bool) -> list[Goal]:

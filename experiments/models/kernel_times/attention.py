@@ -17,37 +17,14 @@ import numpy as np
 from experiments.models.kernel_times.kernel_model import (
     Chip,
     KernelModel,
-    Kind,
     Sizes,
-    Value,
+    kind_of,
     models,
     norm,
 )
 from experiments.models.kernel_times.lookup import model_of
 from topologies.topology import Floats
 
-VALUES = {
-    "launch": Value(8e-6, 0.7),
-    "reached": Value(3.0, 0.5),
-    "softmax": Value(3.9e-11, 0.5),
-    "memory": Value(0.7, 0.5),
-    "window": Value(1.2, 0.5),
-    "tile": Value(0.75, 1.5),
-    "longest": Value(0.6, 1.0),
-    "waves": Value(0.2, 1.0),
-    "keys": Value(1.5, 1.0),
-    "sequence": Value(5e-9, 2.0),
-    "power": Value(1.0, 0.7),
-    "ramp": Value(0.2, 0.7),
-}
-"""Seconds of a launch; the peak that products reach over what they miss; seconds of a
-multiprocessor for the exponential of a pair; the share of the bandwidth; how much more a pair costs
-under a window; what a tile costs beside its pairs, in blocks of them; the longest tile; how much of
-the last wave is lost; how often keys and values pass the memory; seconds of a sequence; the powers
-of the norms, less 1, of work and memory, and of both and the launch.
-
-An H100 makes 3.9e12 exponentials a second, 132 multiprocessors together (Shah et al., arXiv
-2407.08608, section 3.2): 16 of each in a clock, as on other GPUs from the A100 on."""
 TILE = 128.0
 """Queries of a tile, and keys of a block."""
 OUTPUT = 2.0
@@ -115,19 +92,7 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
     )
 
 
-ATTENTION = Kind(
-    "attention",
-    VALUES,
-    seconds,
-    axes,
-    (
-        (0, 2, 4, 6, 8, 10, 12, 14),
-        (0, 4, 6, 7, 8, 9, 10, 11, 12, 13.5),
-        (6, 7, 8),
-        (0, 2, 4, 6),
-        (0, 1),
-    ),
-)
+ATTENTION = kind_of("attention", seconds, axes)
 
 
 @lru_cache(maxsize=8192)

@@ -6,16 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
+from experiments.models.kernel_times.kernel_model import Chip, Sizes, kind_of, norm
 from experiments.models.kernel_times.lookup import model_of
 from topologies.topology import Floats
 
-VALUES = {
-    "launch": Value(4e-6, 0.5),
-    "memory": Value(0.6, 0.5),
-    "ramp": Value(0.25, 0.5),
-}
-"""Seconds of a launch; the share of the bandwidth; the power of their norm, less 1."""
 MOVED = {"amax": 2.0, "cast": 3.0}
 """Bytes of an element that each pass moves."""
 ENGINE = "trtllm"
@@ -35,13 +29,7 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
     return sizes["rows"] * sizes["columns"], sizes["columns"]
 
 
-CASTS = Kind(
-    "casts",
-    VALUES,
-    seconds,
-    axes,
-    (tuple(range(6, 32)), (5, 8, 10, 12, 14, 16)),
-)
+CASTS = kind_of("casts", seconds, axes)
 
 
 @lru_cache(maxsize=1024)

@@ -10,18 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
+from experiments.models.kernel_times.kernel_model import Chip, Sizes, kind_of, norm
 from topologies.topology import Floats
-
-VALUES = {
-    "launch": Value(8e-6, 0.5),
-    "memory": Value(0.85, 0.2),
-    "arithmetic": Value(0.3, 1.0),
-    "run": Value(1e-9, 1.5),
-    "ramp": Value(0.5, 0.7),
-}
-"""Seconds of a launch; the shares of the bandwidth and of the peak; seconds of a token of a
-sequence; the power of the norm of all of these, less 1."""
 
 
 def seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
@@ -50,17 +40,6 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
     )
 
 
-DECODE_ATTENTION = Kind(
-    "decode_attention",
-    VALUES,
-    seconds,
-    axes,
-    (
-        (0, 2, 4, 6, 8, 10, 12),
-        (0, 3, 5, 7, 9, 10, 11, 12, 13, 14, 16),
-        (6, 7, 8, 9),
-        (0, 2, 4, 7),
-    ),
-)
+DECODE_ATTENTION = kind_of("decode_attention", seconds, axes)
 LATENT_DECODES = replace(DECODE_ATTENTION, name="latent_decodes")
 """Those whose heads share one vector of the cache a token, which is key and value."""

@@ -11,27 +11,10 @@ from functools import lru_cache
 from math import ceil, comb
 from typing import NamedTuple
 
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
+from experiments.models.kernel_times.kernel_model import Chip, Sizes, kind_of, norm
 from experiments.models.kernel_times.lookup import model_of
 from topologies.topology import Floats
 
-VALUES = {
-    "launch": Value(12e-6, 0.7),
-    "expert": Value(7e-9, 1.0),
-    "token": Value(7e-9, 1.5),
-    "copy": Value(7e-9, 1.5),
-    "byte": Value(7e-12, 1.5),
-    "copied_byte": Value(7e-12, 1.5),
-    "node_byte": Value(7e-12, 1.5),
-    "link": Value(3e-12, 1.0),
-    "nic": Value(1 / 45e9, 0.1),
-    "power": Value(3.0, 0.7),
-    "ramp": Value(0.2, 0.7),
-}
-"""Seconds of a launch, and of an expert in it; what a share of 20 multiprocessors takes for a
-token, a copy of it, a byte of the token, of its copies, and of those for other nodes; what NVLink
-and the NIC take for a byte; the powers of the norms of the three, and of these and the launch. The
-NIC is one of 400 Gb/s, of which messages get 90%."""
 USUAL = 20.0
 """Multiprocessors that the kernel gets from Megatron-LM and DeepEP if the user does not say."""
 LOW_LATENCY = 132
@@ -110,18 +93,7 @@ def distinct(places: int, number: int, chosen: int) -> float:
     return places * (1 - comb(rest, chosen) / comb(number, chosen))
 
 
-EXCHANGE = Kind(
-    "exchange",
-    VALUES,
-    seconds,
-    axes,
-    (
-        (0, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17),
-        (12, 13, 14, 15, 16, 17),
-        (2, 3, 3.585, 4, 4.322, 4.585, 7),
-        (1, 2, 3, 4),
-    ),
-)
+EXCHANGE = kind_of("exchange", seconds, axes)
 
 
 @lru_cache(maxsize=1024)

@@ -13,26 +13,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
+from experiments.models.kernel_times.kernel_model import Chip, Sizes, kind_of, norm
 from experiments.models.kernel_times.products import OUTPUT, tile_seconds
 from topologies.topology import Floats
 
-VALUES = {
-    "launch": Value(1e-5, 1.0),
-    "arithmetic": Value(0.65, 0.2),
-    "memory": Value(0.8, 0.2),
-    "prologue": Value(200, 1.5),
-    "small_tiles": Value(0.2, 1.5),
-    "long": Value(0.05, 1.5),
-    "power": Value(2, 0.3),
-    "passes": Value(2, 0.7),
-    "skew": Value(0.5, 0.7),
-    "division": Value(1, 0.3),
-    "expert": Value(2e-8, 1.5),
-}
-"""Those that dense products have too mean the same. passes: how often rows are moved beside the
-products; skew: how much fuller the busiest device is, in spreads of popularity; division: the power
-of `ep` by which rows fall; expert: seconds for each local expert."""
 _SHAPES = [(16, 128), (32, 128), (64, 128), (128, 128), (128, 256)]
 TILES = np.array(_SHAPES, float).T
 """Rows and columns that an engine chooses from."""
@@ -104,16 +88,6 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
     )
 
 
-GROUPED_PRODUCTS = Kind(
-    "grouped_products",
-    VALUES,
-    seconds,
-    axes,
-    (
-        (-8, -6, -4, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12),
-        (0, 1, 2, 3, 4, 5, 6, 7, 8),
-        (15, 17, 18, 19, 20, 21, 22, 23, 24, 26),
-    ),
-)
+GROUPED_PRODUCTS = kind_of("grouped_products", seconds, axes)
 UNPACKED_PRODUCTS = replace(GROUPED_PRODUCTS, name="unpacked_products")
 """Those of weights in mxfp4 that kernels unpack to 16 bits."""

@@ -7,7 +7,7 @@ import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +47,7 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of kernel."""
+    """A kind of kernel. :func:`kind_of` makes it."""
 
     name: str
     """That of its table, without the ending."""
@@ -67,6 +67,29 @@ class Kind:
     def coordinates(self, sizes: Sizes) -> Floats:
         """Where sizes are in the grid, shape (kernels, axes)."""
         return np.log2(np.stack(self.axes(sizes), axis=1))
+
+
+_table = cache(rows_of)
+
+
+def kind_of(
+    name: str,
+    formula: Callable[[Sizes, Mapping[str, float], Chip], Floats],
+    axes: Callable[[Sizes], Sequence[Floats]],
+) -> Kind:
+    """The kind of this name, with its values of `values.csv`, which says what each means, and the
+    axes of its grid of `grids.csv`."""
+    values, grids = (
+        [row for row in _table(Path(__file__).with_name(file)) if row["kind"] == name]
+        for file in ("values.csv", "grids.csv")
+    )
+    return Kind(
+        name,
+        {row["name"]: Value(float(row["usual"]), float(row["spread"])) for row in values},
+        formula,
+        axes,
+        tuple(tuple(map(float, row["nodes"].split())) for row in grids),
+    )
 
 
 class Key(NamedTuple):

@@ -13,21 +13,12 @@ from functools import lru_cache, partial
 from typing import Any
 
 from experiments.models.accelerators import accelerator
-from experiments.models.kernel_times.kernel_model import Chip, Kind, Sizes, Value, norm
+from experiments.models.kernel_times.kernel_model import Chip, Sizes, kind_of, norm
 from experiments.models.kernel_times.lookup import model_of
 from simulator.parallel.group_times import Law
 from simulator.steps.step_graph import MESSAGE
 from topologies.topology import Floats
 
-VALUES = {
-    "launch": Value(6e-6, 0.5),
-    "message": Value(1e-6, 0.3),
-    "copies": Value(6.0, 0.5),
-    "share": Value(1.0, 0.2),
-    "power": Value(0.6, 0.05),
-}
-"""Seconds of the start, and of a message; how often the memory moves the part of a rank; the share
-of the bandwidth of the links; the power of the norm of software and links."""
 PRECISION = "bf16"
 """That of the lines of the table: bytes are bytes."""
 ENGINES = {"all_gather", "reduce_scatter", "all_reduce", "all_to_all"}
@@ -57,13 +48,7 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
     return sizes["nbytes"], sizes["ranks"]
 
 
-COLLECTIVES = Kind(
-    "nccl_calls",
-    VALUES,
-    seconds,
-    axes,
-    ((14, 16, *range(17, 30)), (1, 2, 3)),
-)
+COLLECTIVES = kind_of("nccl_calls", seconds, axes)
 ENGINE_CALLS = replace(COLLECTIVES, name="engine_calls")
 """All-reduces of serving engines, which have kernels of their own for small sizes."""
 ENGINE_ALGORITHMS = {"all_reduce": ("rings", "naive")}

@@ -14,50 +14,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from experiments.models.accelerators import NARROW
-from experiments.models.kernel_times.kernel_model import (
-    Chip,
-    Kind,
-    Sizes,
-    Span,
-    Value,
-    norm,
-)
+from experiments.models.kernel_times.kernel_model import Chip, Sizes, Span, kind_of, norm
 from experiments.models.kernel_times.lookup import WIDTHS, model_of
 from topologies.errors import InputError
 from topologies.topology import Floats
 
-VALUES = {
-    "launch": Value(3e-6, 1.5),
-    "arithmetic": Value(0.8, 0.3),
-    "memory": Value(0.8, 0.3),
-    "prologue": Value(100, 1.5),
-    "latency": Value(5e-10, 1.5),
-    "split": Value(3e-6, 1.5),
-    "quantisation": Value(0.5, 1.5),
-    "small_tiles": Value(0.2, 1.5),
-    "long": Value(0.05, 1.5),
-    "reread": Value(0.1, 1.5),
-    "hit": Value(0.2, 1.0),
-    "cache": Value(0.3e6, 1.0),
-    "power": Value(3, 0.4),
-    "choice": Value(15, 1.0),
-    "misaligned": Value(3e-7, 1.5),
-}
-"""Each value with what is usual before anything is measured:
-
-- launch, split, misaligned: seconds of a launch, of a split of k, and of several rows that are no
-  multiple of 4;
-- arithmetic, memory: the shares of the peak and of the bandwidth that large ones reach;
-- prologue: how many elements of k the prologue of a tile lasts;
-- latency: seconds that a tile waits for a byte along k, whatever the chip;
-- small_tiles: how much longer a tile takes, for its size, that is half as large;
-- long: how much longer a product takes that lasts longer than :data:`LONG` by far;
-- quantisation: passes over x, of 3 bytes an element;
-- reread: the share of a wave's operands that the memory delivers again;
-- hit, cache: how much faster caches are, and their bytes for a multiprocessor;
-- power: of the norm of arithmetic and memory;
-- choice: how surely an engine takes the best tile.
-"""
 ENGINE, NARROW_ENGINE = "cublas", "trtllm"
 """The engines whose products a step takes, in 16 bits and more, and below: cuBLAS as three
 frameworks call it, and TensorRT-LLM. The latter calls cuBLASLt, as Transformer Engine does, and
@@ -125,17 +86,7 @@ def axes(sizes: Sizes) -> Sequence[Floats]:
     return sizes["m"], sizes["n"], sizes["k"]
 
 
-PRODUCTS = Kind(
-    "products",
-    VALUES,
-    seconds,
-    axes,
-    (
-        (0, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15),
-        (5, 7, 8, 9, 10, 11, 12, 13, 14, 16),
-        (5, 7, 8, 9, 10, 11, 12, 13, 14, 16),
-    ),
-)
+PRODUCTS = kind_of("products", seconds, axes)
 
 
 def product_time(

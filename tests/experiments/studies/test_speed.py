@@ -92,7 +92,6 @@ def test_every_study_has_a_line_and_options(capsys: pytest.CaptureFixture[str]) 
             "'gloo' is not one of 'nccl', 'mpi', 'all'",
         ),
         (["populations", "there", "--out", "nowhere"], "'--out': "),
-        (["shipped-profiles", "there", "mn6"], "'mn6' is no profile that ships: mn5_acc, "),
     ],
 )
 def test_bad_arguments_are_named_in_one_line(arguments: list[str], message: str) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from experiments.calibration.effects.link_effects import protocols
 from experiments.calibration.fit import explore, fit
-from experiments.calibration.known_paths import Exploration, as_nodes
+from experiments.calibration.known_paths import as_nodes
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
@@ -164,16 +164,13 @@ def test_sessions_are_simulated_as_they_are_predicted() -> None:
     inner = model.start + np.random.default_rng(2).uniform(-1, 1, len(model.start))
     assert any(" at " in parameter.name for parameter in model.parameters)
     model.explore(inner)
-    (place,) = [
-        candidate
-        for candidate in model.paths.places()
-        if candidate.nodes == 4 and candidate.algorithm == "ring"
+    profile, chosen = model.profile(inner), model.paths.of["ring", 16, 4]
+    costs = next(each for paths, each in model.paths.costs(profile) if paths is chosen)
+    simulated = [
+        chosen.simulate(costs(number, SIZES[-1]), SIZES[-1], number)
+        for number in range(len(MPI.protocols))
     ]
-    exploration, simulated = Exploration(model.profile(inner), model.paths.jobs, model.kinds), []
-    for number in range(len(MPI.protocols)):
-        costs = exploration.costs(place, number, SIZES[-1])
-        simulated.append(place.paths.simulate(costs, SIZES[-1], number))
-    memory = model.profile(inner).memory
+    memory = profile.memory
     first = model.values(inner)["launch"] + memory.touch(SIZES[-1]) * SIZES[-1]
     assert model.predict(inner)[-1] == pytest.approx(first + min(simulated), rel=1e-9)
 
