@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from experiments.measurements.curve import COLLECTIVE
-from experiments.measurements.formats.text import TableHeader, aligned, prefix_pattern, spans
+from experiments.measurements.formats.text import TableHeader, prefix_pattern
 
 _TITLE = re.compile(
     r"#[ \t]{0,9}OSU (\w{2,9}?)(?:-(\w{2,9}))? (\S[\w /-]{0,60}?) Test\b(?: v([0-9.]{1,9}))?"
@@ -70,6 +70,8 @@ class OsuRow(NamedTuple):
     values: dict[str, float]
     right: bool | None
     """Whether the result was right; None if nobody checked."""
+    width: int
+    """Characters up to the end of the last value."""
 
 
 class OsuHeader(TableHeader):
@@ -96,11 +98,8 @@ class OsuHeader(TableHeader):
             int(tokens[0]),
             {name: float(text) for name, text in zip(names, values, strict=True)},
             right,
+            len(text.rstrip()),
         )
-
-    def straight(self, text: str) -> bool:
-        """Whether the values of a row end where their columns do."""
-        return aligned(spans(text)[1:], self.ends)
 
 
 def find_title(text: str) -> Title | None:
@@ -124,9 +123,7 @@ def find_header(line: int, text: str) -> OsuHeader | None:
     if not matches or _COLUMN.sub("", columns_text[first_column:]).strip():
         return None
     names = tuple(_name(match) for match in matches)
-    return OsuHeader(
-        line, names, tuple(match.end() for match in matches), prefix_pattern(text[: start.start()])
-    )
+    return OsuHeader(line, names, prefix_pattern(text[: start.start()]))
 
 
 def _name(match: re.Match[str]) -> str:
