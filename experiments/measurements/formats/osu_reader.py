@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from math import isfinite
 
 from experiments.measurements.collectives import canonical
 from experiments.measurements.curve import (
@@ -28,7 +29,6 @@ from experiments.measurements.formats.osu_table import (
     Title,
     find_header,
     find_title,
-    is_infinite,
 )
 from experiments.measurements.formats.text import numbered, too_long
 from experiments.measurements.networks import network_of
@@ -167,10 +167,10 @@ def _read_row(
     """Read a row. Sizes only grow, so a row with a smaller size is a piece of another row."""
     text = header.strip(content)
     row = header.row(line, text)
-    if row is not None and (not table.rows or row.size > table.rows[-1].size):
-        table.rows.append(row)
-    elif row is None and is_infinite(text):
+    if row is not None and not all(map(isfinite, row.values.values())):
         skipped["infinite"].append(line)
+    elif row is not None and (not table.rows or row.size > table.rows[-1].size):
+        table.rows.append(row)
     elif row is not None or re.fullmatch(
         r"[ \t]*[0-9.]{1,21}([ \t]+[0-9.]{1,21}){0,9}[ \t]*", text
     ):

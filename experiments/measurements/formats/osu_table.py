@@ -17,7 +17,8 @@ _COLUMN = re.compile(
     r"|(?P<percentile>P[0-9]{1,2}(?:\.[0-9]{1,4})? Tail (?:Lat|BW|Bandwidth) "
     r"?\((?:us|MB/s)\))|(?P<sent>Transmit Size)"
 )
-_VALUE = re.compile(r"[0-9]{1,15}\.[0-9]{2}")
+_VALUE = re.compile(r"[0-9]{1,15}\.[0-9]{2}|-?(?:inf|nan)|[0-9.]{1,21}e\+?[0-9]{3,4}")
+"""OSU prints values that are not finite, or endless, after it has divided by a time of 0."""
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _VERDICTS = ("Pass", "Fail", "-")
 
@@ -133,18 +134,3 @@ def _name(match: re.Match[str]) -> str:
 
 def _fits(name: str, token: str) -> bool:
     return (_WHOLE if name in ("iterations", "sent") else _VALUE).fullmatch(token) is not None
-
-
-def is_infinite(text: str) -> bool:
-    """Whether a line is a row with a value that is not finite.
-
-    OSU prints such a value after it has divided by a time of 0.
-    """
-    size, *values = text.split() or [""]
-    finite = [
-        value
-        for value in values
-        if not re.fullmatch(r"-?(?:inf|nan)|[0-9.]{1,21}e\+?[0-9]{3,4}", value)
-    ]
-    is_row = _WHOLE.fullmatch(size) is not None and all(map(_VALUE.fullmatch, finite))
-    return is_row and len(finite) < len(values)
