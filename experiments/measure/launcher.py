@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from topologies.errors import InputError
+from topologies.readers.placements import host_names
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 SRUN = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
@@ -77,10 +78,7 @@ def first_host(hosts: str) -> str:
     >>> first_host("node[007-012,020],login1"), first_host("a1,b2")
     ('node007', 'a1')
     """
-    name = re.match(r"[^,\[]*", hosts)
-    assert name is not None
-    number = re.match(r"\[(\d+)[^\]]*\]([^,\[]*)", hosts[name.end() :])
-    return name[0] + (number[1] + number[2] if number else "")
+    return next(host_names(hosts))
 
 
 GRACE_SECONDS = 2.0

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
+from math import inf, nan, prod
 from statistics import median
-from typing import NamedTuple, TypeGuard
+from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
+from experiments.measurements.collectives import canonical
 from topologies.errors import InputError
-from topologies.topology import Floats, Longs
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 WIDTHS = {
     "Double": 8,
@@ -31,39 +35,11 @@ WIDTHS = {
     "Float8_e5m2": 1,
 }
 """Bytes of an element, by torch's name of its type."""
-NAMES = {
-    "allreduce": "all_reduce",
-    "allreducecoalesced": "all_reduce",
-    "allgather": "all_gather",
-    "allgathersingle": "all_gather",
-    "allgatherv": "all_gather",
-    "allgathercoalesced": "all_gather",
-    "allgatherbase": "all_gather",
-    "allgatherintotensorcoalesced": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "reducescattersingle": "reduce_scatter",
-    "reducescatterv": "reduce_scatter",
-    "reducescattercoalesced": "reduce_scatter",
-    "reducescatterbase": "reduce_scatter",
-    "reducescattertensorcoalesced": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoallsingle": "all_to_all",
-    "alltoallvsingle": "all_to_all",
-    "alltoallbase": "all_to_all",
-    "alltoallv": "all_to_all",
-    "broadcast": "broadcast",
-    "broadcastoop": "broadcast",
-    "reduce": "reduce",
-    "reduceoop": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "barrier": "barrier",
-    "allreducebarrier": "barrier",
-    "send": "send",
-    "recv": "recv",
-    "sendrecv": "send",
-}
-"""Our names of what torch and NCCL call, without signs and in lower case."""
+NAMES = {"allreducebarrier": "barrier", "send": "send", "recv": "recv", "sendrecv": "send"}
+"""Our names of what torch and NCCL call, without signs and in lower case, and not by
+:func:`experiments.measurements.collectives.canonical`."""
+_VARIANT = re.compile(r"(?:intotensor|tensor|single|base|coalesced|oop|v)+$")
+"""How torch's names of the variants of a collective end."""
 MESSAGES = ("send", "recv")
 """Calls of two ranks."""
 Nanoseconds = npt.NDArray[np.int64]
@@ -114,7 +90,7 @@ def collective_of(name: str) -> str:
     """
     word = name[:200].rpartition(":")[2].partition(" ")[0]
     plain = "".join(letter for letter in word.lower() if letter.isalpha() or letter.isdigit())
-    return NAMES.get(plain, word[:40])
+    return NAMES.get(plain) or canonical(_VARIANT.sub("", plain)) or word[:40]
 
 
 def size_of(collective: str, taken: float | None, given: float | None) -> float | None:
@@ -144,44 +120,10 @@ def is_count(value: object) -> TypeGuard[int]:
 UNKNOWN_COMPUTING = 1e3
 """Seconds without communication before the first call of a trace, and before each call of a dump:
 nobody knows them."""
+CALL = ["group", "number"]
+"""The columns that tell calls apart."""
 FEWEST_ROUNDS = 4
 """Rounds from which on a rank can be a straggler."""
-
-
-class JobCall(NamedTuple):
-    """A collective, as all its ranks called it."""
-
-    group: str
-    number: int
-    collective: str
-    nbytes: float | None
-    ranks: Longs
-    arrival: Floats
-    """When each rank got there, in seconds, on one clock."""
-    took: Floats | None
-    """How long it took each rank."""
-    computed: Floats
-    """For how many seconds each rank did not communicate before."""
-
-    @property
-    def spread(self) -> float:
-        """Seconds from the first rank to the last."""
-        return float(self.arrival.max() - self.arrival.min())
-
-    @property
-    def last(self) -> int:
-        """The rank that got there last."""
-        return int(self.ranks[np.argmax(self.arrival)])
-
-    def wait(self, slow: Collection[int]) -> float:
-        """For how many seconds all other ranks wait for those that are `slow`."""
-        others = self.arrival[~np.isin(self.ranks, [*slow])]
-        return float(self.arrival.max() - others.max(initial=self.arrival.min()))
-
-    @property
-    def seconds(self) -> float | None:
-        """What the collective takes when all are there: the time of the rank that waited least."""
-        return None if self.took is None else float(self.took.min())
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,60 +208,67 @@ class JobCalls:
         }
 
     @cached_property
-    def calls(self) -> list[JobCall]:
-        """The calls that all ranks of their group made, in the order of their start."""
-        calls = [
-            self._call(group, number, rows)
-            for (group, number), rows in self.matched.items()
-            if len(rows) > 1 and rows.keys() == self.members[group] and alike(rows)
-        ]
-        return sorted(calls, key=lambda call: (float(call.arrival.min()), call.group, call.number))
+    def arrivals(self) -> pd.DataFrame:
+        """The calls that all ranks of their group made, with a row for each rank of a call.
+
+        - group, number, collective, nbytes (V, of ranks that differ the largest), ranks (how many)
+        - rank, arrival (when it got there, in seconds, on one clock), took (how long it took the
+          rank, if all ranks say that)
+        - computed: for how many seconds the rank did not communicate before
+        - first, latest, last: the first and the latest arrival, and the rank that was last
+        - seconds: what it takes when all are there, the time of the rank that waited least
+        """
+        import pandas as pd
+
+        origin = min(call.start for calls in self.matched.values() for call in calls.values())
+        rows = []
+        for (group, number), calls in self.matched.items():
+            if len(calls) < 2 or calls.keys() != self.members[group] or not alike(calls):
+                continue
+            sizes = [call.nbytes for call in calls.values() if call.nbytes is not None]
+            timed = all(call.nanoseconds is not None for call in calls.values())
+            for rank, call in sorted(calls.items()):
+                kind = group, number, call.collective, max(sizes, default=nan), len(calls)
+                arrival = (call.start - origin - self.clocks[rank]) / 1e9
+                took = (call.nanoseconds or 0) / 1e9 if timed else nan
+                away = UNKNOWN_COMPUTING + arrival if call.computed is None else call.computed / 1e9
+                rows.append((*kind, rank, arrival, took, away))
+        names = [*CALL, "collective", "nbytes", "ranks", "rank", "arrival", "took", "computed"]
+        table = pd.DataFrame(rows, columns=names).astype(dict.fromkeys(names[-3:], float))
+        table = table.sort_values([*CALL, "arrival", "rank"], ascending=[True, True, False, True])
+        by_call = table.groupby(CALL)
+        return table.assign(
+            first=by_call["arrival"].transform("last"),
+            latest=by_call["arrival"].transform("first"),
+            last=by_call["rank"].transform("first"),
+            seconds=by_call["took"].transform("min"),
+        )
 
     @cached_property
-    def rounds(self) -> list[JobCall]:
-        """The calls that come after long computing, like the first of each step.
+    def calls(self) -> pd.DataFrame:
+        """A row for each of these calls."""
+        return self.arrivals.drop_duplicates(CALL)
+
+    @cached_property
+    def rounds(self) -> pd.DataFrame:
+        """The arrivals of calls that come after long computing, like the first of each step.
 
         Where communication takes longest, other calls begin when the call before ends, whoever
         is slow. Dumps do not say how long a rank computed: there the calls with a long wait count.
         Long is half of the fourth longest time, so a few pauses do not count.
         """
-        dumps = any(trace.records_all for trace in self.traces)
-        times = [
-            float(call.arrival.max() - np.median(call.arrival) if dumps else call.computed.min())
-            for call in self.calls
-        ]
-        long = sorted(times)[-FEWEST_ROUNDS:][0] / 2 if times else 0.0
-        return [call for call, time in zip(self.calls, times, strict=True) if time >= long > 0]
+        by_call = self.arrivals.groupby(CALL)
+        times = by_call["computed"].transform("min")
+        if any(trace.records_all for trace in self.traces):
+            times = self.arrivals["latest"] - by_call["arrival"].transform("median")
+        long = times[self.calls.index].nlargest(FEWEST_ROUNDS).min() / 2
+        return self.arrivals[times >= (long if long > 0 else inf)]
 
     @property
     def seconds(self) -> float:
         """From the first call to the last."""
-        starts = [call.arrival.min() for call in self.calls]
-        return float(max(starts) - min(starts)) if starts else 0.0
-
-    def _call(self, group: str, number: int, rows: Mapping[int, MeasuredCall]) -> JobCall:
-        ranks = sorted(rows)
-        calls = [rows[rank] for rank in ranks]
-        arrival = [(rows[rank].start - self._origin - self.clocks[rank]) / 1e9 for rank in ranks]
-        computed = [
-            UNKNOWN_COMPUTING + late if call.computed is None else call.computed / 1e9
-            for call, late in zip(calls, arrival, strict=True)
-        ]
-        took = [call.nanoseconds for call in calls if call.nanoseconds is not None]
-        return JobCall(
-            group,
-            number,
-            calls[0].collective,
-            _size(rows),
-            np.array(ranks),
-            np.array(arrival),
-            np.array(took) / 1e9 if len(took) == len(calls) else None,
-            np.array(computed),
-        )
-
-    @cached_property
-    def _origin(self) -> int:
-        return min(call.start for calls in self.matched.values() for call in calls.values())
+        starts = self.calls["first"]
+        return float(starts.max() - starts.min()) if len(starts) else 0.0
 
 
 def alike(rows: Mapping[int, MeasuredCall]) -> bool:
@@ -328,8 +277,3 @@ def alike(rows: Mapping[int, MeasuredCall]) -> bool:
     sizes = {call.nbytes for call in rows.values()}
     # Ranks may call these with different sizes.
     return len(kinds) == 1 and (len(sizes) == 1 or bool(kinds & {"all_to_all", "barrier"}))
-
-
-def _size(rows: Mapping[int, MeasuredCall]) -> float | None:
-    """V: of ranks that differ the largest."""
-    return max((call.nbytes for call in rows.values() if call.nbytes is not None), default=None)

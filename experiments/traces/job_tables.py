@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,8 +12,8 @@ from experiments import output
 from experiments.measurements.collectives import bus_factor
 from experiments.text_lines import first_of
 from experiments.traces.job_calls import (
+    CALL,
     FEWEST_ROUNDS,
-    JobCall,
     JobCalls,
     MeasuredCall,
     RankTrace,
@@ -24,6 +22,9 @@ from experiments.traces.job_calls import (
 from simulator.analysis.busy_time import union
 from topologies.topology import Floats
 from topologies.units import format_bytes, format_seconds
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 STRAGGLER_DELAY = 0.25
 """A straggler is behind the median rank for more than this share of what the latest rank is,"""
@@ -67,16 +68,13 @@ def normal(job: JobCalls) -> str:
     """Why no rank of a job without problems is a straggler."""
     if len(job.calls) < FEWEST_ROUNDS:
         return f"a slow rank shows in traces of {FEWEST_ROUNDS} steps or more"
-    waits: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
-    for call in job.calls:
-        last, seconds = call.last, (call.arrival.max() - call.arrival).tolist()
-        for rank, wait in zip(call.ranks.tolist(), seconds, strict=True):
-            waits[rank][last] += wait
-    rank, behind = max(waits.items(), key=lambda pair: sum(pair[1].values()))
-    share = sum(behind.values()) / (job.seconds or 1.0)
+    arrivals = job.arrivals
+    waits = arrivals["latest"] - arrivals["arrival"]
+    rank = waits.groupby(arrivals["rank"]).sum().idxmax()
+    behind = waits[arrivals["rank"] == rank].groupby(arrivals["last"]).sum()
+    share = behind.sum() / (job.seconds or 1.0)
     if share > WAIT_SHARE:
-        latest = max(behind, key=lambda rank: behind[rank])
-        most = f"rank {rank} waits {share:.0%} of the time, most for rank {latest}"
+        most = f"rank {rank} waits {share:.0%} of the time, most for rank {behind.idxmax()}"
         return f"{most}, but no rank is late in most steps"
     return (
         f"no rank is late: none waits for more than {share:.1%} of the time, below {WAIT_SHARE:.0%}"
@@ -85,28 +83,29 @@ def normal(job: JobCalls) -> str:
 
 def _stragglers(job: JobCalls) -> Iterator[Problem]:
     """The ranks that are slow, all in one problem: those of a slow node hide each other."""
-    delays, waits = defaultdict[int, list[float]](list), defaultdict[int, float](float)
-    for call in job.rounds:
-        late = (call.computed - np.median(call.computed)).tolist()
-        for rank, seconds in zip(call.ranks.tolist(), late, strict=True):
-            delays[rank].append(seconds)
-    least = STRAGGLER_DELAY * max(map(sum, delays.values()), default=0.0)
-    slow = {rank for rank, late in delays.items() if sum(late) > least and _steady(late)}
-    for call in job.calls:
-        waits.update({rank: waits[rank] + call.wait(slow) for rank in slow & {*call.ranks}})
-    rounds = [call for call in job.rounds if slow & {*call.ranks}]
-    number = sum(call.ranks[call.computed.argmax()] in slow for call in rounds)
-    cost = max(waits.values(), default=0.0)
-    if cost > WAIT_SHARE * job.seconds and number > STRAGGLER_ROUNDS * len(rounds):
+    rounds, arrivals = job.rounds, job.arrivals
+    late = rounds["computed"] - rounds.groupby(CALL)["computed"].transform("median")
+    delays = {int(rank): several.to_numpy() for rank, several in late.groupby(rounds["rank"])}
+    least = STRAGGLER_DELAY * max((several.sum() for several in delays.values()), default=0.0)
+    slow = {rank for rank, late in delays.items() if late.sum() > least and _steady(late)}
+    is_slow = arrivals["rank"].isin(slow)
+    others = arrivals["arrival"].mask(is_slow, arrivals["first"])
+    latest_other = others.groupby([arrivals[name] for name in CALL]).transform("max")
+    waits = (arrivals["latest"] - latest_other)[is_slow].groupby(arrivals["rank"]).sum()
+    last = rounds.loc[rounds.groupby(CALL)["computed"].idxmax(), "rank"] if slow else ()
+    number = sum(rank in slow for rank in last)
+    calls = len(rounds[rounds["rank"].isin(slow)].drop_duplicates(CALL))
+    cost = float(waits.max()) if slow else 0.0
+    if cost > WAIT_SHARE * job.seconds and number > STRAGGLER_ROUNDS * calls:
         yield Problem(
             "straggler",
             f"{listed_ranks(sorted(slow))} {'are' if len(slow) > 1 else 'is'} last in {number} of "
-            f"{len(rounds)} calls after computing: all others wait {format_seconds(cost)} "
+            f"{calls} calls after computing: all others wait {format_seconds(cost)} "
             f"for {'them' if len(slow) > 1 else 'it'}, {cost / job.seconds:.0%} of the time",
         )
 
 
-def _steady(delays: Sequence[float]) -> bool:
+def _steady(delays: Floats) -> bool:
     """Whether delays are no chance. A few long delays, like the start of a profiler, count as twice
     the median."""
     if len(delays) < FEWEST_ROUNDS:
@@ -263,39 +262,46 @@ def shown_ranks(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def rank_rows(job: JobCalls) -> list[RankRow]:
     """A row for each rank."""
-    late = defaultdict[int, list[float]](list)
-    waits, last = defaultdict[int, float](float), defaultdict[int, int](int)
-    for call in job.calls:
-        last[call.last] += call.spread > 0
-        behind = (call.arrival - call.arrival.min()).tolist()
-        for rank, seconds in zip(call.ranks.tolist(), behind, strict=True):
-            late[rank].append(seconds)
-        if call.took is not None:
-            waited = (call.took - call.took.min()).tolist()
-            for rank, seconds in zip(call.ranks.tolist(), waited, strict=True):
-                waits[rank] += seconds
+    import pandas as pd
+
+    arrivals, ranks = job.arrivals, job.arrivals["rank"]
+    late = (arrivals["arrival"] - arrivals["first"]).groupby(ranks)
+    calls = job.calls
+    columns = {
+        "calls": late.size(),
+        "last": calls[calls["latest"] > calls["first"]].groupby("last").size(),
+        "late": late.mean(),
+        "most": late.max(),
+    }
+    table = pd.DataFrame(columns).reindex([trace.rank for trace in job.traces]).fillna(0)
+    waits = (arrivals["took"] - arrivals["seconds"]).groupby(ranks).sum(min_count=1)
     return [
         RankRow(
             trace.rank,
-            len(late[trace.rank]),
-            last[trace.rank],
-            float(np.mean(late[trace.rank] or [0.0])),
-            max(late[trace.rank], default=0.0),
-            waits.get(trace.rank),
+            int(number),
+            int(last),
+            float(mean),
+            float(most),
+            _known(waits.get(trace.rank)),
             *_overlap(trace),
             job.clocks[trace.rank] / 1e9,
         )
-        for trace in job.traces
+        for trace, number, last, mean, most in zip(
+            job.traces, *(table[name] for name in columns), strict=True
+        )
     ]
 
 
 def group_rows(job: JobCalls) -> list[GroupRow]:
     """A row for each collective, group and size."""
-    alike = defaultdict[tuple[str, str, float | None], list[JobCall]](list)
-    for call in job.calls:
-        alike[call.collective, call.group, call.nbytes].append(call)
-    rows = [_group_row(calls) for calls in alike.values()]
+    by_size = job.calls.groupby(["collective", "group", "nbytes"], dropna=False)
+    rows = [_group_row(calls) for _, calls in by_size]
     return sorted(rows, key=lambda row: (row.collective, row.group, row.size_B or 0.0))
+
+
+def _known(value: float | None) -> float | None:
+    """None for NaN."""
+    return None if value is None or np.isnan(value) else float(value)
 
 
 def _overlap(trace: RankTrace) -> tuple[float | None, float | None, float | None]:
@@ -316,23 +322,24 @@ def _length(intervals: Floats) -> float:
     return float((intervals[1] - intervals[0]).sum()) / 1e9
 
 
-def _group_row(calls: Sequence[JobCall]) -> GroupRow:
-    first, size = calls[0], len(calls[0].ranks)
-    seconds = [call.seconds for call in calls if call.seconds is not None]
-    time = median(seconds) if seconds else None
-    lasts = [call.last for call in calls if call.spread > 0]
-    last = max(sorted({*lasts}), key=lasts.count, default=None)
-    factor = bus_factor(first.collective, size) if first.collective in COUNTED else 0.0
+def _group_row(calls: pd.DataFrame) -> GroupRow:
+    first, time = calls.iloc[0], _known(calls["seconds"].median())
+    nbytes, ranks = _known(first["nbytes"]), int(first["ranks"])
+    spread = calls["latest"] - calls["first"]
+    lasts = calls["last"][spread > 0]
+    last = int(lasts.mode().iloc[0]) if len(lasts) else None
+    collective = first["collective"]
+    factor = bus_factor(collective, ranks) if collective in COUNTED else 0.0
     return GroupRow(
-        first.collective,
-        first.group,
-        size,
-        first.nbytes,
+        collective,
+        first["group"],
+        ranks,
+        nbytes,
         len(calls),
         time,
-        first.nbytes / time * factor if time and factor and first.nbytes is not None else None,
-        median(call.spread for call in calls),
-        max(call.spread for call in calls),
+        nbytes / time * factor if time and factor and nbytes is not None else None,
+        float(spread.median()),
+        float(spread.max()),
         last,
-        0.0 if last is None else lasts.count(last) / len(calls),
+        float((lasts == last).sum() / len(calls)),
     )

@@ -33,7 +33,6 @@ from experiments.measurements.formats.printed_table import (
 )
 from experiments.measurements.formats.table_curves import curves_of
 from experiments.measurements.formats.text import whole_number
-from experiments.measurements.formats.torn_rows import SizeStep, TableRows
 from experiments.measurements.networks import network_of
 from experiments.output import counted
 from topologies.errors import InputError, as_text
@@ -130,22 +129,21 @@ def _after(text: str, at: int) -> int:
 
 
 def _curves(document: _Document, cut: str, source: str, skipped: Skipped) -> Iterator[Curve]:
-    run, rows = _run(document, cut), []
-    cpu_time = False
+    run, cpu_time = _run(document, cut), False
     for number, result in enumerate(_list(document, "results"), 1):
         row = _row(number, result)
         if row is None:
             skipped["unreadable"].append(number)
             continue
-        rows.append(row)
+        run.rows.append(row)
         cpu_time = cpu_time or _has_cpu_time(result)
-    header = PrintedHeader(1, (), (), re.compile(""), 1e6, cpu_time)
-    run = replace(run, capped=not cut and _capped(document, rows))
+    header = PrintedHeader(1, (), re.compile(""), 1e6, cpu_time)
+    run.capped = not cut and _capped(document, run.rows)
     if run.capped:
         run.notes.append(
             "sizes end before the largest asked for: lowered by the benchmark for lack of memory"
         )
-    yield from curves_of(run, header, TableRows(rows), source, skipped)
+    yield from curves_of(run, header, source, skipped)
 
 
 def _run(value: _Document, cut: str) -> LoggedTest:
@@ -209,8 +207,6 @@ def _row(number: int, result: object) -> PrintedRow | None:
         redop,
         int(root) if fits("root", root) else None,
         filled,
-        (),
-        (),
     )
 
 
@@ -233,14 +229,12 @@ def _has_cpu_time(result: object) -> bool:
 def _capped(document: _Document, rows: list[PrintedRow]) -> bool:
     """Whether a test that ran to its end stopped at a size below the largest asked for."""
     config = _dict(document, "config")
-    step = SizeStep(_whole(config.get("step_factor")) or 1, _whole(config.get("step_bytes")) or 0)
-    maximum, largest = (
-        _whole(config.get("maximum_bytes")),
-        max((row.size for row in rows), default=0),
+    maximum, factor, more = (
+        _whole(config.get(name)) for name in ("maximum_bytes", "step_factor", "step_bytes")
     )
-    return (
-        "end_time" in document and maximum is not None and 0 < largest < step.up(largest) <= maximum
-    )
+    largest = max((row.size for row in rows), default=0)
+    following = largest * (factor or 1) + (more or 0)
+    return "end_time" in document and maximum is not None and 0 < largest < following <= maximum
 
 
 def _whole(value: object) -> int | None:

@@ -22,7 +22,6 @@ from experiments.measurements.curve import (
 from experiments.measurements.formats.log_sections import LoggedTest, LogTests, cut
 from experiments.measurements.formats.table_curves import curves_of
 from experiments.measurements.formats.text import streams
-from experiments.measurements.formats.torn_rows import read_rows
 from experiments.measurements.networks import network_of
 from experiments.output import counted
 from topologies.errors import InputError
@@ -182,12 +181,10 @@ def died(
 
 
 def _stopped(run: LoggedTest, reached: int) -> bool:
-    return (
-        not run.capped
-        and run.largest is not None
-        and run.step is not None
-        and run.step.up(reached) <= run.largest
-    )
+    if run.capped or run.largest is None or run.step is None:
+        return False
+    factor, more = run.step
+    return reached * factor + more <= run.largest
 
 
 def _asked(run: LoggedTest, last: bool) -> str:
@@ -220,14 +217,12 @@ def _job(text: str, source: str) -> Measurements:
     """
     sections = cut(text) if "algbw" in text or "nThread" in text else LogTests()
     skipped: Skipped = defaultdict(list, orphan=sections.orphans, long=sections.long)
-    unfinished = None if text.endswith(("\n", "\r")) else text.count("\n") + 1
     job_curves: list[Curve] = []
     failures: list[Failure] = []
     for run in sections.runs:
         curves: list[Curve] = []
         if header := run.header:
-            rows = read_rows(header, run.lines, run.step, unfinished)
-            curves += curves_of(run, header, rows, f"{source}:{header.line}", skipped)
+            curves += curves_of(run, header, f"{source}:{header.line}", skipped)
         job_curves += curves
         bare = header is not None and header.line in skipped["bare"]
         failures += died(run, curves, source, bare=bare, last=run is sections.runs[-1])

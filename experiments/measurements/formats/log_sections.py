@@ -1,13 +1,17 @@
-"""Cuts a log into its tests: each with its preamble, its header and the lines of its table."""
+"""Cuts a log into its tests: each with its preamble, its header and the rows of its table."""
 
 import re
 from dataclasses import dataclass, field
 
 from experiments.measurements.formats.log_settings import LIBRARY, Settings, settings
 from experiments.measurements.formats.participants import Device, device, programs
-from experiments.measurements.formats.printed_table import PrintedHeader, find_header
+from experiments.measurements.formats.printed_table import (
+    PrintedHeader,
+    PrintedRow,
+    find_header,
+    values_of,
+)
 from experiments.measurements.formats.text import numbered, too_long
-from experiments.measurements.formats.torn_rows import Line, SizeStep, may_matter
 from experiments.measurements.formats.tuning_lines import Choices, add_choice
 
 _MARK = re.compile(
@@ -43,14 +47,17 @@ class LoggedTest:
     """Numbers of ranks in NCCL's own lines."""
     threads: int | None = None
     """Threads times GPUs of a process."""
-    step: SizeStep | None = None
+    step: tuple[int, int] | None = None
+    """What the next size is: so many times this one, and so many bytes more."""
     notes: list[str] = field(default_factory=list)
     places: tuple[str, ...] = _PLACES
     """Which half of the table is in place."""
     header: PrintedHeader | None = None
     header_lost: bool = False
     """Whether rows came without a header."""
-    lines: list[Line] = field(default_factory=list)
+    rows: list[PrintedRow] = field(default_factory=list)
+    begun: dict[int, list[str]] = field(default_factory=dict)
+    """The values of rows that are not whole, by the line where they begin."""
     closed: bool = False
     next_programs: list[str] = field(default_factory=list)
     """Benchmarks named after the table: those of the next test."""
@@ -121,12 +128,20 @@ def _read_line(sections: LogTests, line: int, content: str) -> None:
             run.header_lost = run.header is None
         return
     text = run.header.strip(content)
-    if text.lstrip().startswith("#"):
-        text = text.replace("#", " ", 1)
-        if run.header.row(line, text) is None:
-            return
-    if may_matter(text):
-        run.lines.append((line, text))
+    _read_row(run, run.header, line, values_of(text[:4096].replace("#", " ", 1)))
+
+
+def _read_row(run: LoggedTest, header: PrintedHeader, line: int, values: list[str]) -> None:
+    """Read a line with values. A row that mpirun tore between two values goes on in later lines."""
+    if header.begins_row(values):
+        run.begun[line] = values
+    elif run.begun and values and not values[0].isalpha():
+        line, first = run.begun.popitem()
+        values = [*first, *values][: len(header.columns) + 1]
+        run.begun[line] = values
+    if row := header.row(line, values):
+        run.begun.pop(line, None)
+        run.rows.append(row)
 
 
 def _read_mark(sections: LogTests, line: int, content: str) -> bool:
@@ -220,7 +235,7 @@ def _read_preamble(run: LoggedTest, content: str) -> None:
         run.iterations = int(iterations[1])
     if step := re.search(r"\bstep: ([0-9]{1,15})\((factor|bytes)\)", content):
         amount = int(step[1])
-        run.step = SizeStep(factor=amount) if step[2] == "factor" else SizeStep(bytes=amount)
+        run.step = (amount, 0) if step[2] == "factor" else (1, amount)
 
 
 def _read_remark(run: LoggedTest, content: str) -> None:

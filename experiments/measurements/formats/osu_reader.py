@@ -1,9 +1,10 @@
 """Reads OSU micro-benchmarks, versions 5 to 7: collectives, latencies and bandwidths."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from math import isfinite
 
 from experiments.measurements.collectives import canonical
 from experiments.measurements.curve import (
@@ -28,7 +29,6 @@ from experiments.measurements.formats.osu_table import (
     Title,
     find_header,
     find_title,
-    is_infinite,
 )
 from experiments.measurements.formats.text import numbered, too_long
 from experiments.measurements.networks import network_of
@@ -58,7 +58,7 @@ class _OsuTable:
     line: int
     """The line of the title."""
     header: OsuHeader | None = None
-    rows: list[tuple[OsuRow, str]] = field(default_factory=list)
+    rows: list[OsuRow] = field(default_factory=list)
     dtype: str = ""
     pairs: int | None = None
     launch: str = ""
@@ -167,10 +167,10 @@ def _read_row(
     """Read a row. Sizes only grow, so a row with a smaller size is a piece of another row."""
     text = header.strip(content)
     row = header.row(line, text)
-    if row is not None and (not table.rows or row.size > table.rows[-1][0].size):
-        table.rows.append((row, text))
-    elif row is None and is_infinite(text):
+    if row is not None and not all(map(isfinite, row.values.values())):
         skipped["infinite"].append(line)
+    elif row is not None and (not table.rows or row.size > table.rows[-1].size):
+        table.rows.append(row)
     elif row is not None or re.fullmatch(
         r"[ \t]*[0-9.]{1,21}([ \t]+[0-9.]{1,21}){0,9}[ \t]*", text
     ):
@@ -189,7 +189,7 @@ def _curve(table: _OsuTable, source: str, skipped: Skipped) -> Curve | None:
     command = _command(table, collective)
     ranks, nodes = _ranks(table, command, kind)
     scale = ranks if collective in PER_RANK and ranks else 1
-    points = tuple(_points(table, header, kind, scale, skipped))
+    points = tuple(_points(table, kind, scale, skipped))
     if not points:
         skipped["bare"] += [] if table.rows else [header.line]
         return None
@@ -241,15 +241,14 @@ def _hosts(command: str) -> tuple[str, ...]:
     return tuple(sorted({host.partition(":")[0] for host in hosts if host}))
 
 
-def _points(
-    table: _OsuTable, header: OsuHeader, kind: str, scale: int, skipped: Skipped
-) -> Iterator[Point]:
-    """The points of the rows that stand straight below the header, if most do."""
-    aligned_rows = [header.straight(text) or row.size >= 10**10 for row, text in table.rows]
-    mostly_aligned = 2 * sum(aligned_rows) > len(aligned_rows)
-    for (row, _), is_aligned in zip(table.rows, aligned_rows, strict=True):
+def _points(table: _OsuTable, kind: str, scale: int, skipped: Skipped) -> Iterator[Point]:
+    """The points of the rows that are as wide as most, if most are equally wide."""
+    widths = Counter(row.width for row in table.rows)
+    usual = [width for width, rows in widths.items() if 2 * rows > len(table.rows)]
+    for row in table.rows:
         time_s = _time(row, kind, table.pairs)
-        if mostly_aligned and not is_aligned:
+        # wider sizes move the values to the right
+        if usual and row.width != usual[0] and row.size < 10**10:
             skipped["torn"].append(row.line)
         elif not row.size or not time_s:
             skipped["unmeasured"].append(row.line)

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from experiments.measurements.curve import COLLECTIVE
-from experiments.measurements.formats.text import TableHeader, aligned, prefix_pattern, spans
+from experiments.measurements.formats.text import TableHeader, prefix_pattern
 
 _TITLE = re.compile(
     r"#[ \t]{0,9}OSU (\w{2,9}?)(?:-(\w{2,9}))? (\S[\w /-]{0,60}?) Test\b(?: v([0-9.]{1,9}))?"
@@ -17,7 +17,8 @@ _COLUMN = re.compile(
     r"|(?P<percentile>P[0-9]{1,2}(?:\.[0-9]{1,4})? Tail (?:Lat|BW|Bandwidth) "
     r"?\((?:us|MB/s)\))|(?P<sent>Transmit Size)"
 )
-_VALUE = re.compile(r"[0-9]{1,15}\.[0-9]{2}")
+_VALUE = re.compile(r"[0-9]{1,15}\.[0-9]{2}|-?(?:inf|nan)|[0-9.]{1,21}e\+?[0-9]{3,4}")
+"""OSU prints values that are not finite, or endless, after it has divided by a time of 0."""
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _VERDICTS = ("Pass", "Fail", "-")
 
@@ -70,6 +71,8 @@ class OsuRow(NamedTuple):
     values: dict[str, float]
     right: bool | None
     """Whether the result was right; None if nobody checked."""
+    width: int
+    """Characters up to the end of the last value."""
 
 
 class OsuHeader(TableHeader):
@@ -96,11 +99,8 @@ class OsuHeader(TableHeader):
             int(tokens[0]),
             {name: float(text) for name, text in zip(names, values, strict=True)},
             right,
+            len(text.rstrip()),
         )
-
-    def straight(self, text: str) -> bool:
-        """Whether the values of a row end where their columns do."""
-        return aligned(spans(text)[1:], self.ends)
 
 
 def find_title(text: str) -> Title | None:
@@ -124,9 +124,7 @@ def find_header(line: int, text: str) -> OsuHeader | None:
     if not matches or _COLUMN.sub("", columns_text[first_column:]).strip():
         return None
     names = tuple(_name(match) for match in matches)
-    return OsuHeader(
-        line, names, tuple(match.end() for match in matches), prefix_pattern(text[: start.start()])
-    )
+    return OsuHeader(line, names, prefix_pattern(text[: start.start()]))
 
 
 def _name(match: re.Match[str]) -> str:
@@ -136,18 +134,3 @@ def _name(match: re.Match[str]) -> str:
 
 def _fits(name: str, token: str) -> bool:
     return (_WHOLE if name in ("iterations", "sent") else _VALUE).fullmatch(token) is not None
-
-
-def is_infinite(text: str) -> bool:
-    """Whether a line is a row with a value that is not finite.
-
-    OSU prints such a value after it has divided by a time of 0.
-    """
-    size, *values = text.split() or [""]
-    finite = [
-        value
-        for value in values
-        if not re.fullmatch(r"-?(?:inf|nan)|[0-9.]{1,21}e\+?[0-9]{3,4}", value)
-    ]
-    is_row = _WHOLE.fullmatch(size) is not None and all(map(_VALUE.fullmatch, finite))
-    return is_row and len(finite) < len(values)

@@ -3,10 +3,11 @@ time and bandwidth of a row agree."""
 
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
-from experiments.measurements.formats.text import Span, TableHeader, prefix_pattern, spans
+from experiments.measurements.formats.text import TableHeader, prefix_pattern
 
 _ALIASES = {
     "bytes": "size",
@@ -16,9 +17,10 @@ _ALIASES = {
     "cputime": "time",
     "#wrong": "wrong",
 }
+_STAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})")
+_FOREIGN = re.compile(r"[A-Za-z[]\S*[:\]]")
+"""How lines of NCCL, launchers and other programs begin."""
 _WHOLE = re.compile(r"[0-9]{1,18}")
-
-
 _WORD = re.compile(r"[A-Za-z]\w*")
 _NUMBER = re.compile(
     r"[0-9]{1,18}(?:\.[0-9]{1,9})?(?:e[+-]?[0-9]{1,3})?|N/A|-?(?:inf|nan|Infinity|NaN)"
@@ -76,14 +78,6 @@ class PrintedRow:
     """The root; -1 if the collective has none."""
     cells: tuple[PrintedCell, ...]
     """The measurements: out of place and in place."""
-    spans: tuple[Span, ...]
-    """Where its tokens begin and end in the text."""
-    columns: tuple[str, ...]
-
-    def doubtful_end(self) -> bool:
-        """Whether the last token would be another valid value with digits cut off: a #wrong that is
-        not 0."""
-        return self.columns[-1] == "wrong" and self.cells[-1].wrong not in ("0", "N/A")
 
 
 @dataclass(frozen=True)
@@ -95,34 +89,31 @@ class PrintedHeader(TableHeader):
     cpu_time: bool
     """Whether times end when the call returned."""
 
-    def row(self, line: int, text: str) -> PrintedRow | None:
-        """The row in `text` (without prefix), or None if it is not one complete row of this
-        table."""
-        if "timestamp" in self.columns:
-            text = re.sub(
-                r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})", r"\1T\2", text
-            )
-        tokens = text.split()
-        for columns in self.layouts():
-            if len(tokens) == len(columns) and all(map(fits, columns, tokens)):
-                return _row(line, columns, tokens, spans(text))
-        return None
-
-    def layouts(self) -> Iterator[tuple[str, ...]]:
-        """The columns that a row may have.
+    def row(self, line: int, tokens: Sequence[str]) -> PrintedRow | None:
+        """The row of these values, or None if they are not one complete row of this table.
 
         Some versions leave the redop blank where nothing is reduced. rccl-tests prints no time
         stamp in rows that are out of place alone.
         """
         for blank in ((), ("redop",), ("timestamp",), ("redop", "timestamp")):
-            if {*blank} <= {*self.columns}:
-                yield tuple(name for name in self.columns if name not in blank)
+            columns = [name for name in self.columns if name not in blank]
+            if len(tokens) == len(columns) and all(map(fits, columns, tokens)):
+                return _row(line, columns, tokens)
+        return None
 
-    def ends_of(self, columns: Sequence[str]) -> tuple[int, ...]:
-        """Where `columns` (one of the layouts) end."""
-        return tuple(
-            end for name, end in zip(self.columns, self.ends, strict=True) if name in columns
-        )
+    def begins_row(self, tokens: Sequence[str]) -> bool:
+        """Whether a row begins with these values: three or more, those of the first columns."""
+        return len(tokens) > 2 and all(map(fits, self.columns[:3], tokens))
+
+
+def values_of(text: str) -> list[str]:
+    """The values at the start of a line, up to the text of another program.
+
+    >>> values_of("   8   2  float node1:42:42 [0] NCCL INFO")
+    ['8', '2', 'float']
+    """
+    words = _STAMP.sub(r"\1T\2", text).split()
+    return list(takewhile(lambda word: not _FOREIGN.match(word), words))
 
 
 def find_header(line: int, text: str) -> PrintedHeader | None:
@@ -132,35 +123,27 @@ def find_header(line: int, text: str) -> PrintedHeader | None:
     start = re.search(r"#?[ \t]*\b(?:timestamp[ \t]+)?(?:size|bytes)\b", text)
     if start is None:
         return None
-    columns_text = text[start.start() :].replace("#", " ", 1 if start[0][0] == "#" else 0)
-    columns_text = _mended(re.sub(r"\([^()]*\)", lambda unit: " " * len(unit[0]), columns_text))
-    columns = tuple(_ALIASES.get(name, name) for name in columns_text.split())
-    if not _is_table(columns) or ":" in columns_text:
+    columns_text = re.sub(r"\([^()]*\)", " ", text[start.start() :].removeprefix("#"))
+    names = columns_text.split()
+    columns = _in_both_places([_ALIASES.get(name, name) for name in names])
+    if not _is_table(columns) or any(":" in name for name in columns):
         return None
-    ends = tuple(end for _, end in spans(columns_text))
-    per_second = 1e3 if "bytes" in columns_text.split() else 1e6
-    return PrintedHeader(
-        line,
-        columns,
-        ends,
-        prefix_pattern(text[: start.start()]),
-        per_second,
-        "cputime" in columns_text.split(),
-    )
+    prefix = prefix_pattern(text[: start.start()])
+    per_second = 1e3 if "bytes" in names else 1e6
+    return PrintedHeader(line, columns, prefix, per_second, "cputime" in names)
 
 
-def _mended(header: str) -> str:
-    """The header with its last name mended. Both halves have the same names, so the first half
-    tells it."""
-    names = header.split()
-    times = [at for at, name in enumerate(names) if name == "time"]
-    last_place = 2 * times[1] - times[0] - 1 if len(times) == 2 else len(names) + 1
-    if last_place >= len(names):
-        return f"{header.rstrip()} {names[times[1] - 1]}" if last_place == len(names) else header
-    full_name = names[times[1] - 1]
-    is_cut = last_place == len(names) - 1 and full_name.startswith(names[last_place])
-    overwritten = any(":" in name for name in names[last_place:])
-    return header[: spans(header)[last_place][0]] + full_name if is_cut or overwritten else header
+def _in_both_places(columns: list[str]) -> tuple[str, ...]:
+    """The columns, of which both places have the same: a header may be torn in its last name."""
+    times = [at for at, name in enumerate(columns) if name == "time"]
+    if len(times) != 2:
+        return tuple(columns)
+    first, second = times
+    end = 2 * second - first
+    is_torn = any(":" in name for name in columns[end - 1 :])
+    more = () if is_torn else columns[end:]
+    complete = columns[first : second - 1] == columns[second : end - 1]
+    return (*columns[:second], *columns[first:second], *more) if complete else tuple(columns)
 
 
 def _is_table(columns: tuple[str, ...]) -> bool:
@@ -168,15 +151,13 @@ def _is_table(columns: tuple[str, ...]) -> bool:
     once = "size" in columns and all(
         columns.count(name) <= 1 for name in ("size", "count", "type", "redop", "root")
     )
-    alike = len(times) == 1 or (len(times) == 2 and len(columns) >= 2 * times[1] - times[0])
     # rccl-tests can put the time between two events of HIP behind the time
     bandwidths = [at + 1 + (columns[at + 1 : at + 2] == ("hipevt",)) for at in times]
-    return alike and once and all(columns[at : at + 2] == ("algbw", "busbw") for at in bandwidths)
+    known = all(columns[at : at + 2] == ("algbw", "busbw") for at in bandwidths)
+    return len(times) in (1, 2) and once and known
 
 
-def _row(
-    line: int, columns: tuple[str, ...], tokens: list[str], token_spans: list[Span]
-) -> PrintedRow:
+def _row(line: int, columns: list[str], tokens: Sequence[str]) -> PrintedRow:
     named = dict(zip(columns, tokens, strict=True))
     cells = [_cell(columns[at:], tokens[at:]) for at, name in enumerate(columns) if name == "time"]
     return PrintedRow(
@@ -187,12 +168,10 @@ def _row(
         redop=named.get("redop", ""),
         root=int(named["root"]) if "root" in named else None,
         cells=tuple(cells),
-        spans=tuple(token_spans),
-        columns=columns,
     )
 
 
-def _cell(columns: tuple[str, ...], tokens: list[str]) -> PrintedCell:
+def _cell(columns: list[str], tokens: Sequence[str]) -> PrintedCell:
     ends = columns.index("time", 1) if "time" in columns[1:] else len(columns)
     named = dict(zip(columns[:ends], tokens, strict=False))
     return PrintedCell(

@@ -1,6 +1,6 @@
 """The curves of one table of nccl-tests, from a log or from JSON."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -23,11 +23,11 @@ from experiments.measurements.formats.printed_table import (
     PrintedHeader,
     PrintedRow,
     bus_ratio,
+    copies,
     finite,
     measured,
     row_agrees,
 )
-from experiments.measurements.formats.torn_rows import TableRows
 from experiments.measurements.formats.tuning_lines import labels_of
 from experiments.output import counted
 
@@ -44,19 +44,25 @@ class _Table:
 
 
 def curves_of(
-    run: LoggedTest, header: PrintedHeader, lines: TableRows, source: str, skipped: Skipped
+    run: LoggedTest, header: PrintedHeader, source: str, skipped: Skipped
 ) -> Iterator[Curve]:
     """The curves of one table: one for each data type, reduction and root.
 
     Lines that are not used are added to `skipped`.
     """
-    skipped["torn"] += lines.torn
-    if not lines.rows and not lines.torn:
+    copies_of_rows = [copies(row) for row in run.rows]
+    usual = _usual(copies_of_rows)
+    skipped["torn"] += [*run.begun]
+    if not run.rows and not run.begun:
         skipped["bare"].append(header.line)
     kinds: dict[tuple[str, str, int | None], list[PrintedRow]] = defaultdict(list)
-    for row in lines.rows:
-        kinds[row.kind, row.redop, row.root].append(row)
-    notes = _run_notes(run, header, lines)
+    for row, number in zip(run.rows, copies_of_rows, strict=True):
+        # a row may have lost digits of its size
+        if number in (None, usual):
+            kinds[row.kind, row.redop, row.root].append(row)
+        else:
+            skipped["torn"].append(row.line)
+    notes = _run_notes(run, header)
     for (kind, redop, root), rows in kinds.items():
         series = (
             f"type {kind}, redop {redop or 'none'}, root {root}: one of {len(kinds)} series in "
@@ -70,10 +76,14 @@ def curves_of(
             yield curve
 
 
-def _run_notes(run: LoggedTest, header: PrintedHeader, lines: TableRows) -> tuple[str, ...]:
+def _usual(numbers: Sequence[float | None]) -> float:
+    """The number that most rows have: a whole size is count times type or more, so 1 or more."""
+    counts = Counter(number for number in numbers if number is not None and number >= 1)
+    return max(counts, key=lambda number: (counts[number], number), default=1.0)
+
+
+def _run_notes(run: LoggedTest, header: PrintedHeader) -> tuple[str, ...]:
     notes = list(run.notes)
-    if lines.joined:
-        notes.append(tally("row", "torn in two and put together again", lines.joined))
     if header.cpu_time:
         notes.append("times are cputime: until the call returned, not until the data was there")
     if not run.closed:

@@ -1,7 +1,7 @@
 """The text of a file, its lines and the columns of its tables."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,23 +107,12 @@ def _line(data: bytes, position: int) -> int:
     return data.count(b"\n", 0, position) + 1
 
 
-Span = tuple[int, int]
-"""Where a token begins and ends in its line."""
-
-
-def spans(text: str) -> list[Span]:
-    """Where each run of non-blank characters begins and ends."""
-    return [match.span() for match in re.finditer(r"\S+", text)]
-
-
 @dataclass(frozen=True)
 class TableHeader:
     """The header of a table."""
 
     line: int
     columns: tuple[str, ...]
-    ends: tuple[int, ...]
-    """Where columns of values end in the text."""
     prefix: re.Pattern[str]
     """What a launcher puts before each line."""
 
@@ -131,21 +120,6 @@ class TableHeader:
         """`line` without the launcher's prefix that the header had too."""
         match = self.prefix.match(line)
         return line[match.end() :] if match else line
-
-
-def aligned(tokens: Sequence[Span], ends: Sequence[int]) -> bool:
-    """Whether tokens end where their columns end.
-
-    A number too wide for its column (a large #wrong) moves the rest of its row to the right. Two
-    blanks separate columns, so a token that is too wide begins right after them.
-    """
-    shift = previous_end = 0
-    for (start, end), column_end in zip(tokens, ends, strict=True):
-        excess = end - (column_end + shift)
-        if excess < 0 or (excess > 0 and start - previous_end > 2):
-            return False
-        shift, previous_end = shift + excess, end
-    return True
 
 
 def prefix_pattern(prefix: str) -> re.Pattern[str]:

@@ -184,7 +184,6 @@ def test_a_place_that_makes_no_sense_is_refused(rank: str) -> None:
         ("n[03,05-09],m1", "n03"),
         ("r[1-2]-ib", "r1-ib"),
         ("a-b[10]", "a-b10"),
-        ("n[", "n"),
     ],
 )
 def test_the_first_host_of_a_list(hosts: str, first: str) -> None:

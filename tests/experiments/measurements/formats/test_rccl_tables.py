@@ -83,7 +83,8 @@ def _row(
     # rccl-tests prints the stamp with the time in place alone, and before the choices
     stamp = f"{STAMP:>21}" if stamps and places[1] else ""
     choice = f"{'Ring':>8}  {'Simple':>8}  {56:10d}" if choices else ""
-    start = f"{size:12d}  {size // 4:12d}  {kind:>8}  {redop:>6}  {-1:6d}"
+    width = {"int8": 1, "fp8_e4m3": 1, "fp8_e5m2": 1, "half": 2, "bfloat16": 2, "float": 4}
+    start = f"{size:12d}  {size // width.get(kind, 8):12d}  {kind:>8}  {redop:>6}  {-1:6d}"
     return f"{start}{cell * sum(places)}{stamp}{choice}"
 
 
