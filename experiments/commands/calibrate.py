@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from importlib.metadata import version
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.options.completion import completer, library_names, machine_names, machine_options
-from experiments.options.log_options import RunOptions, Runs
+from experiments.options.log_options import RunOptions
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
-from experiments.options.options import FormatOptions, Report
+from experiments.options.options import FormatOptions, Report, argument, option
 from experiments.pages.reports.result import Result, check_files
 from topologies.errors import InputError
 from topologies.units import format_bandwidth
@@ -41,38 +39,25 @@ class Calibrate(RunOptions, FormatOptions):
 
     EXAMPLES: ClassVar = ("calibrate runs.csv --out mine.yaml",)
 
-    files: Runs
-    topology: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{TOPOLOGY_HELP} [default: nodes with one port a rank and one a node]",
-            autocompletion=completer(machine_names, machine_options),
-            show_default=False,
-        ),
-    ] = None
-    name: Annotated[
-        str | None, typer.Option(help="The name of the profile. [default: that of its file]")
-    ] = None
-    library: Annotated[
-        str | None,
-        typer.Option(
-            help="nccl, mpi, fujitsu or gloo. [default: as the files say]",
-            autocompletion=completer(library_names),
-        ),
-    ] = None
-    links: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Point-to-point runs between two nodes (OSU, or send_recv in a CSV): β starts "
-            "there."
-        ),
-    ] = None
-    gap: Annotated[
-        bool, typer.Option("--gap", help="Fit a gap g as well, where the runs tell it from α.")
-    ] = False
-    out: Annotated[
-        Path | None, typer.Option(help="Write the profile: FILE.yaml.", writable=True)
-    ] = None
+    files: list[Path] = argument(
+        "RUNS", "nccl-tests, OSU or CSV files, or folders of them.", default=MISSING
+    )
+    topology: str | None = option(
+        f"{TOPOLOGY_HELP} [default: nodes with one port a rank and one a node]",
+        autocompletion=completer(machine_names, machine_options),
+    )
+    name: str | None = option("The name of the profile. [default: that of its file]")
+    library: str | None = option(
+        "nccl, mpi, fujitsu or gloo. [default: as the files say]",
+        autocompletion=completer(library_names),
+    )
+    links: list[Path] | None = option(
+        "Point-to-point runs between two nodes (OSU, or send_recv in a CSV): β starts there."
+    )
+    gap: bool = option(
+        "Fit a gap g as well, where the runs tell it from α.", "--gap", default=False
+    )
+    out: Path | None = option("Write the profile: FILE.yaml.", writable=True)
     report: Report = None
 
     def run(self) -> int:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from experiments import output
 from experiments.options.completion import collective_names, completer
@@ -20,6 +18,8 @@ from experiments.options.options import (
     PopulationName,
     ProfileName,
     ReportOptions,
+    argument,
+    option,
     refuse,
     values_of,
 )
@@ -51,38 +51,22 @@ class Diagnose(MachineOptions, ReportOptions):
         "diagnose --job traces/",
     )
 
-    logs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[LOG...]",
-            help="nccl-tests, OSU, CSV or NCCL Inspector files, or folders of them; with --job "
-            "traces.",
-            show_default=False,
-        ),
-    ] = None
-    collective: Annotated[
-        str | None,
-        typer.Option(
-            help="That of --busbw, like all_to_all.  [default: all_reduce]",
-            autocompletion=completer(collective_names),
-            show_default=False,
-        ),
-    ] = None
-    size: Annotated[
-        str | None, typer.Option(help="V of --busbw, as nccl-tests counts it, like 8GiB.")
-    ] = None
-    busbw: Annotated[
-        str | None,
-        typer.Option(help="One measured bus bandwidth, like 231GB/s, instead of a LOG."),
-    ] = None
-    job: Annotated[
-        bool,
-        typer.Option(
-            "--job",
-            help="LOG are traces of all ranks of a job: Kineto's, or dumps of torch's flight "
-            "recorder; or the JSON of NCCL's RAS.",
-        ),
-    ] = False
+    logs: list[Path] | None = argument(
+        "[LOG...]",
+        "nccl-tests, OSU, CSV or NCCL Inspector files, or folders of them; with --job traces.",
+    )
+    collective: str | None = option(
+        "That of --busbw, like all_to_all.  [default: all_reduce]",
+        autocompletion=completer(collective_names),
+    )
+    size: str | None = option("V of --busbw, as nccl-tests counts it, like 8GiB.")
+    busbw: str | None = option("One measured bus bandwidth, like 231GB/s, instead of a LOG.")
+    job: bool = option(
+        "LOG are traces of all ranks of a job: Kineto's, or dumps of torch's flight "
+        "recorder; or the JSON of NCCL's RAS.",
+        "--job",
+        default=False,
+    )
     profile: ProfileName = None
     library: PopulationName = None
     library_version: LibraryVersion = None

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import library_of
-from experiments.options.options import CollectiveName, ReportOptions, refuse
+from experiments.options.options import CollectiveName, ReportOptions, option, refuse
 from experiments.options.profile_options import SimulationOptions
 from experiments.pages.reports.result import Picture, Result, check_files
 from topologies.errors import InputError
@@ -44,37 +42,20 @@ class Recommend(SimulationOptions, ReportOptions):
         "recommend --topology hgx_h100:nodes=2 --collective all_reduce --nccl-tuner tuner.csv",
     )
 
-    algo: Annotated[
-        str | None,
-        typer.Option(
-            help="Choose from these algorithms, comma-separated.  [default: all]",
-            autocompletion=complete_algorithms,
-        ),
-    ] = None
+    algo: str | None = option(
+        "Choose from these algorithms, comma-separated.  [default: all]",
+        autocompletion=complete_algorithms,
+    )
     collective: CollectiveName = None
-    p: Annotated[
-        str | None,
-        typer.Option("--p", "--gpus", help="Numbers of ranks: 8, 8..128:x2. Several make a map."),
-    ] = None
-    size: Annotated[
-        str | None,
-        typer.Option(help=f"Sizes as nccl-tests counts them.  [default: {USUAL_SIZES}]"),
-    ] = None
-    explain: Annotated[
-        str | None, typer.Option(help="Compare all algorithms at this one size, like 64KiB.")
-    ] = None
-    plan: Annotated[
-        str | None,
-        typer.Option(
-            help="Say what the hosts of --placement cost the collectives of a plan: tp=8,pp=2.",
-        ),
-    ] = None
-    nccl_tuner: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write FILE.csv or .conf for the example tuner plugin of NCCL.", writable=True
-        ),
-    ] = None
+    p: str | None = option("Numbers of ranks: 8, 8..128:x2. Several make a map.", "--p", "--gpus")
+    size: str | None = option(f"Sizes as nccl-tests counts them.  [default: {USUAL_SIZES}]")
+    explain: str | None = option("Compare all algorithms at this one size, like 64KiB.")
+    plan: str | None = option(
+        "Say what the hosts of --placement cost the collectives of a plan: tp=8,pp=2."
+    )
+    nccl_tuner: Path | None = option(
+        "Write FILE.csv or .conf for the example tuner plugin of NCCL.", writable=True
+    )
 
     @cached_property
     def sizes(self) -> list[float]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.options.options import (
@@ -16,9 +14,8 @@ from experiments.options.options import (
     AlgorithmWord,
     FormatOptions,
     Report,
-    ResultFile,
     Size,
-    Timeline,
+    option,
     refuse,
     word_or_option,
 )
@@ -50,32 +47,29 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
     word: AlgorithmWord = None
     algo: AlgorithmName = None
     algo_file: AlgorithmFile = None
-    p: Annotated[
-        str | None,
-        typer.Option(
-            "--p",
-            "--gpus",
-            help="The number of ranks.  [default: all of the machine; 8 of a shape; with --matrix "
-            "what the file says]",
-        ),
-    ] = None
+    p: str | None = option(
+        "The number of ranks.  [default: all of the machine; 8 of a shape; with --matrix "
+        "what the file says]",
+        "--p",
+        "--gpus",
+    )
     size: Size = None
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            help='Collectives of groups at once: "0-7;8-15" or "0-3 tree 1MiB; 0,4 stream=1 '
-            'after=0".'
-        ),
-    ] = None
-    chakra: Annotated[
-        Path | None,
-        typer.Option(
-            help="The workload of Chakra traces: a FOLDER of NAME.RANK.et. --algo may name an "
-            "algorithm of each collective."
-        ),
-    ] = None
-    timeline: Timeline = None
-    out: ResultFile = None
+    groups: str | None = option(
+        'Collectives of groups at once: "0-7;8-15" or "0-3 tree 1MiB; 0,4 stream=1 after=0".'
+    )
+    chakra: Path | None = option(
+        "The workload of Chakra traces: a FOLDER of NAME.RANK.et. --algo may name an "
+        "algorithm of each collective."
+    )
+    timeline: Path | None = option(
+        "Draw what each rank does over time: FILE.png, .svg, .pdf, or .json for Perfetto.",
+        "--timeline",
+        "--plot",
+        writable=True,
+    )
+    out: Path | None = option(
+        "Store the result for simctl report: FILE.json.", "--out", writable=True
+    )
     report: Report = None
 
     @cached_property

@@ -7,20 +7,17 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-import typer
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments import output
 from experiments.answer_blocks import Record
+from experiments.options.completion import complete_algorithms
 from experiments.options.execution_options import ExecutionOptions
 from experiments.options.options import (
-    AlgorithmFiles,
-    Algorithms,
     AlgorithmWord,
     CollectiveName,
-    Out,
     ReportOptions,
+    option,
     word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
@@ -58,37 +55,37 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     EXAMPLES: ClassVar = ("sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --out sweep.csv",)
 
     word: AlgorithmWord = None
-    algo: Algorithms = None
-    algo_file: AlgorithmFiles = None
+    algo: str | None = option(
+        "Algorithms, comma-separated: see `simctl list algos`.  [default: ring; with a "
+        "library what that takes]",
+        autocompletion=complete_algorithms,
+    )
+    algo_file: list[str] | None = option(
+        "An algorithm in a file: FILE.py[:NAME], or .xml, .json, .goal of other tools. May be "
+        "repeated.",
+    )
     collective: CollectiveName = None
-    p: Annotated[
-        str | None,
-        typer.Option(
-            "--p",
-            "--gpus",
-            help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
-            "[default: all of the machine; 2..64 of a shape; with --matrix what the file says]",
-        ),
-    ] = None
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.  "
-            "[default: 64MiB; with --matrix what the file says]"
-        ),
-    ] = None
-    out: Out = None
-    metric: Annotated[
-        Literal["time", "busbw", "efficiency"] | None,
-        typer.Option(help="What the plot shows.  [default: busbw by size, time by ranks]"),
-    ] = None
-    measured: Annotated[
-        Path | None, typer.Option(help="A log or CSV whose points the plot shows too.")
-    ] = None
-    format: Annotated[
-        Literal["table", "wide", "csv", "json"],
-        typer.Option("--format", help="Format of the output on stdout; wide has all columns."),
-    ] = "table"  # type: ignore[assignment]
+    p: str | None = option(
+        "Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
+        "[default: all of the machine; 2..64 of a shape; with --matrix what the file says]",
+        "--p",
+        "--gpus",
+    )
+    size: str | None = option(
+        "V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.  "
+        "[default: 64MiB; with --matrix what the file says]"
+    )
+    out: Path | None = option(
+        "Write the table as FILE.csv or .parquet, and a second file that says how it was made.",
+        writable=True,
+    )
+    metric: Literal["time", "busbw", "efficiency"] | None = option(
+        "What the plot shows.  [default: busbw by size, time by ranks]"
+    )
+    measured: Path | None = option("A log or CSV whose points the plot shows too.")
+    format: Literal["table", "wide", "csv", "json"] = option(
+        "Format of the output on stdout; wide has all columns.", default="table"
+    )  # type: ignore[assignment]
 
     @cached_property
     def _algorithms(self) -> list[Algorithm]:

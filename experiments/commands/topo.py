@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import MISSING, asdict, dataclass, replace
 from math import isinf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, cast
-
-import typer
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from experiments import output
 from experiments.answer_blocks import Block, Facts, Remarks, Table, table, to_text
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP
-from experiments.options.options import Force, FormatOptions, Plot
+from experiments.options.options import Force, FormatOptions, Plot, argument, option
 from experiments.output import Record, Value
 from experiments.pages.reports.result import Result
 from experiments.templates import Columns
@@ -44,18 +42,10 @@ class ShownMachine(FormatOptions):
 
     EXAMPLES: ClassVar = ("topo show hgx_h100:nodes=2 --plot hgx.png",)
 
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|FILE",
-            help=TOPOLOGY_HELP,
-            autocompletion=complete_machines,
-        ),
-    ]
-    p: Annotated[
-        str | None,
-        typer.Option("--p", "--gpus", help="The number of ranks.  [default: all; 8 of a shape]"),
-    ] = None
+    name: str = argument(
+        "NAME|FILE", TOPOLOGY_HELP, default=MISSING, autocompletion=complete_machines
+    )
+    p: str | None = option("The number of ranks.  [default: all; 8 of a shape]", "--p", "--gpus")
     plot: Plot = None
     force: Force = False
 
@@ -89,20 +79,15 @@ class ImportedMachine:
 
     EXAMPLES: ClassVar = ("topo import topo.txt --out machine.yaml",)
 
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|NAME",
-            help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME.",
-            autocompletion=complete_machines,
-        ),
-    ]
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Write the machine to FILE.yaml, .yml, .json or .graphml.", writable=True
-        ),
-    ]
+    source: str = argument(
+        "FILE|NAME",
+        "nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME.",
+        default=MISSING,
+        autocompletion=complete_machines,
+    )
+    out: Path = option(
+        "Write the machine to FILE.yaml, .yml, .json or .graphml.", default=MISSING, writable=True
+    )
     force: Force = False
 
     def run(self) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar
 
 from experiments import output
 from experiments.options.execution_options import ExecutionOptions
-from experiments.options.options import ReportOptions, RunOut, RunTimeline
+from experiments.options.options import ReportOptions, RunTimeline, option
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.trace_options import TraceOptions
 from experiments.options.training_options import PlanOptions, TrainingOptions
@@ -18,7 +19,12 @@ class _JobOptions(SimulationOptions, TraceOptions, ReportOptions, ExecutionOptio
     """Where a training job runs, and what is written of it."""
 
     timeline: RunTimeline = None
-    out: RunOut = None
+    out: Path | None = option(
+        "Write the table as FILE.csv or .parquet, and a second file that says how it was "
+        "made. FILE.json stores the result for simctl report.",
+        "--out",
+        writable=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from experiments.options.options import option
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,24 +14,19 @@ if TYPE_CHECKING:
 
 MOST_JOBS = 1024
 
-Jobs = Annotated[
-    str,
-    typer.Option(
-        help="The number of processes that simulate points; or a Dask cluster: tcp://host:8786 or "
-        "a scheduler file."
-    ),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with an interrupted run of the same --out.")
-]
-
 
 @dataclass(frozen=True)
 class ExecutionOptions:
     """Where points run, as the user writes it."""
 
-    jobs: Jobs = "1"
-    resume: Resume = False
+    jobs: str = option(
+        "The number of processes that simulate points; or a Dask cluster: tcp://host:8786 or "
+        "a scheduler file.",
+        default="1",
+    )
+    resume: bool = option(
+        "Go on with an interrupted run of the same --out.", "--resume", default=False
+    )
 
     @property
     def processes(self) -> int:
