@@ -15,7 +15,7 @@ from experiments.options.completion import completer, library_names, machine_nam
 from experiments.options.log_options import RunOptions
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
 from experiments.options.options import FormatOptions, Report, argument, option
-from experiments.pages.reports.result import Result, check_files
+from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 from topologies.units import format_bandwidth
 
@@ -65,10 +65,11 @@ class Calibrate(RunOptions, FormatOptions):
         from experiments.profiles import ENDINGS
 
         output.check_writable(self.out, ENDINGS)
-        check_files(report=self.report)
+        files = output.Files(report=self.report)
+        files.check()
         profile = self.fitted()
         answer = self._answer(profile)
-        answer.write(report=self.report)
+        answer.write(files)
         unknown = sum(bool(curve.open) for curve in profile.estimates.values())
         if unknown:
             verb = "is" if unknown == 1 else "are"

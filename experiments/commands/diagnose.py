@@ -23,7 +23,7 @@ from experiments.options.options import (
     refuse,
     values_of,
 )
-from experiments.pages.reports.result import Result, check_files
+from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.measurements import doubts
         from experiments.pages.reports.diagnosis_story import pictures
 
+        self.written_files.check()
         if self.job:
             return self._job()
-        check_files(plot=self.plot, report=self.report)
         measurements, results, differences = self._diagnosed()
         failures = measurements.failures
         if self.plot:
@@ -111,8 +111,7 @@ class Diagnose(MachineOptions, ReportOptions):
             pictures=pictures(results) if self.report else (),
             words=_advice(differences, failures),
         )
-        answer.write(report=self.report)
-        answer.show(self.format)
+        answer.publish(self.written_files._replace(plot=None), self.format)
         return int(any(result.abnormal for result in results) or bool(differences or failures))
 
     def records(self) -> list[output.Record]:
@@ -133,7 +132,6 @@ class Diagnose(MachineOptions, ReportOptions):
         taken = {"logs", "job", "report", "format"}
         others = values_of(self, Diagnose).keys() - taken
         refuse(self, sorted(others), ": leave one of them out", "--job and ")
-        check_files(report=self.report)
         if not self.logs:
             raise InputError("--job: name the traces of its ranks, or their folder")
         words: dict[str, object] = {}
@@ -156,8 +154,7 @@ class Diagnose(MachineOptions, ReportOptions):
             {"logs": ",".join(map(str, self.logs))},
             words=words,
         )
-        answer.write(report=self.report)
-        answer.show(self.format)
+        answer.publish(self.written_files, self.format)
         return int(bool(wrong))
 
     def _diagnosed(self) -> tuple[Measurements, list[Diagnosis], tuple[Difference, ...]]:

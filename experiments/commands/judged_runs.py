@@ -27,7 +27,7 @@ from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.measurements.setups import chosen_curves
 from experiments.options.log_options import JudgingOptions
 from experiments.options.values import parse_tolerance
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from experiments.profiles import find
 from experiments.profiles.interval_levels import at_level
 from experiments.profiles.profile_document import Calibrated, Error
@@ -52,7 +52,6 @@ def run(request: JudgingOptions) -> int:
     if request.profile is None:
         raise InputError("--held-out: name the profile to judge, like --profile mine.yaml")
     profile, compare = find(request.profile), request.compare
-    check_files(plot=request.plot, report=request.report)
     machine = find_machine(profile.machine)
     kind = library(profile.library).on(machine)
     generation = _generation(compare, profile, kind) if compare is not None else None
@@ -66,8 +65,7 @@ def run(request: JudgingOptions) -> int:
     judged = _judge(simulated, machine, kind, measured)
     held_out = _held_out_errors(machine, kind, measured)
     answer = _answer(request, simulated, judged, nccl_times, held_out)
-    answer.write(plot=request.plot, report=request.report)
-    answer.show(request.format)
+    answer.publish(request.written_files, request.format)
     return int(max(_mean_errors(judged, held_out)) > limit)
 
 

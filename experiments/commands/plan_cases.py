@@ -14,23 +14,21 @@ from experiments.frameworks.job_choice import chosen_transformer, names_file, wi
 from experiments.models.accelerators import DEVICES, usual_dtype
 from experiments.models.device_times import DeviceTimes
 from experiments.options import condition_parser
-from experiments.options.execution_options import ExecutionOptions
+from experiments.options.job_options import JobOptions
 from experiments.options.options import refuse, values_of
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from experiments.parallel.framework_defaults import like_framework
 from experiments.parallel.idle_keys import check_recomputation, idle_keys
 from experiments.parallel.plan_job import PlanJob, Setting
-from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space, parse_space
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import KEYS, Plan, parse_plan
 from experiments.parallel.step_calibration import calibrated_by, error_cells, span_of
-from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
+from experiments.pictures.timelines.timeline_file import check_timeline
 from experiments.profiles.interval_levels import level_of
-from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
@@ -298,35 +296,25 @@ def _tokens(text: str) -> float:
     return tokens
 
 
-def run(
-    request: PlanJob | SearchRequest,
-    files: output.RunFiles,
-    how: str,
-    plot: Path | None = None,
-    execution: ExecutionOptions = ExecutionOptions(),
-) -> int:
+def run(request: PlanJob | SearchRequest, options: JobOptions) -> int:
     """Print a step of a plan in full, or the fastest plans and why each loses; 1 if the step does
     not fit in memory."""
-    check_files(files.out, plot, files.report, files.timeline)
-    if not execution.are_usual:
+    files, plot = options.written_files, options.plot
+    if not options.are_usual:
         raise InputError("--jobs, --resume: a plan is one step, leave them out")
     if isinstance(request, SearchRequest):
         if files.timeline is not None:
             raise InputError(f"--timeline {files.timeline}: with auto take --plot, or name a plan")
-        return _search(request, files, how, plot)
+        _searched(request).publish(files, options.format)
+        return 0
     if plot is not None:
         raise InputError(f"--plot {plot}: of several plans or strategies: else take --timeline")
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     result = request.answer()
     _note_nodes(result.step.work.times)
-    if files.timeline:
-        _draw(result, files.timeline, request, files.trace)
     about = request.parameters, request.machine, request.profile
     answer = Result("plan", result.figures(), [result.record], *about)
-    # The spans are of a step without conditions.
-    subject = None if result.has_conditions else result.step
-    answer.write(files.out, report=files.report, subject=subject)
-    answer.show(how)
+    answer.publish(files, options.format, result)
     return int(result.missing > 0)
 
 
@@ -338,35 +326,16 @@ def _note_nodes(times: GroupTimes) -> None:
         output.note(f"{crosses}, so the transfers of every layer take the network between nodes")
 
 
-def _draw(result: PlanRun, timeline: Path, request: PlanJob, choice: TraceChoice) -> None:
-    from experiments.pictures.timelines.step_spans import step_spans
-    from simulator.parallel.step_splits import ranks_of
-
-    step, attempts = result.whole, result.attempts
-    write_timeline(
-        timeline,
-        lambda: step_spans(step, attempts),
-        lambda: ranks_of(step),
-        f"{result.training.name}, {result.plan}",
-        result.training.times.device,
-        dict(request.parameters),
-        choice,
-    )
-
-
 def node_size(topology: Topology, gpus: int) -> int:
     """GPUs of the first node; all of a machine without nodes."""
     node = topology.node[topology.placement[:gpus]]
     return int(np.count_nonzero(node == node[0])) if node[0] >= 0 else gpus
 
 
-def _search(request: SearchRequest, files: output.RunFiles, how: str, plot: Path | None) -> int:
+def _searched(request: SearchRequest) -> Result:
     searched = request.searched()
     pictures = [Picture("Memory of the fastest plans", (searched,))]
     about = request.parameters, request.machine, request.profile, pictures
     errors = dict.fromkeys(map(searched.error, searched.first))
     words = {"errors": [error_cells(*error) for error in errors]}
-    answer = Result("plans", searched.figures(), searched.rows, *about, words=words)
-    answer.write(files.out, plot, files.report)
-    answer.show(how)
-    return 0
+    return Result("plans", searched.figures(), searched.rows, *about, words=words)

@@ -13,7 +13,7 @@ from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import library_of
 from experiments.options.options import CollectiveName, ReportOptions, option, refuse
 from experiments.options.profile_options import SimulationOptions
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_bytes, parse_sizes
 
@@ -117,7 +117,7 @@ class Recommend(SimulationOptions, ReportOptions):
                 raise InputError(
                     f"--explain {self.explain}: give one number of ranks in --p, not {self.p}"
                 )
-        check_files(plot=self.plot, report=self.report)
+        self.written_files.check()
         output.check_writable(self.nccl_tuner, (".csv", ".conf"))
         if self.nccl_tuner:
             check_tuner(self.question.collective, self.sizes[0])
@@ -127,7 +127,7 @@ class Recommend(SimulationOptions, ReportOptions):
             answer = _explained(self)
         else:
             answer, lines = _map(self) if len(self.ranks) > 1 else _by_size(self)
-        answer.write(plot=self.plot, report=self.report)
+        answer.write(self.written_files)
         if self.nccl_tuner:  # --explain goes without it
             write_tuner(self.nccl_tuner, lines, _title(self), self.calibration)
         answer.show(self.format)

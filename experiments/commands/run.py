@@ -73,10 +73,6 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
     report: Report = None
 
     @cached_property
-    def _files(self) -> output.RunFiles:
-        return output.RunFiles(self.timeline, self.out, self.report, self.choice)
-
-    @cached_property
     def _algorithm(self) -> Algorithm:
         from experiments.options.values import parse_algorithm
 
@@ -112,11 +108,11 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         from experiments.simulations.sweep_rows import judge
         from simulator.analysis.critical_path import critical_path, parts, waits, worth
 
+        self.written_files.check((output.RESULT,))
         if self.chakra is not None:
             return self._workload(self.chakra)
         if self.groups is not None:
             return self._groups(self.groups)
-        self._files.check()
         progress = output.Progress("built and proven, simulated, explained")
         case, outcome = self._simulated(progress)
         row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
@@ -140,8 +136,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         }
         about = self._parameters, self.machine, self.calibration
         answer = Result("run", report, [row.record()], *about)
-        answer.write_run(self._files, result)
-        answer.show(self.format)
+        answer.publish(self.written_files, self.format, result)
         return 1 if row.verdict.failed else 0
 
     def records(self) -> list[output.Record]:
@@ -163,7 +158,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
             parse_bytes(self.size_text(self.size)),
         )
         rules, profile, build = self.rules, self.calibration, self.machine.build
-        if self._files.is_trace:
+        if self.written_files.is_trace:
             # A trace has events of all ranks, of which none stands for others.
             rules = rules._replace(symmetry="off")
         points = [workload.Estimates(build, rules, profile).point(algorithm, ranks)]
@@ -175,8 +170,8 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
             case = Case(algorithm, ranks, topology, rules, profile).tuned(nbytes)
         except WrongAlgorithm as error:
             raise InputError(f"{error}{_drawn(error, self.timeline)}") from None
-        if self._files.is_trace:
-            self._files.trace.of(case.schedule.ranks)
+        if self.written_files.is_trace:
+            self.written_files.trace.of(case.schedule.ranks)
         progress(1, 3)
         outcome = case.run(nbytes)
         progress(2, 3)
@@ -195,7 +190,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         names = {"groups": text, "algo": self._algorithm.name, "size": size}
         parameters = names | {"topology": self.machine.text}
         about = calls, max(2, ranks), self.machine, self.rules, parameters
-        return run_groups.run(*about, self._files, self.format)
+        return run_groups.run(*about, self.written_files, self.format)
 
     def _workload(self, folder: Path) -> int:
         """Simulate Chakra traces. Raises InputError for options that they do not take."""
@@ -214,7 +209,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
             "algo": algo,
         }
         about = folder, chosen, self.machine, self.rules, parameters
-        return run_chakra.run(*about, self._files, self.format)
+        return run_chakra.run(*about, self.written_files, self.format)
 
 
 def _busiest(timeline: Simulated) -> list[output.Record]:

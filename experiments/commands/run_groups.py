@@ -34,12 +34,11 @@ def run(
     machine: Blueprint,
     rules: Rules,
     parameters: output.Record,
-    files: output.RunFiles,
+    files: output.Files,
     how: str,
 ) -> int:
     """Print the times of all calls; 1 if a call breaks its promise. `parameters` are stored with
     the result."""
-    files.check()
     topology = machine.build(ranks)
     graph = graph_of(calls, ranks)
     written = write(graph, topology, distinct=True, phases=graph.names, force=rules.force)
@@ -69,8 +68,7 @@ def run(
         "contention": wait_records(behind, result.schedule),
     }
     answer = Result("groups", report, records, parameters, machine)
-    answer.write_run(files, result)
-    answer.show(how)
+    answer.publish(files, how, result)
     return 1 if wrong else 0
 
 

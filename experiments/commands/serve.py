@@ -12,7 +12,7 @@ from experiments import output
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
 from experiments.options.options import ReportOptions, RunTimeline, option, refuse, values_of
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.serving.engines import Engine, ServedPrecision
 from experiments.trace_choice import ALL
@@ -90,7 +90,7 @@ class Serve(MachineOptions, ReportOptions):
 
     def run(self) -> int:
         """Print the operating points."""
-        check_files(plot=self.plot, report=self.report)
+        self.written_files.check(folders=True)
         if self.timeline is not None:
             auto = self.plan == "auto"
             drawn = self._served[0].deployment if auto else self._deployment
@@ -99,8 +99,7 @@ class Serve(MachineOptions, ReportOptions):
         rows = self.records()
         pictures = [Picture("Tokens of a user and of a GPU", self._drawn)]
         answer = Result("serve", self._report(rows), rows, self._parameters, pictures=pictures)
-        answer.write(plot=self.plot, report=self.report)
-        answer.show(self.format)
+        answer.publish(self.written_files, self.format)
         return 0
 
     @cached_property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -137,36 +136,25 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     def run(self) -> int:
         """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that
         cannot be simulated."""
-        from experiments.execution.journal import Journal, is_complete
+        from experiments.execution.journal import is_complete
 
         self._check_paths()
         if is_complete(self.out, self.facts, self.resume):
             return 0
         measured = self._measured()
         self._announce()
-        with ExitStack() as stack:
-            journal = None
-            if self.out:
-                journal = stack.enter_context(
-                    Journal(self.out, output.facts(self.facts), self.resume)
-                )
-            executor = stack.enter_context(closing(self.executor()))
+        with self.execution(self.out, self.facts) as (executor, journal):
             rows, missing = self._simulated(executor, journal)
             if rows:
                 result = self._result(rows, measured)
                 self._explain(result)
-                result.write(self.out, self.plot, self.report)
-            if journal:
-                journal.remove()
+                result.write(self.written_files)
         if not rows:
             raise InputError(str(missing[0]))
         return _verdict(rows, missing)
 
     def _check_paths(self) -> None:
-        output.check_different({"out": self.out, "plot": self.plot, "report": self.report})
-        output.check_table(self.out, output.TABLES)
-        output.check_writable(self.plot, output.PICTURES)
-        output.check_writable(self.report, output.REPORTS)
+        self.written_files.check(output.TABLES)
         if self.metric and not (self.plot or self.report):
             raise InputError(
                 f"--metric {self.metric}: only a picture shows it: give --plot or --report too"

@@ -15,7 +15,7 @@ from experiments.options.log_options import JudgingOptions, LogRanks
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.options.options import AlgorithmFile, Engines, option, refuse
 from experiments.options.profile_options import ProfileOptions
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds
 
@@ -61,9 +61,9 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         from experiments.measurements.setups import chosen_curves
 
         self._check()
+        self.written_files.check()
         if self.held_out:
             return judged_runs.run(self)
-        check_files(plot=self.plot, report=self.report)
         measurements = read_all(self.logs, self.family)
         curves = chosen_curves(measurements.curves, self.only, self.forced)
         results = [self._validated(*pair) for pair in self._pairs(curves)]
@@ -81,7 +81,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
             for each in results[: output.MOST_PICTURES]
         ]
         answer = self._answer(results, pictures)
-        answer.write(report=self.report)
+        answer.write(self.written_files._replace(plot=None))
         for line in measurements.skipped:
             output.note(f"skipped {line}")
         answer.show(self.format)

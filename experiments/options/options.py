@@ -17,6 +17,8 @@ from experiments.options.completion import (
     completer,
     profile_names,
 )
+from experiments.output import Files
+from experiments.trace_choice import ALL
 from topologies.errors import InputError, nearest_name
 
 Request = TypeVar("Request")
@@ -196,6 +198,12 @@ class FormatOptions:
     """How an answer is printed."""
 
     format: Format = option("Format of the output on stdout.", default="table")
+
+    @property
+    def written_files(self) -> Files:
+        """The files that the answer is written to."""
+        named = {name: getattr(self, name, None) for name in ("out", "plot", "report", "timeline")}
+        return Files(**named, trace=getattr(self, "choice", ALL))
 
 
 @dataclass(frozen=True, kw_only=True)
