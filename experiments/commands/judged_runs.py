@@ -29,7 +29,7 @@ from experiments.options.log_options import JudgingOptions
 from experiments.options.values import parse_tolerance
 from experiments.pages.reports.result import Picture, Result
 from experiments.profiles import find
-from experiments.profiles.interval_levels import at_level
+from experiments.profiles.interval_levels import at_level, interval_ends
 from experiments.profiles.profile_document import Calibrated, Error
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
@@ -194,7 +194,8 @@ def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Rec
             "error": row.error,
             "algorithm": row.algorithm,
             "protocol": row.protocol,
-            **_ends(row),
+            **interval_ends(row.interval),
+            **({} if row.interval is None else {"inside": row.inside}),
         }
         for curve, rows in judged
         for row in rows
@@ -209,10 +210,3 @@ def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Rec
         {**record, "nccl_s": value, "nccl_error": None if value is None else value / seconds - 1}
         for record, value, seconds in zip(records, nccl_seconds, measured, strict=True)
     ]
-
-
-def _ends(row: PredictedPoint) -> output.Record:
-    if (sure := row.interval) is None:
-        return {}
-    ends = {"expected_s": sure.expected, "low_s": sure.low, "high_s": sure.high}
-    return {**ends, "inside": row.inside}
