@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from importlib.util import find_spec
@@ -387,9 +387,15 @@ def is_read(text: str) -> bool:
     return True
 
 
-def note(text: str) -> None:
-    """Print a remark to stderr, in a command in front of its answer."""
-    remarks.remark(visible(f"note: {text}"))
+def note(*texts: str) -> None:
+    """Print remarks to stderr, a line each, in a command in front of its answer."""
+    for text in texts:
+        remarks.remark(visible(f"note: {text}"))
+
+
+def note_skipped(lines: Iterable[str]) -> None:
+    """Print what is skipped, and why, as remarks."""
+    note(*(f"skipped {line}" for line in lines))
 
 
 def to_json(value: object) -> str:

@@ -117,19 +117,14 @@ class Calibrate(RunOptions, FormatOptions):
                 f"--links {links[0]}: all runs are on one node, and links are between nodes: leave "
                 f"it out"
             )
-        for line in (*measurements.skipped, *skipped):
-            output.note(f"skipped {line}")
+        output.note_skipped((*measurements.skipped, *skipped))
         if sends_alone(measured, chosen):
             output.note(
                 "between nodes there are only sends and all-to-alls: other collectives there are "
                 "as on measured machines, so measure a reducing one"
             )
-        for line in (
-            *doubts(curves),
-            *setups.warnings(curves, in_place=self.in_place),
-            *_uneven(measured),
-        ):
-            output.note(line)
+        warnings = setups.warnings(curves, in_place=self.in_place)
+        output.note(*doubts(curves), *warnings, *_uneven(measured))
         calibration = calibrate(measured, chosen, built, output.Progress("steps"), gap=self.gap)
         where = machine.text if machine else _nodes(measured)
         called = self.name or (self.out.stem if self.out else "profile")
@@ -142,8 +137,7 @@ class Calibrate(RunOptions, FormatOptions):
         ]
         ignored += label_detection.fallen_back(unfitted, chosen, calibration.fit.profile, built)
         unlike = starmap(_unlike, outliers(calibration.fit))
-        for line in (*map(_ignored, ignored), *unlike, *strays(calibration.fit)):
-            output.note(line)
+        output.note(*map(_ignored, ignored), *unlike, *strays(calibration.fit))
         profile = document(
             calibration, called, where, _sources(measured.curves), _made((*files, *links)), ignored
         )
@@ -170,10 +164,9 @@ def _linked(chosen: Library, links: Sequence[Path], machine: Blueprint | None) -
             f"--links are of nodes with a port each: leave out --topology {machine.text}"
         )
     measured = read_all(links)
-    for line in (*(f"skipped {reason}" for reason in measured.skipped), *doubts(measured.curves)):
-        output.note(line)
+    output.note_skipped(measured.skipped)
     bandwidth = port(measured.curves)
-    output.note(f"links: {format_bandwidth(bandwidth)} out of a node")
+    output.note(*doubts(measured.curves), f"links: {format_bandwidth(bandwidth)} out of a node")
     return linked(chosen, bandwidth)
 
 

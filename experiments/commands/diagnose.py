@@ -98,10 +98,8 @@ class Diagnose(MachineOptions, ReportOptions):
             names = (str(number) for number in range(1, len(results) + 1))
             drawings = [partial(diagnosis_drawing, result) for result in results]
             write_figures(self.plot, dict(zip(names, drawings, strict=True)))
-        for line in measurements.skipped:
-            output.note(f"skipped {line}")
-        for line in doubts([result.curve for result in results]):
-            output.note(line)
+        output.note_skipped(measurements.skipped)
+        output.note(*doubts([result.curve for result in results]))
         records = [row for result in results for row in point_records(result)]
         answer = Result(
             "diagnose",

@@ -79,11 +79,9 @@ def _measured(
     measured, skipped = points(
         curves, kind, in_place=in_place, least=1, profile=profile.simulated()
     )
-    for line in (*measurements.skipped, *skipped):
-        output.note(f"skipped {line}")
+    output.note_skipped((*measurements.skipped, *skipped))
     warnings = setups.warnings(curves, in_place=in_place)
-    for line in (*doubts(curves), *warnings, *_ignored(profile, measured)):
-        output.note(line)
+    output.note(*doubts(curves), *warnings, *_ignored(profile, measured))
     return curves, measured
 
 

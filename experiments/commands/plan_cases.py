@@ -173,31 +173,29 @@ def _swept(plan: str, sweep: str | None) -> list[str]:
 def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob:
     """The steps to simulate, under conditions. Raises InputError for options that do not go with a
     plan."""
-    plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, "epochs")}
-    stated = {name: getattr(options, name) for name in plain}
-    setting, gpus = _setting(replace(options, **plain), simulation)
-    plan, detail = parse_plan(_with_batch(options), gpus), options.detail
+    setting, gpus = _setting(options, simulation)
+    plan = parse_plan(_with_batch(options), gpus)
     plan, defaults = like_framework(plan, options.like, setting.training.times.device)
     check_recomputation(plan, setting.training.shape)
-    for sentence in idle_keys(plan, setting.training.shape, ideal=setting.ideal):
-        output.note(sentence)
-    if detail == "transfers" and any(stated[name] != plain[name] for name in COURSE):
-        raise InputError(f"--detail {detail}: it is of a step without conditions")
-    changed = {name: value for name, value in stated.items() if value != plain[name]}
+    output.note(*idle_keys(plan, setting.training.shape, ideal=setting.ideal))
+    stated = {name: getattr(options, name) for name in (*COURSE, "epochs")}
+    changed = {name: each for name, each in stated.items() if each != getattr(PlanOptions, name)}
+    if options.detail == "transfers" and changed.keys() & {*COURSE}:
+        raise InputError(f"--detail {options.detail}: it is of a step without conditions")
     ranks = {"plan": str(plan), "p": str(plan.degrees.ranks)}
-    conditions = condition_parser.parse(
-        options.straggler, options.noise, options.fail, None, options.seed
-    )
     settled = {
         "slow_links": condition_parser.slow_links(options.slow_link, setting.profile),
         "parameters": {**setting.parameters, **ranks, **changed, **setting.software(plan.links)},
+        "training": setting.training.under(plan),
     }
     return PlanJob(
-        **vars(setting) | settled | {"training": setting.training.under(plan)},
+        **vars(setting) | settled,
         plan=plan,
         defaults=defaults,
-        transfers=detail == "transfers",
-        conditions=conditions,
+        transfers=options.detail == "transfers",
+        conditions=condition_parser.parse(
+            options.straggler, options.noise, options.fail, None, options.seed
+        ),
         steps=options.steps or 1,
         epochs=condition_parser.parse_epochs(options.epochs),
     )
@@ -205,6 +203,8 @@ def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob
 
 def parse_search(options: PlanOptions, simulation: SimulationOptions) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
+    of_steps = sorted({*COURSE, "epochs", "sweep"})
+    refuse(options, of_steps, ": it does not go with auto, leave one of them out")
     setting, gpus = _setting(options, simulation)
     if options.detail != "auto":
         raise InputError(f"--detail {options.detail}: it does not go with auto")
@@ -229,12 +229,8 @@ def _with_batch(options: PlanOptions) -> str:
 def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
-    others, of_steps = (
-        values_of(options, PlanOptions).keys() - {*USED},
-        {*COURSE, "epochs", "sweep"},
-    )
-    for names, used in ((of_steps, "with auto"), (others - of_steps, "with a plan")):
-        refuse(options, sorted(names), f": it does not go {used}, leave one of them out")
+    others = values_of(options, PlanOptions).keys() - {*USED, *COURSE, "epochs"}
+    refuse(options, sorted(others), ": it does not go with a plan, leave one of them out")
     if options.model == PlanOptions().model:
         raise InputError("give --model with a transformer, like llama3_70b")
     chosen, profile = simulation.chosen
@@ -246,8 +242,9 @@ def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setti
     device = str(entry.choices.get("device", usual))
     power = float(entry.choices.get("power", 0.0))
     times = DeviceTimes(device, str(entry.choices.get("dtype", usual_dtype(device))), power=power)
+    tokens = 0.0 if options.tokens is None else _tokens(options.tokens)
     setting = Setting(
-        training=Training(entry.name, entry.shape, entry.size, times),
+        training=Training(entry.name, entry.shape, entry.size, times, tokens),
         machine=blueprint,
         rules=simulation.rules,
         profile=profile,
@@ -275,13 +272,9 @@ def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setti
         **simulation.library_parameters,
         **chosen.machine_parameters,
         **simulation.rule_parameters,
+        **({} if options.tokens is None else {"tokens": options.tokens}),
     }
-    tokens = 0.0
-    if options.tokens is not None:
-        tokens = _tokens(options.tokens)
-        parameters["tokens"] = options.tokens
-    training = replace(setting.training, tokens=tokens)
-    return replace(setting, training=training, parameters=parameters), gpus
+    return replace(setting, parameters=parameters), gpus
 
 
 def _tokens(text: str) -> float:

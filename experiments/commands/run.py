@@ -117,10 +117,8 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         case, outcome = self._simulated(progress)
         row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
         algorithms, build = [self._algorithm], self.machine.build
-        for line in ineffective_labels(self.calibration, algorithms, [case.ranks], build):
-            output.note(line)
-        for line in unmeant_sizes(algorithms, [row.size_B]):
-            output.note(line)
+        labels = ineffective_labels(self.calibration, algorithms, [case.ranks], build)
+        output.note(*labels, *unmeant_sizes(algorithms, [row.size_B]))
         progress(3, 3)
         behind = waits(result, path)
         report = {

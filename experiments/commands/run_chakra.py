@@ -44,8 +44,7 @@ def run(
     usual ones, `parameters` are stored with the result."""
     roofline = roofline_of(DEVICES.get(machine.name))
     graph, remarks = read_workload(folder, usual_algorithms(algorithms), roofline)
-    for remark in remarks[:REMARKS]:
-        output.note(remark)
+    output.note(*remarks[:REMARKS])
     ranks = graph.ranks
     topology = machine.build(max(2, ranks))
     written = write(graph, topology, force=rules.force)

@@ -47,8 +47,7 @@ def run(
             proof.prove(call.algorithm, placed.fitted.schedule)
     for algorithm in dict.fromkeys(call.algorithm for call in calls):
         sizes = {call.nbytes for call in calls if call.algorithm == algorithm}
-        for line in unmeant_sizes([algorithm], sorted(sizes)):
-            output.note(line)
+        output.note(*unmeant_sizes([algorithm], sorted(sizes)))
     wrong = _wrong(written)
     result = rules.simulate(written.schedule, written.topology)
     error = {"grid_error_s": result.grid_error} if result.grid else {}

@@ -173,8 +173,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         collectives = {each.collective.name: each.collective for each in self.grid.algorithms}
         points = [*collectives.values()], self.grid.ranks, self.grid.sizes
         curves, others = measured_curves(self.measured, *points)
-        for other in others:
-            output.note(f"--measured {self.measured}: {other} is not drawn")
+        output.note(*(f"--measured {self.measured}: {other} is not drawn" for other in others))
         return curves
 
     def _announce(self) -> None:
@@ -210,10 +209,8 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
                 row.ranks for row in rows if row.algorithm.partition(":")[0] == names
             )
             labels = ineffective_labels(grid.profile, [algorithm], [*ranks], self.machine.build)
-            for line in labels:
-                output.note(line)
-        for line in unmeant_sizes(grid.algorithms, grid.sizes):
-            output.note(line)
+            output.note(*labels)
+        output.note(*unmeant_sizes(grid.algorithms, grid.sizes))
         return rows, missing
 
     def _say(self, progress: output.Progress | None = None) -> Say:

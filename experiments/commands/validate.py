@@ -82,8 +82,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         ]
         answer = self._answer(results, pictures)
         answer.write(self.written_files._replace(plot=None))
-        for line in measurements.skipped:
-            output.note(f"skipped {line}")
+        output.note_skipped(measurements.skipped)
         answer.show(self.format)
         return 0
 
