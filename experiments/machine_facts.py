@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ PAIRS, BOUNDS = 1024, 16_384
 takes more than seconds."""
 
 
-@dataclass(frozen=True, order=True)
-class LinkGroup:
+class LinkGroup(NamedTuple):
     """Links of one kind with the same figures."""
 
     kind: str
@@ -43,62 +42,9 @@ class LinkGroup:
     """The number of links."""
 
 
-@dataclass(frozen=True)
-class Medium:
-    """A medium that several directed links share."""
-
-    name: str
-    bandwidth_Bps: float
-    gap_s: float
-    links: int
-    """The number of links that share it."""
-
-
-@dataclass(frozen=True)
-class BestTime:
-    """The best lower bound on the time of a collective."""
-
-    collective: str
-    size_B: float
-    time_s: float
-    bound: str
-    """The name of the bound."""
-
-
-@dataclass(frozen=True)
-class MachineFacts:
-    """Facts about a machine. Facts that were not computed are None or empty."""
-
-    name: str
-    ranks: int
-    nodes: int
-    paths: str
-    """How one of several equally short routes is chosen."""
-    devices: Mapping[str, int]
-    """The number of devices of each kind."""
-    in_network: Mapping[str, int]
-    """The number of devices of each kind that reduce and multicast."""
-    links: list[LinkGroup]
-    media: list[Medium]
-    """The media that several links share."""
-    diameter_hops: int | None
-    diameter_s: float | None
-    bisection_Bps: float | None
-    bisection_exact: bool | None
-    """Whether the bisection is exact, and not only an upper bound."""
-    rings: list[list[int]]
-    """Rings over all ranks, as orders of ranks."""
-    rings_Bps: float | None
-    """The bandwidth of all rings together."""
-    bounds: list[BestTime]
-    skipped: Mapping[str, str]
-    """The facts that were not computed, and why."""
-    notes: list[str]
-    """Sources of the figures."""
-
-
-def facts(topology: Topology) -> MachineFacts:
-    """All facts about a topology that can be computed within seconds."""
+def facts(topology: Topology) -> dict[str, Any]:
+    """All facts about a topology that can be computed within seconds. Others are None or empty:
+    `skipped` says why."""
     from topologies.cuts import bisection, diameter
     from topologies.ring_search import find_rings
 
@@ -106,25 +52,25 @@ def facts(topology: Topology) -> MachineFacts:
     far = None if "diameter" in skipped else diameter(topology)
     half = None if "bisection" in skipped else bisection(topology)
     rings = None if "rings" in skipped else find_rings(topology, topology.ranks)
-    return MachineFacts(
-        name=topology.name,
-        ranks=topology.ranks,
-        nodes=len(np.unique(topology.node[topology.node >= 0])),
-        paths=topology.paths,
-        devices=_kinds(topology, np.ones(len(topology.device_names), dtype=np.bool_)),
-        in_network=_kinds(topology, topology.in_network),
-        links=link_groups(topology)[0],
-        media=_media(topology),
-        diameter_hops=far.hops if far else None,
-        diameter_s=far.latency if far else None,
-        bisection_Bps=half.bandwidth if half else None,
-        bisection_exact=half.exact if half else None,
-        rings=rings.orders.tolist() if rings else [],
-        rings_Bps=rings.bandwidth if rings else None,
-        bounds=[] if "bounds" in skipped else _bounds(topology),
-        skipped=skipped,
-        notes=list(topology.notes),
-    )
+    return {
+        "name": topology.name,
+        "ranks": topology.ranks,
+        "nodes": len(np.unique(topology.node[topology.node >= 0])),
+        "paths": topology.paths,
+        "devices": _kinds(topology, np.ones(len(topology.device_names), dtype=np.bool_)),
+        "in_network": _kinds(topology, topology.in_network),
+        "links": [group._asdict() for group in link_groups(topology)[0]],
+        "media": _media(topology),
+        "diameter_hops": far and far.hops,
+        "diameter_s": far and far.latency,
+        "bisection_Bps": half and half.bandwidth,
+        "bisection_exact": half and half.exact,
+        "rings": rings.orders.tolist() if rings else [],
+        "rings_Bps": rings and rings.bandwidth,
+        "bounds": [] if "bounds" in skipped else [*_bounds(topology)],
+        "skipped": skipped,
+        "notes": list(topology.notes),
+    }
 
 
 def link_groups(topology: Topology) -> tuple[list[LinkGroup], Ints]:
@@ -178,22 +124,26 @@ def _kinds(topology: Topology, chosen: Flags) -> dict[str, int]:
     return {kind: count for kind, count in counts.items() if count}
 
 
-def _media(topology: Topology) -> list[Medium]:
+def _media(topology: Topology) -> list[dict[str, Any]]:
+    """The media that several links share, and how many do."""
     users = np.bincount(topology.link_media, minlength=len(topology.medium_bandwidth))
     return [
-        Medium(
-            name, float(topology.medium_bandwidth[m]), float(topology.medium_gap[m]), int(users[m])
-        )
-        for m, name in enumerate(topology.shared_names, topology.links)
+        {
+            "name": name,
+            "bandwidth_Bps": float(topology.medium_bandwidth[medium]),
+            "gap_s": float(topology.medium_gap[medium]),
+            "links": int(users[medium]),
+        }
+        for medium, name in enumerate(topology.shared_names, topology.links)
     ]
 
 
-def _bounds(topology: Topology) -> list[BestTime]:
-    bounds = {
-        collective.name: best_bound(collective, topology, topology.ranks, SIZE)
-        for collective in COLLECTIVES
-    }
-    return [BestTime(name, SIZE, bound.seconds, bound.name) for name, bound in bounds.items()]
+def _bounds(topology: Topology) -> Iterator[dict[str, Any]]:
+    """The best lower bound on the time of each collective."""
+    for each in COLLECTIVES:
+        bound = best_bound(each, topology, topology.ranks, SIZE)
+        about = {"collective": each.name, "size_B": SIZE}
+        yield {**about, "time_s": bound.seconds, "bound": bound.name}
 
 
 def _ways_back(topology: Topology) -> Longs:

@@ -12,7 +12,7 @@ import re
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from importlib.util import find_spec
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from experiments import remarks
 from experiments.text_lines import GAP, NARROWEST, WIDEST, shrunk, visible, wrapped
-from experiments.trace_choice import ALL, TraceChoice
+from experiments.trace_choice import ALL, TraceChoice, is_folder
 from topologies.errors import InputError
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -174,28 +174,39 @@ def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
         )
 
 
-class RunFiles(NamedTuple):
-    """The files that a simulation of collectives writes."""
+class Files(NamedTuple):
+    """The files that an answer is written to, by the options that name them."""
 
-    timeline: Path | None = None
     out: Path | None = None
-    """The result, for `simctl report`."""
+    """The table, or the result for `simctl report`."""
+    plot: Path | None = None
     report: Path | None = None
+    timeline: Path | None = None
     trace: TraceChoice = ALL
     """What the timeline has if it is a trace."""
 
     @property
     def is_trace(self) -> bool:
-        """Whether the timeline is a trace."""
+        """Whether the timeline is a trace in one file."""
         return is_result(self.timeline)
 
-    def check(self) -> None:
-        """Raise InputError now, before any work, if a file cannot be written."""
+    @property
+    def has_result(self) -> bool:
+        """Whether a file gets the result or a report, and not a table alone."""
+        return self.report is not None or is_result(self.out)
+
+    def check(self, endings: Sequence[str] = (*TABLES, RESULT), *, folders: bool = False) -> None:
+        """Raise InputError now, before any work, if a file cannot be written. `endings` are those
+        of `out`; timelines may be `folders`, which are checked when the ranks are known."""
         self.trace.check(self.timeline)
-        check_writable(self.timeline, (*PICTURES, RESULT))
-        check_writable(self.out, (RESULT,))
+        if not folders or not is_folder(self.timeline):
+            check_writable(self.timeline, (*PICTURES, RESULT))
+        check_table(self.out, endings)
+        check_writable(self.plot, PICTURES)
         check_writable(self.report, REPORTS)
-        check_different({"timeline": self.timeline, "out": self.out, "report": self.report})
+        others = {"plot": self.plot, "report": self.report, "timeline": self.timeline}
+        for written in (self.out, self.out and meta_of(self.out)):
+            check_different({"out": written, **others})
 
 
 def check_different(files: Mapping[str, Path | None]) -> None:
@@ -252,7 +263,7 @@ def is_result(path: Path | None) -> bool:
     return path is not None and path.suffix.lower() == RESULT
 
 
-def check_table(path: Path | None, endings: Sequence[str] = (*TABLES, RESULT)) -> None:
+def check_table(path: Path | None, endings: Sequence[str]) -> None:
     """Raise InputError now, before any work, if the table cannot be written to `path`."""
     check_writable(path, endings)
     check_writable(path and meta_of(path))
@@ -376,9 +387,15 @@ def is_read(text: str) -> bool:
     return True
 
 
-def note(text: str) -> None:
-    """Print a remark to stderr, in a command in front of its answer."""
-    remarks.remark(visible(f"note: {text}"))
+def note(*texts: str) -> None:
+    """Print remarks to stderr, a line each, in a command in front of its answer."""
+    for text in texts:
+        remarks.remark(visible(f"note: {text}"))
+
+
+def note_skipped(lines: Iterable[str]) -> None:
+    """Print what is skipped, and why, as remarks."""
+    note(*(f"skipped {line}" for line in lines))
 
 
 def to_json(value: object) -> str:

@@ -8,8 +8,15 @@ from typing import NamedTuple
 from topologies.errors import InputError
 
 NO_TRANSFERS = "transfers=no"
+CHAKRA = ".chakra"
+"""The ending of a folder of Chakra traces. Without an ending it holds Kineto traces."""
 WIDTH = 40
 """At most so many letters of a list of ranks are repeated in a message."""
+
+
+def is_folder(timeline: Path | None) -> bool:
+    """Whether a timeline is a folder of traces."""
+    return timeline is not None and timeline.suffix in ("", CHAKRA)
 
 
 class TraceChoice(NamedTuple):
@@ -33,10 +40,10 @@ class TraceChoice(NamedTuple):
         if not self.options:
             return
         option, suffix = self.options[0], timeline.suffix.lower() if timeline else None
-        if suffix is None or suffix not in ("", ".json", ".chakra"):
+        if suffix is None or suffix not in ("", ".json", CHAKRA):
             why = "pictures have all ranks" if suffix else "there is no trace"
             raise InputError(f"{option}: {why}, take --timeline FILE.json")
-        if suffix == ".chakra":
+        if suffix == CHAKRA:
             raise InputError(f"{option}: Chakra traces have all of a run, leave it out")
         if suffix == "" and not self.transfers:
             raise InputError(

@@ -124,8 +124,14 @@ def command_of(name: str, kind: Any) -> Any:
 
 @cache
 def _hints(kind: type) -> dict[str, Any]:
+    """The type of each field, with what typer says of it."""
     hints = get_type_hints(kind, include_extras=True)
-    return {each.name: hints[each.name] for each in fields(kind)}
+    return {
+        each.name: Annotated[hints[each.name], each.metadata["about"]]
+        if "about" in each.metadata
+        else hints[each.name]
+        for each in fields(kind)
+    }
 
 
 def _read_plainly(options: Iterable[Any]) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-import typer
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments import output
 from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import MachineOptions
-from experiments.options.options import AlgorithmFile, FormatOptions
+from experiments.options.options import AlgorithmFile, FormatOptions, argument, option
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 
@@ -30,14 +28,8 @@ class ImportedAlgorithm(FormatOptions):
 
     EXAMPLES: ClassVar = ("algos import allreduce.xml",)
 
-    file: Annotated[
-        str,
-        typer.Argument(metavar="FILE", help="MSCCL's XML, MSCCL++'s JSON, GOAL or Python."),
-    ]
-    p: Annotated[
-        str | None,
-        typer.Option("--p", "--gpus", help="The number of ranks.  [default: the file's, or 8]"),
-    ] = None
+    file: str = argument("FILE", "MSCCL's XML, MSCCL++'s JSON, GOAL or Python.", default=MISSING)
+    p: str | None = option("The number of ranks.  [default: the file's, or 8]", "--p", "--gpus")
 
     def run(self) -> int:
         """Print what the file says, and whether it is right."""
@@ -74,24 +66,14 @@ class ExportedAlgorithm(MachineOptions):
 
     EXAMPLES: ClassVar = ("algos export ring --p 8 --format msccl --out ring.xml",)
 
-    algo: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ALGO]",
-            help="One algorithm: see `simctl list algos`.",
-            autocompletion=complete_algorithms,
-        ),
-    ] = None
+    algo: str | None = argument(
+        "[ALGO]", "One algorithm: see `simctl list algos`.", autocompletion=complete_algorithms
+    )
     algo_file: AlgorithmFile = None
-    p: Annotated[
-        str | None,
-        typer.Option("--p", "--gpus", help="The number of ranks.  [default: the machine's, or 8]"),
-    ] = None
-    size: Annotated[str, typer.Option(help="V of the messages in GOAL, like 1GiB.")] = "64MiB"
-    format: Annotated[Literal["msccl", "goal"], typer.Option(help="The format.")] = "msccl"
-    out: Annotated[
-        Path | None, typer.Option(help="Write FILE.  [default: print it]", writable=True)
-    ] = None
+    p: str | None = option("The number of ranks.  [default: the machine's, or 8]", "--p", "--gpus")
+    size: str = option("V of the messages in GOAL, like 1GiB.", default="64MiB")
+    format: Literal["msccl", "goal"] = option("The format.", default="msccl")
+    out: Path | None = option("Write FILE.  [default: print it]", writable=True)
 
     def run(self) -> int:
         """Print the program, or write it to a file."""

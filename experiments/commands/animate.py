@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.options.completion import (
@@ -23,6 +21,8 @@ from experiments.options.options import (
     AlgorithmName,
     Size,
     Times,
+    argument,
+    option,
     refuse,
     values_of,
     word_or_option,
@@ -79,61 +79,42 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         "animate --pipeline 1f1b --p 4 --batch 8 --out pipeline.gif",
     )
 
-    out: Annotated[
-        Path,
-        typer.Option(help="FILE.html, FILE.gif, or FOLDER for an SVG of each step.", writable=True),
-    ]
-    word: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[ALGO|PLAN]",
-            help="The same as --algo, or a plan of parallel training: dp=2,tp=2,pp=2,batch=16.",
-            autocompletion=complete_algorithms,
-            show_default=False,
-        ),
-    ] = None
+    out: Path = option(
+        "FILE.html, FILE.gif, or FOLDER for an SVG of each step.", default=MISSING, writable=True
+    )
+    word: str | None = argument(
+        "[ALGO|PLAN]",
+        "The same as --algo, or a plan of parallel training: dp=2,tp=2,pp=2,batch=16.",
+        autocompletion=complete_algorithms,
+    )
     algo: AlgorithmName = None
     algo_file: AlgorithmFile = None
-    p: Annotated[
-        str | None,
-        typer.Option(
-            "--p",
-            "--gpus",
-            help="The number of ranks, 2 to 32, or of devices of --pipeline.  [default: all of the "
-            "machine; 4 of a shape; 8 devices]",
-        ),
-    ] = None
+    p: str | None = option(
+        "The number of ranks, 2 to 32, or of devices of --pipeline.  [default: all of the "
+        "machine; 4 of a shape; 8 devices]",
+        "--p",
+        "--gpus",
+    )
     size: Size = None
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="A step of this model, with a strategy or a plan: see `simctl train`.",
-            autocompletion=complete_models,
-        ),
-    ] = None
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="NAME with options.  [default with --model, without a plan: ddp]",
-            autocompletion=complete_strategies,
-        ),
-    ] = None
+    model: str | None = option(
+        "A step of this model, with a strategy or a plan: see `simctl train`.",
+        autocompletion=complete_models,
+    )
+    strategy: str | None = option(
+        "NAME with options.  [default with --model, without a plan: ddp]",
+        autocompletion=complete_strategies,
+    )
     bucket: Bucket = None
     steps: Steps = None
     straggler: Straggler = None
     noise: Noise = None
     slow_link: SlowLink = None
     fail: Fail = None
-    pipeline: Annotated[
-        str | None,
-        typer.Option(
-            help="A step of a pipeline: NAME with options, or FILE.csv. See `simctl pipelines`.",
-            autocompletion=completer(pipeline_names),
-        ),
-    ] = None
-    batch: Annotated[
-        int | None, typer.Option(help="Micro-batches of --pipeline.  [default: 16]", min=1)
-    ] = None
+    pipeline: str | None = option(
+        "A step of a pipeline: NAME with options, or FILE.csv. See `simctl pipelines`.",
+        autocompletion=completer(pipeline_names),
+    )
+    batch: int | None = option("Micro-batches of --pipeline.  [default: 16]", min=1)
     times: Times = None
 
     @property

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from importlib.metadata import version
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.options.completion import completer, library_names, machine_names, machine_options
-from experiments.options.log_options import RunOptions, Runs
+from experiments.options.log_options import RunOptions
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
-from experiments.options.options import FormatOptions, Report
-from experiments.pages.reports.result import Result, check_files
+from experiments.options.options import FormatOptions, Report, argument, option
+from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 from topologies.units import format_bandwidth
 
@@ -41,38 +39,25 @@ class Calibrate(RunOptions, FormatOptions):
 
     EXAMPLES: ClassVar = ("calibrate runs.csv --out mine.yaml",)
 
-    files: Runs
-    topology: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{TOPOLOGY_HELP} [default: nodes with one port a rank and one a node]",
-            autocompletion=completer(machine_names, machine_options),
-            show_default=False,
-        ),
-    ] = None
-    name: Annotated[
-        str | None, typer.Option(help="The name of the profile. [default: that of its file]")
-    ] = None
-    library: Annotated[
-        str | None,
-        typer.Option(
-            help="nccl, mpi, fujitsu or gloo. [default: as the files say]",
-            autocompletion=completer(library_names),
-        ),
-    ] = None
-    links: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Point-to-point runs between two nodes (OSU, or send_recv in a CSV): β starts "
-            "there."
-        ),
-    ] = None
-    gap: Annotated[
-        bool, typer.Option("--gap", help="Fit a gap g as well, where the runs tell it from α.")
-    ] = False
-    out: Annotated[
-        Path | None, typer.Option(help="Write the profile: FILE.yaml.", writable=True)
-    ] = None
+    files: list[Path] = argument(
+        "RUNS", "nccl-tests, OSU or CSV files, or folders of them.", default=MISSING
+    )
+    topology: str | None = option(
+        f"{TOPOLOGY_HELP} [default: nodes with one port a rank and one a node]",
+        autocompletion=completer(machine_names, machine_options),
+    )
+    name: str | None = option("The name of the profile. [default: that of its file]")
+    library: str | None = option(
+        "nccl, mpi, fujitsu or gloo. [default: as the files say]",
+        autocompletion=completer(library_names),
+    )
+    links: list[Path] | None = option(
+        "Point-to-point runs between two nodes (OSU, or send_recv in a CSV): β starts there."
+    )
+    gap: bool = option(
+        "Fit a gap g as well, where the runs tell it from α.", "--gap", default=False
+    )
+    out: Path | None = option("Write the profile: FILE.yaml.", writable=True)
     report: Report = None
 
     def run(self) -> int:
@@ -80,10 +65,11 @@ class Calibrate(RunOptions, FormatOptions):
         from experiments.profiles import ENDINGS
 
         output.check_writable(self.out, ENDINGS)
-        check_files(report=self.report)
+        files = output.Files(report=self.report)
+        files.check()
         profile = self.fitted()
         answer = self._answer(profile)
-        answer.write(report=self.report)
+        answer.write(files)
         unknown = sum(bool(curve.open) for curve in profile.estimates.values())
         if unknown:
             verb = "is" if unknown == 1 else "are"
@@ -131,19 +117,14 @@ class Calibrate(RunOptions, FormatOptions):
                 f"--links {links[0]}: all runs are on one node, and links are between nodes: leave "
                 f"it out"
             )
-        for line in (*measurements.skipped, *skipped):
-            output.note(f"skipped {line}")
+        output.note_skipped((*measurements.skipped, *skipped))
         if sends_alone(measured, chosen):
             output.note(
                 "between nodes there are only sends and all-to-alls: other collectives there are "
                 "as on measured machines, so measure a reducing one"
             )
-        for line in (
-            *doubts(curves),
-            *setups.warnings(curves, in_place=self.in_place),
-            *_uneven(measured),
-        ):
-            output.note(line)
+        warnings = setups.warnings(curves, in_place=self.in_place)
+        output.note(*doubts(curves), *warnings, *_uneven(measured))
         calibration = calibrate(measured, chosen, built, output.Progress("steps"), gap=self.gap)
         where = machine.text if machine else _nodes(measured)
         called = self.name or (self.out.stem if self.out else "profile")
@@ -156,8 +137,7 @@ class Calibrate(RunOptions, FormatOptions):
         ]
         ignored += label_detection.fallen_back(unfitted, chosen, calibration.fit.profile, built)
         unlike = starmap(_unlike, outliers(calibration.fit))
-        for line in (*map(_ignored, ignored), *unlike, *strays(calibration.fit)):
-            output.note(line)
+        output.note(*map(_ignored, ignored), *unlike, *strays(calibration.fit))
         profile = document(
             calibration, called, where, _sources(measured.curves), _made((*files, *links)), ignored
         )
@@ -184,10 +164,9 @@ def _linked(chosen: Library, links: Sequence[Path], machine: Blueprint | None) -
             f"--links are of nodes with a port each: leave out --topology {machine.text}"
         )
     measured = read_all(links)
-    for line in (*(f"skipped {reason}" for reason in measured.skipped), *doubts(measured.curves)):
-        output.note(line)
+    output.note_skipped(measured.skipped)
     bandwidth = port(measured.curves)
-    output.note(f"links: {format_bandwidth(bandwidth)} out of a node")
+    output.note(*doubts(measured.curves), f"links: {format_bandwidth(bandwidth)} out of a node")
     return linked(chosen, bandwidth)
 
 

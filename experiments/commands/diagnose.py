@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from experiments import output
 from experiments.options.completion import collective_names, completer
@@ -20,10 +18,12 @@ from experiments.options.options import (
     PopulationName,
     ProfileName,
     ReportOptions,
+    argument,
+    option,
     refuse,
     values_of,
 )
-from experiments.pages.reports.result import Result, check_files
+from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -51,38 +51,22 @@ class Diagnose(MachineOptions, ReportOptions):
         "diagnose --job traces/",
     )
 
-    logs: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[LOG...]",
-            help="nccl-tests, OSU, CSV or NCCL Inspector files, or folders of them; with --job "
-            "traces.",
-            show_default=False,
-        ),
-    ] = None
-    collective: Annotated[
-        str | None,
-        typer.Option(
-            help="That of --busbw, like all_to_all.  [default: all_reduce]",
-            autocompletion=completer(collective_names),
-            show_default=False,
-        ),
-    ] = None
-    size: Annotated[
-        str | None, typer.Option(help="V of --busbw, as nccl-tests counts it, like 8GiB.")
-    ] = None
-    busbw: Annotated[
-        str | None,
-        typer.Option(help="One measured bus bandwidth, like 231GB/s, instead of a LOG."),
-    ] = None
-    job: Annotated[
-        bool,
-        typer.Option(
-            "--job",
-            help="LOG are traces of all ranks of a job: Kineto's, or dumps of torch's flight "
-            "recorder; or the JSON of NCCL's RAS.",
-        ),
-    ] = False
+    logs: list[Path] | None = argument(
+        "[LOG...]",
+        "nccl-tests, OSU, CSV or NCCL Inspector files, or folders of them; with --job traces.",
+    )
+    collective: str | None = option(
+        "That of --busbw, like all_to_all.  [default: all_reduce]",
+        autocompletion=completer(collective_names),
+    )
+    size: str | None = option("V of --busbw, as nccl-tests counts it, like 8GiB.")
+    busbw: str | None = option("One measured bus bandwidth, like 231GB/s, instead of a LOG.")
+    job: bool = option(
+        "LOG are traces of all ranks of a job: Kineto's, or dumps of torch's flight "
+        "recorder; or the JSON of NCCL's RAS.",
+        "--job",
+        default=False,
+    )
     profile: ProfileName = None
     library: PopulationName = None
     library_version: LibraryVersion = None
@@ -102,9 +86,9 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.measurements import doubts
         from experiments.pages.reports.diagnosis_story import pictures
 
+        self.written_files.check()
         if self.job:
             return self._job()
-        check_files(plot=self.plot, report=self.report)
         measurements, results, differences = self._diagnosed()
         failures = measurements.failures
         if self.plot:
@@ -114,10 +98,8 @@ class Diagnose(MachineOptions, ReportOptions):
             names = (str(number) for number in range(1, len(results) + 1))
             drawings = [partial(diagnosis_drawing, result) for result in results]
             write_figures(self.plot, dict(zip(names, drawings, strict=True)))
-        for line in measurements.skipped:
-            output.note(f"skipped {line}")
-        for line in doubts([result.curve for result in results]):
-            output.note(line)
+        output.note_skipped(measurements.skipped)
+        output.note(*doubts([result.curve for result in results]))
         records = [row for result in results for row in point_records(result)]
         answer = Result(
             "diagnose",
@@ -127,8 +109,7 @@ class Diagnose(MachineOptions, ReportOptions):
             pictures=pictures(results) if self.report else (),
             words=_advice(differences, failures),
         )
-        answer.write(report=self.report)
-        answer.show(self.format)
+        answer.publish(self.written_files._replace(plot=None), self.format)
         return int(any(result.abnormal for result in results) or bool(differences or failures))
 
     def records(self) -> list[output.Record]:
@@ -149,7 +130,6 @@ class Diagnose(MachineOptions, ReportOptions):
         taken = {"logs", "job", "report", "format"}
         others = values_of(self, Diagnose).keys() - taken
         refuse(self, sorted(others), ": leave one of them out", "--job and ")
-        check_files(report=self.report)
         if not self.logs:
             raise InputError("--job: name the traces of its ranks, or their folder")
         words: dict[str, object] = {}
@@ -172,8 +152,7 @@ class Diagnose(MachineOptions, ReportOptions):
             {"logs": ",".join(map(str, self.logs))},
             words=words,
         )
-        answer.write(report=self.report)
-        answer.show(self.format)
+        answer.publish(self.written_files, self.format)
         return int(bool(wrong))
 
     def _diagnosed(self) -> tuple[Measurements, list[Diagnosis], tuple[Difference, ...]]:

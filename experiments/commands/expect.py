@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
-
-import typer
+from typing import ClassVar, Literal
 
 from experiments import output
 from experiments.options.completion import collective_names, completer
@@ -14,6 +12,8 @@ from experiments.options.options import (
     Level,
     LibraryVersion,
     PopulationName,
+    argument,
+    option,
     word_or_option,
 )
 from experiments.pages.reports.result import Result
@@ -32,45 +32,27 @@ class Expect(MachineOptions):
 
     EXAMPLES: ClassVar = ("expect --topology hgx_h100:nodes=2 --collective all_reduce",)
 
-    word: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[COLLECTIVE]",
-            help="The same as --collective.",
-            autocompletion=completer(collective_names),
-            show_default=False,
-        ),
-    ] = None
-    collective: Annotated[
-        str | None,
-        typer.Option(
-            help="A collective, like all_to_all.  [default: all_reduce]",
-            autocompletion=completer(collective_names),
-        ),
-    ] = None
-    p: Annotated[
-        str | None,
-        typer.Option(
-            "--p",
-            "--gpus",
-            help="The number of ranks.  [default: all of the machine; 8 of a shape]",
-        ),
-    ] = None
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help=f"V, as nccl-tests counts it: 64MiB,1GiB or a range.  [default: {SIZES}]"
-        ),
-    ] = None
+    word: str | None = argument(
+        "[COLLECTIVE]",
+        "The same as --collective.",
+        autocompletion=completer(collective_names),
+    )
+    collective: str | None = option(
+        "A collective, like all_to_all.  [default: all_reduce]",
+        autocompletion=completer(collective_names),
+    )
+    p: str | None = option(
+        "The number of ranks.  [default: all of the machine; 8 of a shape]", "--p", "--gpus"
+    )
+    size: str | None = option(
+        f"V, as nccl-tests counts it: 64MiB,1GiB or a range.  [default: {SIZES}]"
+    )
     library: PopulationName = None
     library_version: LibraryVersion = None
     level: Level = None
-    format: Annotated[
-        Literal["table", "csv", "json", "prometheus"],
-        typer.Option(
-            "--format", help="Format of the output; prometheus writes lines of a textfile."
-        ),
-    ] = "table"
+    format: Literal["table", "csv", "json", "prometheus"] = option(
+        "Format of the output; prometheus writes lines of a textfile.", default="table"
+    )
 
     def run(self) -> int:
         """Print the table."""

@@ -27,9 +27,9 @@ from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.measurements.setups import chosen_curves
 from experiments.options.log_options import JudgingOptions
 from experiments.options.values import parse_tolerance
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from experiments.profiles import find
-from experiments.profiles.interval_levels import at_level
+from experiments.profiles.interval_levels import at_level, interval_ends
 from experiments.profiles.profile_document import Calibrated, Error
 from simulator.profile import Profile
 from topologies.catalogue import Blueprint
@@ -52,7 +52,6 @@ def run(request: JudgingOptions) -> int:
     if request.profile is None:
         raise InputError("--held-out: name the profile to judge, like --profile mine.yaml")
     profile, compare = find(request.profile), request.compare
-    check_files(plot=request.plot, report=request.report)
     machine = find_machine(profile.machine)
     kind = library(profile.library).on(machine)
     generation = _generation(compare, profile, kind) if compare is not None else None
@@ -66,8 +65,7 @@ def run(request: JudgingOptions) -> int:
     judged = _judge(simulated, machine, kind, measured)
     held_out = _held_out_errors(machine, kind, measured)
     answer = _answer(request, simulated, judged, nccl_times, held_out)
-    answer.write(plot=request.plot, report=request.report)
-    answer.show(request.format)
+    answer.publish(request.written_files, request.format)
     return int(max(_mean_errors(judged, held_out)) > limit)
 
 
@@ -81,11 +79,9 @@ def _measured(
     measured, skipped = points(
         curves, kind, in_place=in_place, least=1, profile=profile.simulated()
     )
-    for line in (*measurements.skipped, *skipped):
-        output.note(f"skipped {line}")
+    output.note_skipped((*measurements.skipped, *skipped))
     warnings = setups.warnings(curves, in_place=in_place)
-    for line in (*doubts(curves), *warnings, *_ignored(profile, measured)):
-        output.note(line)
+    output.note(*doubts(curves), *warnings, *_ignored(profile, measured))
     return curves, measured
 
 
@@ -196,7 +192,8 @@ def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Rec
             "error": row.error,
             "algorithm": row.algorithm,
             "protocol": row.protocol,
-            **_ends(row),
+            **interval_ends(row.interval),
+            **({} if row.interval is None else {"inside": row.inside}),
         }
         for curve, rows in judged
         for row in rows
@@ -211,10 +208,3 @@ def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Rec
         {**record, "nccl_s": value, "nccl_error": None if value is None else value / seconds - 1}
         for record, value, seconds in zip(records, nccl_seconds, measured, strict=True)
     ]
-
-
-def _ends(row: PredictedPoint) -> output.Record:
-    if (sure := row.interval) is None:
-        return {}
-    ends = {"expected_s": sure.expected, "low_s": sure.low, "high_s": sure.high}
-    return {**ends, "inside": row.inside}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 
 from experiments import output
 from experiments.commands.plan_cases import parse_course, plans_in
@@ -16,10 +15,10 @@ from experiments.learning.learning_run import (
     without_disturbance,
 )
 from experiments.learning.task import LearningTask
-from experiments.options.execution_options import ExecutionOptions
+from experiments.options.job_options import JobOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from experiments.parallel.plan_job import PlanJob
 from experiments.training.strategy_options import names_in
 from topologies.catalogue import Blueprint
@@ -31,17 +30,16 @@ Planned = tuple[list[Callable[[], LearningRun]], Blueprint, output.Record]
 writes them, which are stored with the result."""
 
 
-def run(
-    options: TrainingOptions,
-    simulation: SimulationOptions,
-    out: Path | None,
-    plot: Path | None,
-    page: Path | None,
-    how: str,
-) -> int:
-    """Print a table with a row for each run."""
-    planned, machine, parameters = parse(options, simulation)
-    check_files(out, plot, page)
+def run(options: TrainingOptions, job: JobOptions) -> int:
+    """Print a table with a row for each run. Raises InputError for options that learning does not
+    have."""
+    if job.timeline is not None:
+        raise InputError(
+            f"--timeline {job.timeline}: with --learn take --plot, or leave out --learn"
+        )
+    if not job.are_usual:
+        raise InputError("--jobs, --resume: learning runs in one process, leave them out")
+    planned, machine, parameters = parse(options, job)
     progress = output.Progress("runs learnt")
     runs: list[LearningRun] = []
     for run_of in planned:
@@ -53,8 +51,7 @@ def run(
     documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
     pictures = [Picture("Accuracy over time", (runs,))]
     answer = Result("learn", documents, records, parameters, machine, pictures=pictures)
-    answer.write(out, plot, page)
-    answer.show(how)
+    answer.publish(job.written_files, job.format)
     return 0
 
 
@@ -64,14 +61,6 @@ def parse_task(text: str, seed: int) -> LearningTask:
     return replace(
         LearningTask(network, seed=seed), **parse_options(LearningTask, network[:40], options)
     )
-
-
-def check_alone(timeline: Path | None, execution: ExecutionOptions) -> None:
-    """Raise InputError for options of `simctl train` that learning does not have."""
-    if timeline is not None:
-        raise InputError(f"--timeline {timeline}: with --learn take --plot, or leave out --learn")
-    if not execution.are_usual:
-        raise InputError("--jobs, --resume: learning runs in one process, leave them out")
 
 
 def parse(options: TrainingOptions, simulation: SimulationOptions) -> Planned:

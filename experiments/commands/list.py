@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-import typer
+from dataclasses import MISSING, dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.answer_blocks import Facts, Table, render, table, to_text
-from experiments.options.options import CollectiveName, FormatOptions
+from experiments.options.options import CollectiveName, FormatOptions, argument
 from experiments.output import Record, Value
 from experiments.pages.reports.result import Result
 from experiments.templates import Columns
@@ -37,10 +35,9 @@ class List(FormatOptions):
 
     EXAMPLES: ClassVar = ("list machines", "list algos --collective all_to_all")
 
-    what: Annotated[
-        Literal["algos", "machines", "models", "strategies"],
-        typer.Argument(metavar="WHAT", help="algos, machines, models or strategies."),
-    ]
+    what: Literal["algos", "machines", "models", "strategies"] = argument(
+        "WHAT", "algos, machines, models or strategies.", default=MISSING
+    )
     collective: CollectiveName = None
 
     def run(self) -> int:

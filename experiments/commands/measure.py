@@ -14,14 +14,12 @@ from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.answer_blocks import render
 from experiments.options.completion import backend_names, completer, measured_names
-from experiments.options.options import FormatOptions
+from experiments.options.options import FormatOptions, option
 from experiments.pages.reports.result import Result
 from experiments.terms import footnote
 from topologies.errors import InputError
@@ -50,60 +48,38 @@ class Measure(FormatOptions):
         "measure --p 4 --collective all_reduce,ring --size 4KiB..64MiB:x4 --out runs.csv",
     )
 
-    library: Annotated[
-        str,
-        typer.Option(
-            help="gloo, nccl or mpi, of torch.distributed.", autocompletion=completer(backend_names)
-        ),
-    ] = "gloo"
-    p: Annotated[
-        str | None,
-        typer.Option(
-            "--p",
-            "--gpus",
-            help="Ranks to start here: 4, or 2,4 in turn.  [default: those of torchrun or srun]",
-        ),
-    ] = None
-    collective: Annotated[
-        str,
-        typer.Option(
-            help="The library's (all_reduce, ..., barrier) and ours over isend and irecv (ring, "
-            "tree, ...).",
-            autocompletion=completer(measured_names),
-        ),
-    ] = "all_reduce"
-    size: Annotated[str, typer.Option(help="V as nccl-tests counts: 64MiB,1GiB or a range.")] = (
-        "4KiB..64MiB:x4"
+    library: str = option(
+        "gloo, nccl or mpi, of torch.distributed.",
+        default="gloo",
+        autocompletion=completer(backend_names),
     )
-    device: Annotated[
-        str | None,
-        typer.Option(help="cpu or cuda.  [default: cuda with nccl, cpu else]", show_default=False),
-    ] = None
-    dtype: Annotated[
-        str, typer.Option(help="float32, float64, float16, bfloat16, int32 or int64.")
-    ] = "float32"
-    effort: Annotated[
-        str,
-        typer.Option(
-            help="Of each point: warmup=2 repetitions that do not count, and as many as fit into "
-            "budget=1s, 3 at least and at most repetitions=100. A rank waits timeout=60s for "
-            "others before it gives up.  [default: these]",
-            show_default=False,
-        ),
-    ] = ""
-    init: Annotated[
-        str | None, typer.Option(help="Where ranks meet: env://, tcp://HOST:PORT or file:///PATH.")
-    ] = None
-    seed: Annotated[
-        int, typer.Option(min=0, help="Seed of the numbers that are sent and checked.")
-    ] = 0
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Keep each point in this CSV file as soon as it is there.", writable=True
-        ),
-    ] = None
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the file of --out.")] = False
+    p: str | None = option(
+        "Ranks to start here: 4, or 2,4 in turn.  [default: those of torchrun or srun]",
+        "--p",
+        "--gpus",
+    )
+    collective: str = option(
+        "The library's (all_reduce, ..., barrier) and ours over isend and irecv (ring, tree, ...).",
+        default="all_reduce",
+        autocompletion=completer(measured_names),
+    )
+    size: str = option("V as nccl-tests counts: 64MiB,1GiB or a range.", default="4KiB..64MiB:x4")
+    device: str | None = option(
+        "cpu or cuda.  [default: cuda with nccl, cpu else]", show_default=False
+    )
+    dtype: str = option("float32, float64, float16, bfloat16, int32 or int64.", default="float32")
+    effort: str = option(
+        "Of each point: warmup=2 repetitions that do not count, and as many as fit into "
+        "budget=1s, 3 at least and at most repetitions=100. A rank waits timeout=60s for "
+        "others before it gives up.  [default: these]",
+        default="",
+    )
+    init: str | None = option("Where ranks meet: env://, tcp://HOST:PORT or file:///PATH.")
+    seed: int = option("Seed of the numbers that are sent and checked.", default=0, min=0)
+    out: Path | None = option(
+        "Keep each point in this CSV file as soon as it is there.", writable=True
+    )
+    resume: bool = option("Go on with the file of --out.", "--resume", default=False)
 
     def run(self) -> int:
         """Measure and print; 1 if a result is wrong or a rank fails, which keeps what was

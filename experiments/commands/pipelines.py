@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.answer_blocks import render
 from experiments.options.completion import completer, pipeline_names
-from experiments.options.options import FormatOptions, Plot, Times
+from experiments.options.options import FormatOptions, Plot, Times, argument, option
 from experiments.pages.reports.result import Result
 from experiments.templates import Columns
 from topologies.errors import InputError
@@ -36,30 +34,18 @@ class Pipelines(FormatOptions):
 
     EXAMPLES: ClassVar = ("pipelines gpipe,1f1b,zb_h1 --times weights=500us --plot gpipe.png",)
 
-    orders: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="ORDERS",
-            help="Orders of pipelines, comma-separated, each with its options; or FILE.csv.  "
-            "[default: all]",
-            autocompletion=completer(pipeline_names),
-            show_default=False,
-        ),
-    ] = None
-    p: Annotated[
-        int | None, typer.Option("--p", "--gpus", help="Devices.  [default: 8]", min=1)
-    ] = None
-    batch: Annotated[
-        int | None, typer.Option(help="Micro-batches of a step.  [default: 16]", min=1)
-    ] = None
+    orders: str | None = argument(
+        "ORDERS",
+        "Orders of pipelines, comma-separated, each with its options; or FILE.csv.  [default: all]",
+        autocompletion=completer(pipeline_names),
+    )
+    p: int | None = option("Devices.  [default: 8]", "--p", "--gpus", min=1)
+    batch: int | None = option("Micro-batches of a step.  [default: 16]", min=1)
     times: Times = None
     plot: Plot = None
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write the actions of one order, as PyTorch does: FILE.csv.", writable=True
-        ),
-    ] = None
+    out: Path | None = option(
+        "Write the actions of one order, as PyTorch does: FILE.csv.", writable=True
+    )
 
     def run(self) -> int:
         """Print a line an order, draw them, and write the actions of one."""

@@ -14,23 +14,21 @@ from experiments.frameworks.job_choice import chosen_transformer, names_file, wi
 from experiments.models.accelerators import DEVICES, usual_dtype
 from experiments.models.device_times import DeviceTimes
 from experiments.options import condition_parser
-from experiments.options.execution_options import ExecutionOptions
+from experiments.options.job_options import JobOptions
 from experiments.options.options import refuse, values_of
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from experiments.parallel.framework_defaults import like_framework
 from experiments.parallel.idle_keys import check_recomputation, idle_keys
 from experiments.parallel.plan_job import PlanJob, Setting
-from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space, parse_space
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import KEYS, Plan, parse_plan
 from experiments.parallel.step_calibration import calibrated_by, error_cells, span_of
-from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
+from experiments.pictures.timelines.timeline_file import check_timeline
 from experiments.profiles.interval_levels import level_of
-from experiments.trace_choice import TraceChoice
 from simulator.parallel.group_times import GroupTimes
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
@@ -175,31 +173,29 @@ def _swept(plan: str, sweep: str | None) -> list[str]:
 def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob:
     """The steps to simulate, under conditions. Raises InputError for options that do not go with a
     plan."""
-    plain = {name: getattr(PlanOptions(), name) for name in (*COURSE, "epochs")}
-    stated = {name: getattr(options, name) for name in plain}
-    setting, gpus = _setting(replace(options, **plain), simulation)
-    plan, detail = parse_plan(_with_batch(options), gpus), options.detail
+    setting, gpus = _setting(options, simulation)
+    plan = parse_plan(_with_batch(options), gpus)
     plan, defaults = like_framework(plan, options.like, setting.training.times.device)
     check_recomputation(plan, setting.training.shape)
-    for sentence in idle_keys(plan, setting.training.shape, ideal=setting.ideal):
-        output.note(sentence)
-    if detail == "transfers" and any(stated[name] != plain[name] for name in COURSE):
-        raise InputError(f"--detail {detail}: it is of a step without conditions")
-    changed = {name: value for name, value in stated.items() if value != plain[name]}
+    output.note(*idle_keys(plan, setting.training.shape, ideal=setting.ideal))
+    stated = {name: getattr(options, name) for name in (*COURSE, "epochs")}
+    changed = {name: each for name, each in stated.items() if each != getattr(PlanOptions, name)}
+    if options.detail == "transfers" and changed.keys() & {*COURSE}:
+        raise InputError(f"--detail {options.detail}: it is of a step without conditions")
     ranks = {"plan": str(plan), "p": str(plan.degrees.ranks)}
-    conditions = condition_parser.parse(
-        options.straggler, options.noise, options.fail, None, options.seed
-    )
     settled = {
         "slow_links": condition_parser.slow_links(options.slow_link, setting.profile),
         "parameters": {**setting.parameters, **ranks, **changed, **setting.software(plan.links)},
+        "training": setting.training.under(plan),
     }
     return PlanJob(
-        **vars(setting) | settled | {"training": setting.training.under(plan)},
+        **vars(setting) | settled,
         plan=plan,
         defaults=defaults,
-        transfers=detail == "transfers",
-        conditions=conditions,
+        transfers=options.detail == "transfers",
+        conditions=condition_parser.parse(
+            options.straggler, options.noise, options.fail, None, options.seed
+        ),
         steps=options.steps or 1,
         epochs=condition_parser.parse_epochs(options.epochs),
     )
@@ -207,6 +203,8 @@ def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob
 
 def parse_search(options: PlanOptions, simulation: SimulationOptions) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
+    of_steps = sorted({*COURSE, "epochs", "sweep"})
+    refuse(options, of_steps, ": it does not go with auto, leave one of them out")
     setting, gpus = _setting(options, simulation)
     if options.detail != "auto":
         raise InputError(f"--detail {options.detail}: it does not go with auto")
@@ -231,12 +229,8 @@ def _with_batch(options: PlanOptions) -> str:
 def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
-    others, of_steps = (
-        values_of(options, PlanOptions).keys() - {*USED},
-        {*COURSE, "epochs", "sweep"},
-    )
-    for names, used in ((of_steps, "with auto"), (others - of_steps, "with a plan")):
-        refuse(options, sorted(names), f": it does not go {used}, leave one of them out")
+    others = values_of(options, PlanOptions).keys() - {*USED, *COURSE, "epochs"}
+    refuse(options, sorted(others), ": it does not go with a plan, leave one of them out")
     if options.model == PlanOptions().model:
         raise InputError("give --model with a transformer, like llama3_70b")
     chosen, profile = simulation.chosen
@@ -248,8 +242,9 @@ def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setti
     device = str(entry.choices.get("device", usual))
     power = float(entry.choices.get("power", 0.0))
     times = DeviceTimes(device, str(entry.choices.get("dtype", usual_dtype(device))), power=power)
+    tokens = 0.0 if options.tokens is None else _tokens(options.tokens)
     setting = Setting(
-        training=Training(entry.name, entry.shape, entry.size, times),
+        training=Training(entry.name, entry.shape, entry.size, times, tokens),
         machine=blueprint,
         rules=simulation.rules,
         profile=profile,
@@ -277,13 +272,9 @@ def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setti
         **simulation.library_parameters,
         **chosen.machine_parameters,
         **simulation.rule_parameters,
+        **({} if options.tokens is None else {"tokens": options.tokens}),
     }
-    tokens = 0.0
-    if options.tokens is not None:
-        tokens = _tokens(options.tokens)
-        parameters["tokens"] = options.tokens
-    training = replace(setting.training, tokens=tokens)
-    return replace(setting, training=training, parameters=parameters), gpus
+    return replace(setting, parameters=parameters), gpus
 
 
 def _tokens(text: str) -> float:
@@ -298,35 +289,25 @@ def _tokens(text: str) -> float:
     return tokens
 
 
-def run(
-    request: PlanJob | SearchRequest,
-    files: output.RunFiles,
-    how: str,
-    plot: Path | None = None,
-    execution: ExecutionOptions = ExecutionOptions(),
-) -> int:
+def run(request: PlanJob | SearchRequest, options: JobOptions) -> int:
     """Print a step of a plan in full, or the fastest plans and why each loses; 1 if the step does
     not fit in memory."""
-    check_files(files.out, plot, files.report, files.timeline)
-    if not execution.are_usual:
+    files, plot = options.written_files, options.plot
+    if not options.are_usual:
         raise InputError("--jobs, --resume: a plan is one step, leave them out")
     if isinstance(request, SearchRequest):
         if files.timeline is not None:
             raise InputError(f"--timeline {files.timeline}: with auto take --plot, or name a plan")
-        return _search(request, files, how, plot)
+        _searched(request).publish(files, options.format)
+        return 0
     if plot is not None:
         raise InputError(f"--plot {plot}: of several plans or strategies: else take --timeline")
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     result = request.answer()
     _note_nodes(result.step.work.times)
-    if files.timeline:
-        _draw(result, files.timeline, request, files.trace)
     about = request.parameters, request.machine, request.profile
     answer = Result("plan", result.figures(), [result.record], *about)
-    # The spans are of a step without conditions.
-    subject = None if result.has_conditions else result.step
-    answer.write(files.out, report=files.report, subject=subject)
-    answer.show(how)
+    answer.publish(files, options.format, result)
     return int(result.missing > 0)
 
 
@@ -338,35 +319,16 @@ def _note_nodes(times: GroupTimes) -> None:
         output.note(f"{crosses}, so the transfers of every layer take the network between nodes")
 
 
-def _draw(result: PlanRun, timeline: Path, request: PlanJob, choice: TraceChoice) -> None:
-    from experiments.pictures.timelines.step_spans import step_spans
-    from simulator.parallel.step_splits import ranks_of
-
-    step, attempts = result.whole, result.attempts
-    write_timeline(
-        timeline,
-        lambda: step_spans(step, attempts),
-        lambda: ranks_of(step),
-        f"{result.training.name}, {result.plan}",
-        result.training.times.device,
-        dict(request.parameters),
-        choice,
-    )
-
-
 def node_size(topology: Topology, gpus: int) -> int:
     """GPUs of the first node; all of a machine without nodes."""
     node = topology.node[topology.placement[:gpus]]
     return int(np.count_nonzero(node == node[0])) if node[0] >= 0 else gpus
 
 
-def _search(request: SearchRequest, files: output.RunFiles, how: str, plot: Path | None) -> int:
+def _searched(request: SearchRequest) -> Result:
     searched = request.searched()
     pictures = [Picture("Memory of the fastest plans", (searched,))]
     about = request.parameters, request.machine, request.profile, pictures
     errors = dict.fromkeys(map(searched.error, searched.first))
     words = {"errors": [error_cells(*error) for error in errors]}
-    answer = Result("plans", searched.figures(), searched.rows, *about, words=words)
-    answer.write(files.out, plot, files.report)
-    answer.show(how)
-    return 0
+    return Result("plans", searched.figures(), searched.rows, *about, words=words)

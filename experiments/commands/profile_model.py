@@ -6,18 +6,16 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from experiments import output
 from experiments.answer_blocks import render
-from experiments.options.options import FormatOptions
+from experiments.options.options import FormatOptions, argument, option
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError, refused
 from topologies.units import format_bandwidth, format_seconds
@@ -69,31 +67,20 @@ class ProfileModel(FormatOptions):
         "profile-model torchvision.models:resnet18 --input 8x3x224x224 --out resnet18.yaml",
     )
 
-    target: Annotated[
-        str, typer.Argument(metavar="MODULE:NAME", help="PACKAGE.MODULE:NAME or FILE.py:NAME.")
-    ]
-    input: Annotated[
-        str,
-        typer.Option(
-            help="Shapes of the inputs, comma-separated: 8x3x224x224, or 8x128:int64:1000 for "
-            "random numbers from 0 to below 1000."
-        ),
-    ]
-    batch: Annotated[
-        int | None, typer.Option(help="Samples.  [default: the first size of the first input]")
-    ] = None
-    device: Annotated[str, typer.Option(help="cpu, cuda, or one of several like cuda:1.")] = "cpu"
-    dtype: Annotated[
-        str, typer.Option(help="fp32, fp64, fp16 or bf16, of parameters and inputs.")
-    ] = "fp32"
-    steps: Annotated[
-        int, typer.Option(help="Steps that are measured; times are their medians.")
-    ] = 5
-    optimizer: Annotated[str, typer.Option(help="sgd (with momentum) or adamw.")] = "sgd"
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Write the model to FILE.yaml, for simctl train --model.", writable=True),
-    ] = None
+    target: str = argument("MODULE:NAME", "PACKAGE.MODULE:NAME or FILE.py:NAME.", default=MISSING)
+    input: str = option(
+        "Shapes of the inputs, comma-separated: 8x3x224x224, or 8x128:int64:1000 for "
+        "random numbers from 0 to below 1000.",
+        default=MISSING,
+    )
+    batch: int | None = option("Samples.  [default: the first size of the first input]")
+    device: str = option("cpu, cuda, or one of several like cuda:1.", default="cpu")
+    dtype: str = option("fp32, fp64, fp16 or bf16, of parameters and inputs.", default="fp32")
+    steps: int = option("Steps that are measured; times are their medians.", default=5)
+    optimizer: str = option("sgd (with momentum) or adamw.", default="sgd")
+    out: Path | None = option(
+        "Write the model to FILE.yaml, for simctl train --model.", writable=True
+    )
 
     def run(self) -> int:
         """Train the module for a few steps, print what its layers take, and write it as a

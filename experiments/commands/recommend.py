@@ -6,16 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from experiments import output
 from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import library_of
-from experiments.options.options import CollectiveName, ReportOptions, refuse
+from experiments.options.options import CollectiveName, ReportOptions, option, refuse
 from experiments.options.profile_options import SimulationOptions
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_bytes, parse_sizes
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
         Advice,
         Question,
     )
-    from experiments.simulations.winners import Line, Winner
+    from experiments.simulations.winners import Line
 
 USUAL_SIZES = "1KiB..1GiB:x4"
 PLAN_SIZES = "1MiB,64MiB,1GiB"
@@ -44,37 +42,20 @@ class Recommend(SimulationOptions, ReportOptions):
         "recommend --topology hgx_h100:nodes=2 --collective all_reduce --nccl-tuner tuner.csv",
     )
 
-    algo: Annotated[
-        str | None,
-        typer.Option(
-            help="Choose from these algorithms, comma-separated.  [default: all]",
-            autocompletion=complete_algorithms,
-        ),
-    ] = None
+    algo: str | None = option(
+        "Choose from these algorithms, comma-separated.  [default: all]",
+        autocompletion=complete_algorithms,
+    )
     collective: CollectiveName = None
-    p: Annotated[
-        str | None,
-        typer.Option("--p", "--gpus", help="Numbers of ranks: 8, 8..128:x2. Several make a map."),
-    ] = None
-    size: Annotated[
-        str | None,
-        typer.Option(help=f"Sizes as nccl-tests counts them.  [default: {USUAL_SIZES}]"),
-    ] = None
-    explain: Annotated[
-        str | None, typer.Option(help="Compare all algorithms at this one size, like 64KiB.")
-    ] = None
-    plan: Annotated[
-        str | None,
-        typer.Option(
-            help="Say what the hosts of --placement cost the collectives of a plan: tp=8,pp=2.",
-        ),
-    ] = None
-    nccl_tuner: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write FILE.csv or .conf for the example tuner plugin of NCCL.", writable=True
-        ),
-    ] = None
+    p: str | None = option("Numbers of ranks: 8, 8..128:x2. Several make a map.", "--p", "--gpus")
+    size: str | None = option(f"Sizes as nccl-tests counts them.  [default: {USUAL_SIZES}]")
+    explain: str | None = option("Compare all algorithms at this one size, like 64KiB.")
+    plan: str | None = option(
+        "Say what the hosts of --placement cost the collectives of a plan: tp=8,pp=2."
+    )
+    nccl_tuner: Path | None = option(
+        "Write FILE.csv or .conf for the example tuner plugin of NCCL.", writable=True
+    )
 
     @cached_property
     def sizes(self) -> list[float]:
@@ -122,7 +103,7 @@ class Recommend(SimulationOptions, ReportOptions):
         """The rows, without printing them."""
         if self.plan is not None:
             return [*_placed(self).records]
-        answer, _ = _map(self) if len(self.ranks) > 1 else _by_size(self)
+        answer, _ = _advised(self)
         return [*answer.records]
 
     def run(self) -> int:
@@ -136,7 +117,7 @@ class Recommend(SimulationOptions, ReportOptions):
                 raise InputError(
                     f"--explain {self.explain}: give one number of ranks in --p, not {self.p}"
                 )
-        check_files(plot=self.plot, report=self.report)
+        self.written_files.check()
         output.check_writable(self.nccl_tuner, (".csv", ".conf"))
         if self.nccl_tuner:
             check_tuner(self.question.collective, self.sizes[0])
@@ -145,8 +126,8 @@ class Recommend(SimulationOptions, ReportOptions):
         elif self.explain is not None:
             answer = _explained(self)
         else:
-            answer, lines = _map(self) if len(self.ranks) > 1 else _by_size(self)
-        answer.write(plot=self.plot, report=self.report)
+            answer, lines = _advised(self)
+        answer.write(self.written_files)
         if self.nccl_tuner:  # --explain goes without it
             write_tuner(self.nccl_tuner, lines, _title(self), self.calibration)
         answer.show(self.format)
@@ -156,10 +137,11 @@ class Recommend(SimulationOptions, ReportOptions):
 def _answer(
     request: Recommend,
     kind: str,
-    report: object,
+    report: Any,
     records: Sequence[output.Record],
-    pictures: Sequence[Picture] = (),
+    drawn: Sequence[Any] = (),
 ) -> Result:
+    """An answer, with a picture of a title and its arguments."""
     question = request.question
     parameters: output.Record = {
         "collective": question.collective,
@@ -169,59 +151,41 @@ def _answer(
         "profile": question.profile.name if question.profile else None,
     }
     about = parameters, request.machine, question.profile
+    pictures = [Picture(drawn[0], tuple(drawn[1:]))] if drawn else []
     return Result(kind, report, records, *about, pictures)
 
 
-def _by_size(request: Recommend) -> tuple[Result, list[Line]]:
-    from experiments.simulations.winners import tuner_lines
-
-    question, progress = request.question, output.Progress("sizes")
-    [ranks] = request.ranks
-    rows: list[Advice] = []
-    answers = replace(request.question, ranks=ranks)
-    for number, size in enumerate(request.sizes):
-        progress(number, len(request.sizes))
-        rows.append(answers.advice(size))
-    progress(len(request.sizes), len(request.sizes))
-    crossovers, records = answers.crossovers(request.sizes), [row.record() for row in rows]
-    report = {
-        "collective": question.collective,
-        "ranks": ranks,
-        "machine": request.machine.text,
-        "advice": records,
-        "crossovers": [vars(crossover) for crossover in crossovers],
-        "not_tried": [{"name": name, "why": why} for name, why in answers.untried.items()],
-    }
-    drawn = rows, partial(_curves, answers, rows), crossovers, _title(request)
-    lines = tuner_lines(answers, request.sizes) if request.nccl_tuner else []
-    return _answer(request, "recommend", report, records, [Picture("All sizes", drawn)]), lines
-
-
-def _map(request: Recommend) -> tuple[Result, list[Line]]:
+def _advised(request: Recommend) -> tuple[Result, list[Line]]:
+    """The best algorithm of each number of ranks and size; of several numbers, a map of winners."""
     from experiments.simulations.winners import tuner_lines, winner
 
-    winners: list[Winner] = []
+    several, sizes = len(request.ranks) > 1, request.sizes
+    rows: list[Any] = []
     lines: list[Line] = []
     untried: dict[tuple[str, str], None] = {}
-    progress = output.Progress("points")
-    total = len(request.ranks) * len(request.sizes)
+    progress = output.Progress("points" if several else "sizes")
+    total = len(request.ranks) * len(sizes)
     for ranks in request.ranks:
         answers = replace(request.question, ranks=ranks)
         untried.update(dict.fromkeys(answers.untried.items()))
-        for size in request.sizes:
-            progress(len(winners), total)
-            winners.append(winner(answers, size))
-        lines += tuner_lines(answers, request.sizes) if request.nccl_tuner else []
+        for size in sizes:
+            progress(len(rows), total)
+            rows.append(winner(answers, size) if several else answers.advice(size))
+        lines += tuner_lines(answers, sizes) if request.nccl_tuner else []
     progress(total, total)
-    records = [each.record() for each in winners]
-    report = {
-        "collective": request.question.collective,
-        "machine": request.machine.text,
-        "winners": records,
-        "not_tried": [{"name": name, "why": why} for name, why in untried],
-    }
-    drawn = winners, f"{_title(request)}: the fastest algorithm by size and ranks"
-    return _answer(request, "winners", report, records, [Picture("Who wins where", drawn)]), lines
+    records, title = [row.record() for row in rows], _title(request)
+    collective, where = request.question.collective, {"machine": request.machine.text}
+    not_tried = {"not_tried": [{"name": name, "why": why} for name, why in untried]}
+    if several:
+        report: Any = {"collective": collective, **where, "winners": records, **not_tried}
+        title += ": the fastest algorithm by size and ranks"
+        return _answer(request, "winners", report, records, ("Who wins where", rows, title)), lines
+    crossovers = answers.crossovers(sizes)
+    changes = [vars(crossover) for crossover in crossovers]
+    report = {"collective": collective, "ranks": ranks, **where, "advice": records}
+    report |= {"crossovers": changes, **not_tried}
+    drawn = "All sizes", rows, partial(_curves, answers, rows), crossovers, title
+    return _answer(request, "recommend", report, records, drawn), lines
 
 
 def _placed(request: Recommend) -> Result:
@@ -268,7 +232,7 @@ def _title(request: Recommend) -> str:
 
 def _explained(request: Recommend) -> Result:
     question = replace(request.question, ranks=request.ranks[0])
-    records = [row.record() for row in question.explained(request.point or 0.0)]
+    records = question.explained(request.point or 0.0)
     return _answer(request, "explain", records, records)
 
 

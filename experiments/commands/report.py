@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
-
-import typer
+from typing import ClassVar
 
 from experiments import output
+from experiments.options.options import argument, option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,19 +19,16 @@ class ReportPage:
 
     EXAMPLES: ClassVar = ("report before.json after.json --out report.html",)
 
-    files: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="FILE",
-            help="Results of --out FILE.json, tables of --out FILE.csv or .parquet, and logs.",
-        ),
-    ]
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="The report: FILE.html for a browser, FILE.md for a ticket.", writable=True
-        ),
-    ] = Path("report.html")
+    files: list[Path] = argument(
+        "FILE",
+        "Results of --out FILE.json, tables of --out FILE.csv or .parquet, and logs.",
+        default=MISSING,
+    )
+    out: Path = option(
+        "The report: FILE.html for a browser, FILE.md for a ticket.",
+        default=Path("report.html"),
+        writable=True,
+    )
 
     def run(self) -> int:
         """Write one page of results, tables and logs, and print its summary."""

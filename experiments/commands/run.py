@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.options.options import (
@@ -16,9 +14,8 @@ from experiments.options.options import (
     AlgorithmWord,
     FormatOptions,
     Report,
-    ResultFile,
     Size,
-    Timeline,
+    option,
     refuse,
     word_or_option,
 )
@@ -50,37 +47,30 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
     word: AlgorithmWord = None
     algo: AlgorithmName = None
     algo_file: AlgorithmFile = None
-    p: Annotated[
-        str | None,
-        typer.Option(
-            "--p",
-            "--gpus",
-            help="The number of ranks.  [default: all of the machine; 8 of a shape; with --matrix "
-            "what the file says]",
-        ),
-    ] = None
+    p: str | None = option(
+        "The number of ranks.  [default: all of the machine; 8 of a shape; with --matrix "
+        "what the file says]",
+        "--p",
+        "--gpus",
+    )
     size: Size = None
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            help='Collectives of groups at once: "0-7;8-15" or "0-3 tree 1MiB; 0,4 stream=1 '
-            'after=0".'
-        ),
-    ] = None
-    chakra: Annotated[
-        Path | None,
-        typer.Option(
-            help="The workload of Chakra traces: a FOLDER of NAME.RANK.et. --algo may name an "
-            "algorithm of each collective."
-        ),
-    ] = None
-    timeline: Timeline = None
-    out: ResultFile = None
+    groups: str | None = option(
+        'Collectives of groups at once: "0-7;8-15" or "0-3 tree 1MiB; 0,4 stream=1 after=0".'
+    )
+    chakra: Path | None = option(
+        "The workload of Chakra traces: a FOLDER of NAME.RANK.et. --algo may name an "
+        "algorithm of each collective."
+    )
+    timeline: Path | None = option(
+        "Draw what each rank does over time: FILE.png, .svg, .pdf, or .json for Perfetto.",
+        "--timeline",
+        "--plot",
+        writable=True,
+    )
+    out: Path | None = option(
+        "Store the result for simctl report: FILE.json.", "--out", writable=True
+    )
     report: Report = None
-
-    @cached_property
-    def _files(self) -> output.RunFiles:
-        return output.RunFiles(self.timeline, self.out, self.report, self.choice)
 
     @cached_property
     def _algorithm(self) -> Algorithm:
@@ -118,19 +108,17 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         from experiments.simulations.sweep_rows import judge
         from simulator.analysis.critical_path import critical_path, parts, waits, worth
 
+        self.written_files.check((output.RESULT,))
         if self.chakra is not None:
             return self._workload(self.chakra)
         if self.groups is not None:
             return self._groups(self.groups)
-        self._files.check()
         progress = output.Progress("built and proven, simulated, explained")
         case, outcome = self._simulated(progress)
         row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
         algorithms, build = [self._algorithm], self.machine.build
-        for line in ineffective_labels(self.calibration, algorithms, [case.ranks], build):
-            output.note(line)
-        for line in unmeant_sizes(algorithms, [row.size_B]):
-            output.note(line)
+        labels = ineffective_labels(self.calibration, algorithms, [case.ranks], build)
+        output.note(*labels, *unmeant_sizes(algorithms, [row.size_B]))
         progress(3, 3)
         behind = waits(result, path)
         report = {
@@ -146,8 +134,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         }
         about = self._parameters, self.machine, self.calibration
         answer = Result("run", report, [row.record()], *about)
-        answer.write_run(self._files, result)
-        answer.show(self.format)
+        answer.publish(self.written_files, self.format, result)
         return 1 if row.verdict.failed else 0
 
     def records(self) -> list[output.Record]:
@@ -169,7 +156,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
             parse_bytes(self.size_text(self.size)),
         )
         rules, profile, build = self.rules, self.calibration, self.machine.build
-        if self._files.is_trace:
+        if self.written_files.is_trace:
             # A trace has events of all ranks, of which none stands for others.
             rules = rules._replace(symmetry="off")
         points = [workload.Estimates(build, rules, profile).point(algorithm, ranks)]
@@ -181,8 +168,8 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
             case = Case(algorithm, ranks, topology, rules, profile).tuned(nbytes)
         except WrongAlgorithm as error:
             raise InputError(f"{error}{_drawn(error, self.timeline)}") from None
-        if self._files.is_trace:
-            self._files.trace.of(case.schedule.ranks)
+        if self.written_files.is_trace:
+            self.written_files.trace.of(case.schedule.ranks)
         progress(1, 3)
         outcome = case.run(nbytes)
         progress(2, 3)
@@ -201,7 +188,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         names = {"groups": text, "algo": self._algorithm.name, "size": size}
         parameters = names | {"topology": self.machine.text}
         about = calls, max(2, ranks), self.machine, self.rules, parameters
-        return run_groups.run(*about, self._files, self.format)
+        return run_groups.run(*about, self.written_files, self.format)
 
     def _workload(self, folder: Path) -> int:
         """Simulate Chakra traces. Raises InputError for options that they do not take."""
@@ -220,7 +207,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
             "algo": algo,
         }
         about = folder, chosen, self.machine, self.rules, parameters
-        return run_chakra.run(*about, self._files, self.format)
+        return run_chakra.run(*about, self.written_files, self.format)
 
 
 def _busiest(timeline: Simulated) -> list[output.Record]:

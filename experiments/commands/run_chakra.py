@@ -37,16 +37,14 @@ def run(
     machine: Blueprint,
     rules: Rules,
     parameters: output.Record,
-    files: output.RunFiles,
+    files: output.Files,
     how: str,
 ) -> int:
     """Print the time of a workload and where it goes. `algorithms` are those that differ from the
     usual ones, `parameters` are stored with the result."""
-    files.check()
     roofline = roofline_of(DEVICES.get(machine.name))
     graph, remarks = read_workload(folder, usual_algorithms(algorithms), roofline)
-    for remark in remarks[:REMARKS]:
-        output.note(remark)
+    output.note(*remarks[:REMARKS])
     ranks = graph.ranks
     topology = machine.build(max(2, ranks))
     written = write(graph, topology, force=rules.force)
@@ -63,8 +61,7 @@ def run(
         "contention": wait_records(behind, result.schedule),
     }
     answer = Result("workload", report, records, parameters, machine, remarks=remarks)
-    answer.write_run(files, result)
-    answer.show(how)
+    answer.publish(files, how, result)
     return 0
 
 

@@ -34,12 +34,11 @@ def run(
     machine: Blueprint,
     rules: Rules,
     parameters: output.Record,
-    files: output.RunFiles,
+    files: output.Files,
     how: str,
 ) -> int:
     """Print the times of all calls; 1 if a call breaks its promise. `parameters` are stored with
     the result."""
-    files.check()
     topology = machine.build(ranks)
     graph = graph_of(calls, ranks)
     written = write(graph, topology, distinct=True, phases=graph.names, force=rules.force)
@@ -48,8 +47,7 @@ def run(
             proof.prove(call.algorithm, placed.fitted.schedule)
     for algorithm in dict.fromkeys(call.algorithm for call in calls):
         sizes = {call.nbytes for call in calls if call.algorithm == algorithm}
-        for line in unmeant_sizes([algorithm], sorted(sizes)):
-            output.note(line)
+        output.note(*unmeant_sizes([algorithm], sorted(sizes)))
     wrong = _wrong(written)
     result = rules.simulate(written.schedule, written.topology)
     error = {"grid_error_s": result.grid_error} if result.grid else {}
@@ -69,8 +67,7 @@ def run(
         "contention": wait_records(behind, result.schedule),
     }
     answer = Result("groups", report, records, parameters, machine)
-    answer.write_run(files, result)
-    answer.show(how)
+    answer.publish(files, how, result)
     return 1 if wrong else 0
 
 

@@ -6,15 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
-from experiments.options.options import ReportOptions, RunTimeline, refuse, values_of
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.options.options import ReportOptions, RunTimeline, option, refuse, values_of
+from experiments.pages.reports.result import Picture, Result
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.serving.engines import Engine, ServedPrecision
 from experiments.trace_choice import ALL
@@ -52,81 +50,47 @@ class Serve(MachineOptions, ReportOptions):
         "--tpot 10ms",
     )
 
-    topology: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{TOPOLOGY_HELP}  [default: {DEFAULT_MACHINE}, or star with --device]",
-            autocompletion=complete_machines,
-        ),
-    ] = None
-    model: Annotated[str, typer.Option(help="A transformer: llama3_70b, or its config.json.")] = (
-        "llama3_70b"
+    topology: str | None = option(
+        f"{TOPOLOGY_HELP}  [default: {DEFAULT_MACHINE}, or star with --device]",
+        autocompletion=complete_machines,
     )
-    plan: Annotated[
-        str,
-        typer.Option(
-            help="How GPUs share it: tp=8,dp=8,ep=8, with attention of dp groups and experts of "
-            "ep; pp=2: stages of a pipeline; mtp=2: drafted tokens; auto: find the best of 1, 2, "
-            "4, ... GPUs an instance. With --prefill: of workers that decode, like 3:tp=8."
-        ),
-    ] = "tp=1"
-    prefill: Annotated[
-        str | None,
-        typer.Option(
-            help="Prefill on workers of their own, like 2:tp=4: two on nodes of their own, which "
-            "send KV caches to those of --plan.  [default: each worker does both]"
-        ),
-    ] = None
-    chunk: Annotated[
-        str | None,
-        typer.Option(help="Prefill prompts in chunks of so many tokens, like 2048."),
-    ] = None
-    p: Annotated[
-        str | None,
-        typer.Option("--p", "--gpus", help="GPUs of all instances.  [default: those of --plan]"),
-    ] = None
-    device: Annotated[
-        str | None, typer.Option(help="A GPU: l40s.  [default: that of the machine]")
-    ] = None
-    isl: Annotated[str, typer.Option(help="Tokens of a prompt.")] = "1024"
-    osl: Annotated[str, typer.Option(help="Tokens of an answer.")] = "1024"
-    concurrency: Annotated[
-        str | None,
-        typer.Option(
-            help=f"Sequences in flight in an instance: 64, or {CONCURRENCY}, the default."
-        ),
-    ] = None
-    precision: Annotated[ServedPrecision, typer.Option(help="That of weights and products.")] = (
-        "fp8"
+    model: str = option("A transformer: llama3_70b, or its config.json.", default="llama3_70b")
+    plan: str = option(
+        "How GPUs share it: tp=8,dp=8,ep=8, with attention of dp groups and experts of "
+        "ep; pp=2: stages of a pipeline; mtp=2: drafted tokens; auto: find the best of 1, 2, "
+        "4, ... GPUs an instance. With --prefill: of workers that decode, like 3:tp=8.",
+        default="tp=1",
     )
-    engine: Annotated[Engine, typer.Option(help="What serves the model.")] = "trtllm"
-    ttft: Annotated[
-        str | None,
-        typer.Option(help="With auto: the first token after this time at most, like 1s."),
-    ] = None
-    tpot: Annotated[str | None, typer.Option(help="With auto: each further token, like 30ms.")] = (
-        None
+    prefill: str | None = option(
+        "Prefill on workers of their own, like 2:tp=4: two on nodes of their own, which "
+        "send KV caches to those of --plan.  [default: each worker does both]"
     )
-    accepted: Annotated[
-        float, typer.Option(help="With mtp: the share of drafted tokens that are accepted.")
-    ] = 0.7
-    measured: Annotated[
-        Path | None,
-        typer.Option(
-            help="Points of yours: a CSV with isl, osl, concurrency, ttft_ms and tpot_ms, which "
-            "correct the times."
-        ),
-    ] = None
-    level: Annotated[
-        float,
-        typer.Option(help="The share of engines and models that an interval holds."),
-    ] = 0.8
+    chunk: str | None = option("Prefill prompts in chunks of so many tokens, like 2048.")
+    p: str | None = option("GPUs of all instances.  [default: those of --plan]", "--p", "--gpus")
+    device: str | None = option("A GPU: l40s.  [default: that of the machine]")
+    isl: str = option("Tokens of a prompt.", default="1024")
+    osl: str = option("Tokens of an answer.", default="1024")
+    concurrency: str | None = option(
+        f"Sequences in flight in an instance: 64, or {CONCURRENCY}, the default."
+    )
+    precision: ServedPrecision = option("That of weights and products.", default="fp8")
+    engine: Engine = option("What serves the model.", default="trtllm")
+    ttft: str | None = option("With auto: the first token after this time at most, like 1s.")
+    tpot: str | None = option("With auto: each further token, like 30ms.")
+    accepted: float = option(
+        "With mtp: the share of drafted tokens that are accepted.", default=0.7
+    )
+    measured: Path | None = option(
+        "Points of yours: a CSV with isl, osl, concurrency, ttft_ms and tpot_ms, which "
+        "correct the times."
+    )
+    level: float = option("The share of engines and models that an interval holds.", default=0.8)
 
     timeline: RunTimeline = None
 
     def run(self) -> int:
         """Print the operating points."""
-        check_files(plot=self.plot, report=self.report)
+        self.written_files.check(folders=True)
         if self.timeline is not None:
             auto = self.plan == "auto"
             drawn = self._served[0].deployment if auto else self._deployment
@@ -135,8 +99,7 @@ class Serve(MachineOptions, ReportOptions):
         rows = self.records()
         pictures = [Picture("Tokens of a user and of a GPU", self._drawn)]
         answer = Result("serve", self._report(rows), rows, self._parameters, pictures=pictures)
-        answer.write(plot=self.plot, report=self.report)
-        answer.show(self.format)
+        answer.publish(self.written_files, self.format)
         return 0
 
     @cached_property

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
-
-import typer
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments import output
 from experiments.answer_blocks import Record
+from experiments.options.completion import complete_algorithms
 from experiments.options.execution_options import ExecutionOptions
 from experiments.options.options import (
-    AlgorithmFiles,
-    Algorithms,
     AlgorithmWord,
     CollectiveName,
-    Out,
     ReportOptions,
+    option,
     word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
@@ -58,37 +54,37 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     EXAMPLES: ClassVar = ("sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --out sweep.csv",)
 
     word: AlgorithmWord = None
-    algo: Algorithms = None
-    algo_file: AlgorithmFiles = None
+    algo: str | None = option(
+        "Algorithms, comma-separated: see `simctl list algos`.  [default: ring; with a "
+        "library what that takes]",
+        autocompletion=complete_algorithms,
+    )
+    algo_file: list[str] | None = option(
+        "An algorithm in a file: FILE.py[:NAME], or .xml, .json, .goal of other tools. May be "
+        "repeated.",
+    )
     collective: CollectiveName = None
-    p: Annotated[
-        str | None,
-        typer.Option(
-            "--p",
-            "--gpus",
-            help="Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
-            "[default: all of the machine; 2..64 of a shape; with --matrix what the file says]",
-        ),
-    ] = None
-    size: Annotated[
-        str | None,
-        typer.Option(
-            help="V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.  "
-            "[default: 64MiB; with --matrix what the file says]"
-        ),
-    ] = None
-    out: Out = None
-    metric: Annotated[
-        Literal["time", "busbw", "efficiency"] | None,
-        typer.Option(help="What the plot shows.  [default: busbw by size, time by ranks]"),
-    ] = None
-    measured: Annotated[
-        Path | None, typer.Option(help="A log or CSV whose points the plot shows too.")
-    ] = None
-    format: Annotated[
-        Literal["table", "wide", "csv", "json"],
-        typer.Option("--format", help="Format of the output on stdout; wide has all columns."),
-    ] = "table"  # type: ignore[assignment]
+    p: str | None = option(
+        "Numbers of ranks: 8, 2,4,8, 2..64 or 2..64:x2.  "
+        "[default: all of the machine; 2..64 of a shape; with --matrix what the file says]",
+        "--p",
+        "--gpus",
+    )
+    size: str | None = option(
+        "V, the size as nccl-tests counts it: 64MiB,1GiB or a range 1MiB..1GiB:x4.  "
+        "[default: 64MiB; with --matrix what the file says]"
+    )
+    out: Path | None = option(
+        "Write the table as FILE.csv or .parquet, and a second file that says how it was made.",
+        writable=True,
+    )
+    metric: Literal["time", "busbw", "efficiency"] | None = option(
+        "What the plot shows.  [default: busbw by size, time by ranks]"
+    )
+    measured: Path | None = option("A log or CSV whose points the plot shows too.")
+    format: Literal["table", "wide", "csv", "json"] = option(
+        "Format of the output on stdout; wide has all columns.", default="table"
+    )  # type: ignore[assignment]
 
     @cached_property
     def _algorithms(self) -> list[Algorithm]:
@@ -140,36 +136,25 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     def run(self) -> int:
         """Print the sweep, row by row; 1 if a check failed, else 2 if points were asked for that
         cannot be simulated."""
-        from experiments.execution.journal import Journal, is_complete
+        from experiments.execution.journal import is_complete
 
         self._check_paths()
         if is_complete(self.out, self.facts, self.resume):
             return 0
         measured = self._measured()
         self._announce()
-        with ExitStack() as stack:
-            journal = None
-            if self.out:
-                journal = stack.enter_context(
-                    Journal(self.out, output.facts(self.facts), self.resume)
-                )
-            executor = stack.enter_context(closing(self.executor()))
+        with self.execution(self.out, self.facts) as (executor, journal):
             rows, missing = self._simulated(executor, journal)
             if rows:
                 result = self._result(rows, measured)
                 self._explain(result)
-                result.write(self.out, self.plot, self.report)
-            if journal:
-                journal.remove()
+                result.write(self.written_files)
         if not rows:
             raise InputError(str(missing[0]))
         return _verdict(rows, missing)
 
     def _check_paths(self) -> None:
-        output.check_different({"out": self.out, "plot": self.plot, "report": self.report})
-        output.check_table(self.out, output.TABLES)
-        output.check_writable(self.plot, output.PICTURES)
-        output.check_writable(self.report, output.REPORTS)
+        self.written_files.check(output.TABLES)
         if self.metric and not (self.plot or self.report):
             raise InputError(
                 f"--metric {self.metric}: only a picture shows it: give --plot or --report too"
@@ -188,8 +173,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         collectives = {each.collective.name: each.collective for each in self.grid.algorithms}
         points = [*collectives.values()], self.grid.ranks, self.grid.sizes
         curves, others = measured_curves(self.measured, *points)
-        for other in others:
-            output.note(f"--measured {self.measured}: {other} is not drawn")
+        output.note(*(f"--measured {self.measured}: {other} is not drawn" for other in others))
         return curves
 
     def _announce(self) -> None:
@@ -225,10 +209,8 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
                 row.ranks for row in rows if row.algorithm.partition(":")[0] == names
             )
             labels = ineffective_labels(grid.profile, [algorithm], [*ranks], self.machine.build)
-            for line in labels:
-                output.note(line)
-        for line in unmeant_sizes(grid.algorithms, grid.sizes):
-            output.note(line)
+            output.note(*labels)
+        output.note(*unmeant_sizes(grid.algorithms, grid.sizes))
         return rows, missing
 
     def _say(self, progress: output.Progress | None = None) -> Say:

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, replace
 from math import isinf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, cast
-
-import typer
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from experiments import output
-from experiments.answer_blocks import Block, Facts, Remarks, Table, table, to_text
+from experiments.answer_blocks import Block, Facts, Record, Remarks, Table, table, to_text
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP
-from experiments.options.options import Force, FormatOptions, Plot
-from experiments.output import Record, Value
+from experiments.options.options import Force, FormatOptions, Plot, argument, option
+from experiments.output import Value
 from experiments.pages.reports.result import Result
 from experiments.templates import Columns
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 if TYPE_CHECKING:
-    from experiments.machine_facts import LinkGroup, MachineFacts
     from topologies.topology import Topology
 
 FILES = (".yaml", ".yml", ".json", ".graphml")
@@ -44,18 +41,10 @@ class ShownMachine(FormatOptions):
 
     EXAMPLES: ClassVar = ("topo show hgx_h100:nodes=2 --plot hgx.png",)
 
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME|FILE",
-            help=TOPOLOGY_HELP,
-            autocompletion=complete_machines,
-        ),
-    ]
-    p: Annotated[
-        str | None,
-        typer.Option("--p", "--gpus", help="The number of ranks.  [default: all; 8 of a shape]"),
-    ] = None
+    name: str = argument(
+        "NAME|FILE", TOPOLOGY_HELP, default=MISSING, autocompletion=complete_machines
+    )
+    p: str | None = option("The number of ranks.  [default: all; 8 of a shape]", "--p", "--gpus")
     plot: Plot = None
     force: Force = False
 
@@ -73,10 +62,8 @@ class ShownMachine(FormatOptions):
             from experiments.pictures.machines.machine_picture import machine_drawing
 
             write_figure(self.plot, machine_drawing(topology))
-        machine_facts = facts(topology)
-        record = asdict(machine_facts)
-        answer = Result("machine", record, [*_rows(record)])
-        answer.show(self.format, lambda: _text(machine_facts))
+        record = facts(topology)
+        Result("machine", record, [*_rows(record)]).show(self.format, lambda: _text(record))
         return 0
 
 
@@ -89,20 +76,15 @@ class ImportedMachine:
 
     EXAMPLES: ClassVar = ("topo import topo.txt --out machine.yaml",)
 
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE|NAME",
-            help="nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME.",
-            autocompletion=complete_machines,
-        ),
-    ]
-    out: Annotated[
-        Path,
-        typer.Option(
-            help="Write the machine to FILE.yaml, .yml, .json or .graphml.", writable=True
-        ),
-    ]
+    source: str = argument(
+        "FILE|NAME",
+        "nvidia-smi topo -m, NCCL or RCCL XML, GraphML, YAML, JSON; or NAME.",
+        default=MISSING,
+        autocompletion=complete_machines,
+    )
+    out: Path = option(
+        "Write the machine to FILE.yaml, .yml, .json or .graphml.", default=MISSING, writable=True
+    )
     force: Force = False
 
     def run(self) -> int:
@@ -117,44 +99,49 @@ class ImportedMachine:
         return 0
 
 
-def _text(summary: MachineFacts) -> str:
+def _text(machine: Record) -> str:
     from experiments.machine_facts import SIZE
 
-    links = [{**asdict(group), "remarks": _remarks(group)} for group in summary.links]
-    media = [
-        [each.name, _bandwidth(each.bandwidth_Bps), f"shared by {each.links} links"]
-        for each in summary.media[:SHOWN]
+    skipped, media = machine["skipped"], machine["media"]
+    links = [{**link, "remarks": _remarks(link)} for link in machine["links"]]
+    shared = [
+        [each["name"], _bandwidth(each["bandwidth_Bps"]), f"shared by {each['links']} links"]
+        for each in media[:SHOWN]
     ]
-    if (more := len(summary.media) - SHOWN) > 0:
-        media.append([f"and {more} more media", "", ""])
-    bounds = [[best.collective, format_seconds(best.time_s), best.bound] for best in summary.bounds]
-    if "bounds" in summary.skipped:
-        bounds = [[summary.skipped["bounds"]]]
+    if (more := len(media) - SHOWN) > 0:
+        shared.append([f"and {more} more media", "", ""])
+    bounds = [
+        [each["collective"], format_seconds(each["time_s"]), each["bound"]]
+        for each in machine["bounds"]
+    ]
     blocks: list[Block] = [
         Facts(
             "devices",
-            [[kind, str(n), _in_network(summary, kind)] for kind, n in summary.devices.items()],
+            [[kind, str(n), _in_network(machine, kind)] for kind, n in machine["devices"].items()],
         ),
         table("links (one that is full-duplex counts once)", links, LINKS),
-        Facts("shared media", media),
-        Facts("between ranks", _between(summary)),
-        Remarks("rings", _rings(summary), first=1 + SHOWN),
-        Facts(f"no algorithm does {format_bytes(SIZE)} faster than", bounds),
-        Remarks("notes", summary.notes),
+        Facts("shared media", shared),
+        Facts("between ranks", _between(machine)),
+        Remarks("rings", _rings(machine), first=1 + SHOWN),
+        Facts(
+            f"no algorithm does {format_bytes(SIZE)} faster than",
+            bounds or [[skipped["bounds"]]],
+        ),
+        Remarks("notes", machine["notes"]),
     ]
-    nodes = f" on {summary.nodes} nodes" if summary.nodes > 1 else ""
-    title = f"{summary.name}: {output.counted(summary.ranks, 'rank')}{nodes}"
+    nodes = f" on {machine['nodes']} nodes" if machine["nodes"] > 1 else ""
+    title = f"{machine['name']}: {output.counted(machine['ranks'], 'rank')}{nodes}"
     return to_text(title, [each for each in blocks if isinstance(each, Table) or each.lines])
 
 
-def _in_network(summary: MachineFacts, kind: str) -> str:
-    number = summary.in_network.get(kind, 0)
-    subject = "" if number == summary.devices[kind] else f"{number} of them "
+def _in_network(machine: Record, kind: str) -> str:
+    number = machine["in_network"].get(kind, 0)
+    subject = "" if number == machine["devices"][kind] else f"{number} of them "
     return f"{subject}reduce and multicast" if number else ""
 
 
-def _remarks(group: LinkGroup) -> str:
-    return ", ".join(["one way"] * (not group.duplex) + ["figures assumed"] * group.assumed)
+def _remarks(link: Record) -> str:
+    return ", ".join(["one way"] * (not link["duplex"]) + ["figures assumed"] * link["assumed"])
 
 
 def _bandwidth(bandwidth: float) -> str:
@@ -171,31 +158,32 @@ LINKS: Columns = {
 }
 
 
-def _between(summary: MachineFacts) -> list[list[str]]:
-    rows = {"routes": PATHS[summary.paths]} | {
-        k: why for k, why in summary.skipped.items() if k in BETWEEN
+def _between(machine: Record) -> list[list[str]]:
+    skipped = machine["skipped"]
+    rows = {"routes": PATHS[machine["paths"]]} | {
+        fact: why for fact, why in skipped.items() if fact in BETWEEN
     }
-    if summary.diameter_hops is not None and summary.diameter_s is not None:
-        hops = output.counted(summary.diameter_hops, "link")
-        rows["diameter"] = f"{hops}, {format_seconds(summary.diameter_s)}"
-    if summary.bisection_Bps is not None:
-        how = "" if summary.bisection_exact else ", or less: not every half was looked at"
-        rows["bisection"] = f"{_bandwidth(summary.bisection_Bps)}{how}"
-    return [[what, value] for what, value in rows.items()]
+    if machine["diameter_hops"] is not None:
+        hops = output.counted(machine["diameter_hops"], "link")
+        rows["diameter"] = f"{hops}, {format_seconds(machine['diameter_s'])}"
+    if machine["bisection_Bps"] is not None:
+        how = "" if machine["bisection_exact"] else ", or less: not every half was looked at"
+        rows["bisection"] = f"{_bandwidth(machine['bisection_Bps'])}{how}"
+    return [[fact, value] for fact, value in rows.items()]
 
 
-def _rings(summary: MachineFacts) -> list[str]:
-    if summary.rings_Bps is None:
-        return [summary.skipped["rings"]]
-    channels = output.counted(len(summary.rings), "channel")
-    lines = [f"{channels}, {_bandwidth(summary.rings_Bps)} together"]
-    for number, order in enumerate(summary.rings):
+def _rings(machine: Record) -> list[str]:
+    if machine["rings_Bps"] is None:
+        return [machine["skipped"]["rings"]]
+    channels = output.counted(len(machine["rings"]), "channel")
+    lines = [f"{channels}, {_bandwidth(machine['rings_Bps'])} together"]
+    for number, order in enumerate(machine["rings"]):
         words = order if len(order) <= ENDS + 2 else [*order[:ENDS], "...", order[-1]]
         lines.append(f"ring {number}: {' '.join(map(str, words))}")
     return lines
 
 
-def _rows(record: Mapping[str, object]) -> Iterator[Record]:
+def _rows(record: Record) -> Iterator[output.Record]:
     """A fact a row: of lists the number of the item, of items the field."""
     for part, value in record.items():
         items = (

@@ -6,23 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from experiments import output
-from experiments.options.execution_options import ExecutionOptions
-from experiments.options.options import ReportOptions, RunOut, RunTimeline
-from experiments.options.profile_options import SimulationOptions
-from experiments.options.trace_options import TraceOptions
+from experiments.options.job_options import JobOptions
 from experiments.options.training_options import PlanOptions, TrainingOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class _JobOptions(SimulationOptions, TraceOptions, ReportOptions, ExecutionOptions):
-    """Where a training job runs, and what is written of it."""
-
-    timeline: RunTimeline = None
-    out: RunOut = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Train(TrainingOptions, _JobOptions):
+class Train(TrainingOptions, JobOptions):
     """Simulate training steps and explain their communication.
 
     The report has the time of a step, its bubbles and their causes, hidden and exposed
@@ -42,17 +31,18 @@ class Train(TrainingOptions, _JobOptions):
 
     def run(self) -> int:
         """Print one run in full, or a table of several; 1 if a check failed or nothing fits."""
-        files = _files(self)
+        self.written_files.check(folders=True)
         if self.learn is not None:
-            return _learn(self)
+            from experiments.commands import learning_runs
+
+            return learning_runs.run(self, self)
         from experiments.commands import train_runs
 
-        grid = self.request(self)
-        return train_runs.run(grid, files, self.format, self, self.plot)
+        return train_runs.run(self.request(self), self)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plans(PlanOptions, _JobOptions):
+class Plans(PlanOptions, JobOptions):
     """Simulate parallel training, or find the fastest plan.
 
     A transformer is trained under a plan of data, tensor, pipeline, context and expert parallelism.
@@ -76,30 +66,17 @@ class Plans(PlanOptions, _JobOptions):
     def run(self) -> int:
         """Print a step in full, a table of several plans, or the fastest plans; 1 if the step does
         not fit in memory."""
-        files = _files(self)
+        self.written_files.check(folders=True)
         if self.learn is not None:
-            return _learn(self)
+            from experiments.commands import learning_runs
+
+            return learning_runs.run(self, self)
         from experiments.commands.plan_cases import SearchRequest, parse, run
         from experiments.parallel.plan_job import PlanJob
 
         case = parse(self, self)
         if isinstance(case, PlanJob | SearchRequest):
-            return run(case, files, self.format, self.plot, self)
+            return run(case, self)
         from experiments.commands import train_runs
 
-        return train_runs.run(case, files, self.format, self, self.plot)
-
-
-def _files(options: Train | Plans) -> output.RunFiles:
-    choice = options.choice
-    if options.timeline is None or options.learn is not None:
-        choice.check(None)
-    return output.RunFiles(options.timeline, options.out, options.report, choice)
-
-
-def _learn(options: Train | Plans) -> int:
-    from experiments.commands import learning_runs
-
-    learning_runs.check_alone(options.timeline, options)
-    files = options.out, options.plot, options.report
-    return learning_runs.run(options, options, *files, options.format)
+        return train_runs.run(case, self)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 
 from experiments import output
-from experiments.execution.journal import Journal, is_complete
+from experiments.execution.journal import is_complete
 from experiments.execution.results import Countdown, results
-from experiments.options.execution_options import ExecutionOptions
-from experiments.pages.reports.result import Picture, Result, check_files
-from experiments.pictures.timelines.timeline_file import (
-    FILES,
-    check_timeline,
-    is_folder,
-    write_timeline,
-)
+from experiments.options.job_options import JobOptions
+from experiments.pages.reports.result import Picture, Result
+from experiments.pictures.timelines.timeline_file import check_timeline
 from experiments.simulations import workload
-from experiments.training.job import Job, TrainingRun
+from experiments.trace_choice import is_folder
+from experiments.training.job import Job
 from experiments.training.training_grid import (
     TrainingGrid,
     failure_of,
@@ -34,30 +29,22 @@ from topologies.errors import InputError, naming
 from topologies.resources import duration
 
 
-def run(
-    grid: TrainingGrid,
-    files: output.RunFiles,
-    how: str,
-    execution: ExecutionOptions = ExecutionOptions(),
-    plot: Path | None = None,
-) -> int:
+def run(grid: TrainingGrid, options: JobOptions) -> int:
     """Print one run in full, or a table of several; 1 if a check failed or nothing fits."""
-    check_files(files.out, plot, files.report, files.timeline)
-    if files.timeline is not None and not is_folder(files.timeline):
-        output.check_writable(files.timeline, FILES)
-    number = len(grid.runs)
+    files, number = options.written_files, len(grid.runs)
+    files.check(folders=True)
     if number == 1:
-        if not execution.are_usual:
+        if not options.are_usual:
             raise InputError(
                 "--jobs and --resume are of several runs: give --p, --strategy or --sweep "
                 "several values, or leave them out"
             )
-        if plot:
+        if files.plot:
             raise InputError(
-                f"--plot {plot}: of several runs: give --p, --strategy or --sweep several "
+                f"--plot {files.plot}: of several runs: give --p, --strategy or --sweep several "
                 f"values, or take --timeline"
             )
-        return _one(grid, files, how)
+        return _one(grid, files, options.format)
     if files.timeline:
         raise InputError(
             f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or give "
@@ -67,10 +54,10 @@ def run(
     for option, file in {"report": files.report, "out": result}.items():
         if file and grid.plans:
             raise InputError(f"--{option} {file}: of one plan, or of strategies alone")
-    return _several(grid, files, how, execution, plot)
+    return _several(grid, options)
 
 
-def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
+def _one(grid: TrainingGrid, files: output.Files, how: str) -> int:
     job, ranks = grid.job, grid.ranks[0]
     if files.timeline:
         check_timeline(files.timeline, ranks, files.trace)
@@ -80,22 +67,19 @@ def _one(grid: TrainingGrid, files: output.RunFiles, how: str) -> int:
     plan = job.plan(ranks)
     if files.timeline and not is_folder(files.timeline):
         files.trace.of(plan.schedule.ranks)
-    explained = how != "csv" or bool(files.report) or output.is_result(files.out)
+    explained = how != "csv" or files.has_result
     _announce(job, plan, explained)
     result = job.run(ranks, plan)
     progress(1, 3, ", measuring")
     record = result.row
     progress(2, 3, ", explaining")
-    if files.timeline:
-        _draw(result, files, grid.parameters)
     changes = what_if(result) if explained else {}
     progress(3, 3)
     about = grid.parameters, job.machine, job.profile
     document = report(result, changes) if explained else None
     words = words_of(result) if how == "table" else {}
     answer = Result("train", document, [record], *about, words=words)
-    answer.write(files.out, report=files.report, subject=result)
-    answer.show(how)
+    answer.publish(files, how, result)
     return _verdict([failure_of(result)], [record])
 
 
@@ -128,48 +112,18 @@ def _verdict(failures: Iterable[str], records: Sequence[output.Record]) -> int:
     return int(bool(wrong) or all(record["fits"] is False for record in records))
 
 
-def _draw(training: TrainingRun, files: output.RunFiles, parameters: output.Record) -> None:
-    from experiments.pictures.timelines.step_spans import strategy_spans
-
-    plan, timeline = training.plan, training.timeline
-    assert files.timeline
-    write_timeline(
-        files.timeline,
-        lambda: strategy_spans(plan, timeline),
-        lambda: plan.simulated(timeline),
-        training.title,
-        plan.model.device,
-        dict(parameters),
-        files.trace,
-        training.memory,
-    )
-
-
-def _several(
-    grid: TrainingGrid,
-    files: output.RunFiles,
-    how: str,
-    execution: ExecutionOptions,
-    plot: Path | None,
-) -> int:
-    if is_complete(files.out, grid.parameters, execution.resume):
+def _several(grid: TrainingGrid, options: JobOptions) -> int:
+    if is_complete(options.out, grid.parameters, options.resume):
         return 0
-    with ExitStack() as stack:
-        journal = None
-        if files.out:
-            facts = output.facts(grid.parameters)
-            journal = stack.enter_context(Journal(files.out, facts, execution.resume))
-        executor = stack.enter_context(closing(execution.executor()))
+    with options.execution(options.out, grid.parameters) as (executor, journal):
         progress = output.Progress("runs simulated")
         countdown = Countdown(progress, grid.costs, journal.results if journal else ())
         outcomes = list(results(grid, executor, journal, countdown))
         progress.clear()
         records = in_common([outcome.record for outcome in outcomes])
         answer = _compared(grid, records)
-        answer.write(files.out, plot, files.report)
-        if journal:
-            journal.remove()
-    answer.show(how)
+        answer.write(options.written_files)
+    answer.show(options.format)
     return _verdict((outcome.failure for outcome in outcomes), records)
 
 

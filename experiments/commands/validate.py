@@ -7,17 +7,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property, partial
 from math import isclose, isfinite, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
-
-import typer
+from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.log_options import JudgingOptions, LogRanks
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import AlgorithmFile, Engines, refuse
+from experiments.options.options import AlgorithmFile, Engines, option, refuse
 from experiments.options.profile_options import ProfileOptions
-from experiments.pages.reports.result import Picture, Result, check_files
+from experiments.pages.reports.result import Picture, Result
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds
 
@@ -45,17 +43,14 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         "validate runs.csv --profile mine.yaml --held-out --tolerance 0.15",
     )
 
-    algo: Annotated[
-        str | None,
-        typer.Option(
-            help="The algorithm to simulate. [default: by collective]",
-            autocompletion=completer(algorithm_names, algorithm_options),
-        ),
-    ] = None
+    algo: str | None = option(
+        "The algorithm to simulate. [default: by collective]",
+        autocompletion=completer(algorithm_names, algorithm_options),
+    )
     algo_file: AlgorithmFile = None
-    fit: Annotated[
-        bool, typer.Option("--fit", help="Fit α and β on every other size; judge on the others.")
-    ] = False
+    fit: bool = option(
+        "Fit α and β on every other size; judge on the others.", "--fit", default=False
+    )
     p: LogRanks = None
     engine: Engines = "auto"
 
@@ -66,9 +61,9 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         from experiments.measurements.setups import chosen_curves
 
         self._check()
+        self.written_files.check()
         if self.held_out:
             return judged_runs.run(self)
-        check_files(plot=self.plot, report=self.report)
         measurements = read_all(self.logs, self.family)
         curves = chosen_curves(measurements.curves, self.only, self.forced)
         results = [self._validated(*pair) for pair in self._pairs(curves)]
@@ -86,9 +81,8 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
             for each in results[: output.MOST_PICTURES]
         ]
         answer = self._answer(results, pictures)
-        answer.write(report=self.report)
-        for line in measurements.skipped:
-            output.note(f"skipped {line}")
+        answer.write(self.written_files._replace(plot=None))
+        output.note_skipped(measurements.skipped)
         answer.show(self.format)
         return 0
 

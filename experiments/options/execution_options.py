@@ -3,36 +3,36 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from experiments.options.options import option
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from experiments.execution.executor import Executor
+    from experiments.execution.journal import Journal
+    from experiments.output import Record
 
 MOST_JOBS = 1024
-
-Jobs = Annotated[
-    str,
-    typer.Option(
-        help="The number of processes that simulate points; or a Dask cluster: tcp://host:8786 or "
-        "a scheduler file."
-    ),
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with an interrupted run of the same --out.")
-]
 
 
 @dataclass(frozen=True)
 class ExecutionOptions:
     """Where points run, as the user writes it."""
 
-    jobs: Jobs = "1"
-    resume: Resume = False
+    jobs: str = option(
+        "The number of processes that simulate points; or a Dask cluster: tcp://host:8786 or "
+        "a scheduler file.",
+        default="1",
+    )
+    resume: bool = option(
+        "Go on with an interrupted run of the same --out.", "--resume", default=False
+    )
 
     @property
     def processes(self) -> int:
@@ -49,6 +49,23 @@ class ExecutionOptions:
     def are_usual(self) -> bool:
         """Whether this process alone runs all points, from the start."""
         return self.processes == 1 and not self.resume
+
+    @contextmanager
+    def execution(
+        self, out: Path | None, parameters: Record
+    ) -> Iterator[tuple[Executor, Journal | None]]:
+        """What runs the points, and the journal of the file to come, which is removed when all is
+        done."""
+        from experiments.execution.journal import Journal
+        from experiments.output import facts
+
+        with ExitStack() as stack:
+            journal = None
+            if out:
+                journal = stack.enter_context(Journal(out, facts(parameters), self.resume))
+            yield stack.enter_context(closing(self.executor())), journal
+            if journal:
+                journal.remove()
 
     def executor(self) -> Executor:
         """What runs the points, to be closed after use. Raises InputError if a cluster cannot."""

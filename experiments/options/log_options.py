@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from experiments.options.options import Level, ProfileName, ReportOptions
+from experiments.options.options import Level, ProfileName, ReportOptions, argument, option
 
 Family = Annotated[
     str | None, typer.Option(help="Read only this series of a folder with an index.")
-]
-Runs = Annotated[
-    list[Path],
-    typer.Argument(metavar="RUNS", help="nccl-tests, OSU or CSV files, or folders of them."),
 ]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Use the in-place times.")]
 LogRanks = Annotated[
@@ -35,13 +31,10 @@ class RunOptions:
     """Measured runs, and which of their curves count."""
 
     family: Family = None
-    only: Annotated[
-        str | None,
-        typer.Option(help="Read only files with these words in their names.", show_default=False),
-    ] = None
-    forced: Annotated[
-        bool, typer.Option("--forced", help="Use only curves whose algorithm was forced.")
-    ] = False
+    only: str | None = option(
+        "Read only files with these words in their names.", show_default=False
+    )
+    forced: bool = option("Use only curves whose algorithm was forced.", "--forced", default=False)
     in_place: InPlace = False
 
 
@@ -49,35 +42,21 @@ class RunOptions:
 class JudgingOptions(RunOptions, ReportOptions):
     """A calibrated profile, and the runs to judge it by."""
 
-    logs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="LOG", help="nccl-tests, OSU or CSV files (size_bytes, time_us), or folders."
-        ),
-    ]
+    logs: list[Path] = argument(
+        "LOG", "nccl-tests, OSU or CSV files (size_bytes, time_us), or folders.", default=MISSING
+    )
     profile: ProfileName = None
     level: Level = None
     plot: CurvePlot = None
-    held_out: Annotated[
-        bool,
-        typer.Option(
-            "--held-out",
-            help="Judge --profile by the runs: its errors on each curve, and those of the same "
-            "kind of model on points that its fit has not seen.",
-        ),
-    ] = False
-    tolerance: Annotated[
-        str | None,
-        typer.Option(
-            help="With --held-out: exit 1 if the mean error is above this share of the time, like "
-            "0.15.",
-            show_default=False,
-        ),
-    ] = None
-    compare: Annotated[
-        str | None,
-        typer.Option(
-            help="With --held-out: NCCL's own model beside the profile: nccl, or nccl:GPUs like "
-            "nccl:hopper."
-        ),
-    ] = None
+    held_out: bool = option(
+        "Judge --profile by the runs: its errors on each curve, and those of the same "
+        "kind of model on points that its fit has not seen.",
+        "--held-out",
+        default=False,
+    )
+    tolerance: str | None = option(
+        "With --held-out: exit 1 if the mean error is above this share of the time, like 0.15.",
+    )
+    compare: str | None = option(
+        "With --held-out: NCCL's own model beside the profile: nccl, or nccl:GPUs like nccl:hopper."
+    )

@@ -5,15 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING, Literal
 
 from experiments.options.completion import complete_machines, completer, placement_orders
 from experiments.options.options import (
     Engines,
     Force,
     LibraryName,
+    option,
     values_of,
 )
 from topologies.errors import InputError
@@ -34,70 +33,34 @@ DEFAULT_TOPOLOGY = "star"
 """The machine of each command, if the user names none: a switch with a port for each rank."""
 LINKS = {"bandwidth": "50GB/s", "latency": "1us", "gap": "0us"}
 """The links of a shape, if the user does not say."""
-
-Topology = Annotated[
-    str | None,
-    typer.Option(
-        help=f"{TOPOLOGY_HELP}  [default: star, where a machine is needed]",
-        autocompletion=complete_machines,
-    ),
-]
-Bandwidth = Annotated[
-    str | None, typer.Option(help="β of a shape's links, like 400Gbit/s.  [default: 50GB/s]")
-]
-Latency = Annotated[
-    str | None, typer.Option(help="α of a shape's links, like 2us.  [default: 1us]")
-]
-Gap = Annotated[
-    str | None,
-    typer.Option(help="g of a shape's links: extra time of each message, like 1us.", hidden=True),
-]
-Reduction = Annotated[
-    str | None,
-    typer.Option(
-        help="1/γ: how fast a rank adds up the data that it receives, like 1TB/s. "
-        "[default: infinitely fast]",
-        hidden=True,
-    ),
-]
-Placement = Annotated[
-    str,
-    typer.Option(
-        help="The GPU of each rank: node (node after node), round-robin over nodes, a list: "
-        "0,8,1,9, or the job's hosts: topology.conf:n[1-4,9] of SLURM, or `nvidia-smi -q` of all "
-        "hosts in one file.",
-        autocompletion=completer(placement_orders),
-    ),
-]
 SHARING = ("fifo", "store-and-forward", "fair")
-Sharing = Annotated[
-    str,
-    typer.Option(
-        help="How transfers share a link: fifo, one after the other; store-and-forward, so that "
-        "switches receive a whole message before they forward it; fair, max-min fair rates; "
-        "fair:tolerance=1e-3 rounds the end of each message to a multiple of this share of the "
-        "busiest link's time: faster, but not exact.",
-        autocompletion=completer(lambda: [*SHARING]),
-    ),
-]
-Symmetry = Annotated[
-    Literal["auto", "off"],
-    typer.Option(
-        help="auto: simulate one rank for all ranks that do the same. Same results.", hidden=True
-    ),
-]
 
 
 @dataclass(frozen=True)
 class MachineOptions:
     """A machine as the user writes it."""
 
-    topology: Topology = None
-    bandwidth: Bandwidth = None
-    latency: Latency = None
-    gap: Gap = None
-    reduction: Reduction = None
-    placement: Placement = "node"
+    topology: str | None = option(
+        f"{TOPOLOGY_HELP}  [default: star, where a machine is needed]",
+        autocompletion=complete_machines,
+    )
+    bandwidth: str | None = option("β of a shape's links, like 400Gbit/s.  [default: 50GB/s]")
+    latency: str | None = option("α of a shape's links, like 2us.  [default: 1us]")
+    gap: str | None = option(
+        "g of a shape's links: extra time of each message, like 1us.", hidden=True
+    )
+    reduction: str | None = option(
+        "1/γ: how fast a rank adds up the data that it receives, like 1TB/s. "
+        "[default: infinitely fast]",
+        hidden=True,
+    )
+    placement: str = option(
+        "The GPU of each rank: node (node after node), round-robin over nodes, a list: "
+        "0,8,1,9, or the job's hosts: topology.conf:n[1-4,9] of SLURM, or `nvidia-smi -q` of all "
+        "hosts in one file.",
+        default="node",
+        autocompletion=completer(placement_orders),
+    )
 
     @cached_property
     def blueprint(self) -> Blueprint:
@@ -125,11 +88,11 @@ class MachineOptions:
 
         if (hosts := self.hosts) is None:
             return replace(machine, placement=parse_placement(self.placement))
-        for option in ("nodes", "nodes_per_leaf"):
-            if option in machine.options:
+        for name in ("nodes", "nodes_per_leaf"):
+            if name in machine.options:
                 raise InputError(
                     f"{machine.text} and --placement {self.placement}: the hosts say how many "
-                    f"nodes there are, leave {option} out"
+                    f"nodes there are, leave {name} out"
                 )
         return on_hosts(machine, hosts)
 
@@ -193,9 +156,20 @@ def library_of(profile: str | None, name: LibraryName | None) -> Library | None:
 class RuleOptions:
     """The rules of a simulation."""
 
-    sharing: Sharing = "fifo"
+    sharing: str = option(
+        "How transfers share a link: fifo, one after the other; store-and-forward, so that "
+        "switches receive a whole message before they forward it; fair, max-min fair rates; "
+        "fair:tolerance=1e-3 rounds the end of each message to a multiple of this share of the "
+        "busiest link's time: faster, but not exact.",
+        default="fifo",
+        autocompletion=completer(lambda: [*SHARING]),
+    )
     engine: Engines = "auto"
-    symmetry: Symmetry = "auto"
+    symmetry: Literal["auto", "off"] = option(
+        "auto: simulate one rank for all ranks that do the same. Same results.",
+        default="auto",
+        hidden=True,
+    )
     force: Force = False
 
     @property

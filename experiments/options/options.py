@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from numbers import Real
 from os import PathLike
 from pathlib import Path
@@ -17,6 +17,8 @@ from experiments.options.completion import (
     completer,
     profile_names,
 )
+from experiments.output import Files
+from experiments.trace_choice import ALL
 from topologies.errors import InputError, nearest_name
 
 Request = TypeVar("Request")
@@ -54,23 +56,28 @@ def refuse(options: object, names: Iterable[str], after: str, before: str = "") 
             raise InputError(f"{before}--{name.replace('_', '-')}{written}{after}")
 
 
+def option(help: str, *names: str, default: Any = None, repeats: bool = False, **how: Any) -> Any:
+    """An option of a command, as a field of its class. `names` are by default that of the field,
+    and `how` goes to typer. One that `repeats` is several values, joined by semicolons."""
+    about = typer.Option(*names, help=help, **how)
+    return field(default=default, metadata={"about": about, "repeats": repeats})
+
+
+def argument(
+    metavar: str, help: str, default: Any = None, repeats: bool = False, **how: Any
+) -> Any:
+    """A word of a command that has no name before it, else like an :func:`option`."""
+    about = typer.Argument(metavar=metavar, help=help, **how)
+    return field(default=default, metadata={"about": about, "repeats": repeats})
+
+
 Format = Literal["table", "csv", "json"]
 """How a table is printed."""
 LibraryName = Literal["nccl", "rccl", "openmpi", "mpich", "gloo"]
 """A communication library with a population of measured machines."""
-Algorithms = Annotated[
-    str | None,
-    typer.Option(
-        "--algo",
-        help="Algorithms, comma-separated: see `simctl list algos`.  [default: ring; with a "
-        "library what that takes]",
-        autocompletion=complete_algorithms,
-    ),
-]
 AlgorithmName = Annotated[
     str | None,
     typer.Option(
-        "--algo",
         help="One algorithm: see `simctl list algos`.  [default: ring; with a library what that "
         "takes]",
         autocompletion=complete_algorithms,
@@ -82,7 +89,6 @@ AlgorithmWord = Annotated[
         metavar="[ALGO]",
         help="The same as --algo.",
         autocompletion=complete_algorithms,
-        show_default=False,
     ),
 ]
 
@@ -104,7 +110,6 @@ Size = Annotated[
 CollectiveName = Annotated[
     str | None,
     typer.Option(
-        "--collective",
         help="All algorithms of a collective, like all_to_all.",
         autocompletion=completer(collective_names),
     ),
@@ -113,14 +118,6 @@ AlgorithmFile = Annotated[
     str | None,
     typer.Option(
         help="An algorithm in a file: FILE.py[:NAME], or .xml, .json, .goal of other tools."
-    ),
-]
-AlgorithmFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--algo-file",
-        help="An algorithm in a file: FILE.py[:NAME], or .xml, .json, .goal of other tools. May be "
-        "repeated.",
     ),
 ]
 Engines = Annotated[
@@ -132,20 +129,16 @@ Engines = Annotated[
 ProfileName = Annotated[
     str | None,
     typer.Option(
-        "--profile",
         help="A calibrated machine: NAME or FILE.yaml. simctl simulates each of its protocols, and "
         "prints the fastest.",
         autocompletion=completer(profile_names),
-        show_default=False,
     ),
 ]
 Level = Annotated[
     float | None,
     typer.Option(
-        "--level",
         help="The share of runs that an interval holds. It goes with --profile or "
         "--library.  [default: 0.8]",
-        show_default=False,
     ),
 ]
 LibraryVersion = Annotated[
@@ -153,66 +146,31 @@ LibraryVersion = Annotated[
     typer.Option(
         help="The version of the library, like 2.16: it decides whether NCCL has NVLS and "
         "NVLSTree, and by which rules Open MPI chooses.  [default: a new one]",
-        show_default=False,
     ),
 ]
 PopulationName = Annotated[
     LibraryName | None,
     typer.Option(
-        "--library",
         help="A library on a machine that nobody has measured: as on all measured machines, with "
         "the bandwidths of --topology.",
-        show_default=False,
-    ),
-]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        help="Write the table as FILE.csv or .parquet, and a second file that says how it was "
-        "made.",
-        writable=True,
     ),
 ]
 Times = Annotated[
     str | None,
     typer.Option(
-        "--times",
         help="What a device's share of the model takes: forward=1ms, inputs=1ms and weights=1ms of "
         "its backward, transfer=0s to the next device. blocking=yes: a device computes nothing "
         "while it sends. kept=50: percent of the activations that the backward for weights "
         "needs.  [default: these]",
-        show_default=False,
     ),
 ]
 Plot = Annotated[
     Path | None, typer.Option(help="Draw a picture: FILE.png, .svg or .pdf.", writable=True)
 ]
-ResultFile = Annotated[
-    Path | None,
-    typer.Option("--out", help="Store the result for simctl report: FILE.json.", writable=True),
-]
-RunOut = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        help="Write the table as FILE.csv or .parquet, and a second file that says how it was "
-        "made. FILE.json stores the result for simctl report.",
-        writable=True,
-    ),
-]
 Report = Annotated[
     Path | None,
     typer.Option(
         help="Write a report: FILE.html for a browser, FILE.md for a ticket.", writable=True
-    ),
-]
-Timeline = Annotated[
-    Path | None,
-    typer.Option(
-        "--timeline",
-        "--plot",
-        help="Draw what each rank does over time: FILE.png, .svg, .pdf, or .json for Perfetto.",
-        writable=True,
     ),
 ]
 RunTimeline = Annotated[
@@ -239,9 +197,13 @@ Force = Annotated[
 class FormatOptions:
     """How an answer is printed."""
 
-    format: Annotated[Format, typer.Option("--format", help="Format of the output on stdout.")] = (
-        "table"
-    )
+    format: Format = option("Format of the output on stdout.", default="table")
+
+    @property
+    def written_files(self) -> Files:
+        """The files that the answer is written to."""
+        named = {name: getattr(self, name, None) for name in ("out", "plot", "report", "timeline")}
+        return Files(**named, trace=getattr(self, "choice", ALL))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
+from experiments.options.options import option
 from topologies.errors import InputError, naming
 
 if TYPE_CHECKING:
@@ -17,30 +16,22 @@ if TYPE_CHECKING:
     from simulator.collectives.routers import Router, SizeTable
 
 USUAL_SIZE = "64MiB"
-Root = Annotated[
-    int | None,
-    typer.Option(min=0, help="The root rank of a broadcast, reduce, gather, ...  [default: 0]"),
-]
-Skew = Annotated[
-    str | None,
-    typer.Option(
-        help="Draw the sizes of an uneven collective: zipf:1.2,seed=3 for shares that "
-        "fall, zipf:1.2,top=8,nodes=4 for tokens to 8 experts in at most 4 nodes."
-    ),
-]
-Matrix = Annotated[
-    Path | None,
-    typer.Option(help="Sizes of an uneven collective: FILE.csv, bytes from each rank to each."),
-]
 
 
 @dataclass(frozen=True)
 class PatternOptions:
     """A collective's pattern as the user writes it."""
 
-    root: Root = None
-    skew: Skew = None
-    matrix: Matrix = None
+    root: int | None = option(
+        "The root rank of a broadcast, reduce, gather, ...  [default: 0]", min=0
+    )
+    skew: str | None = option(
+        "Draw the sizes of an uneven collective: zipf:1.2,seed=3 for shares that "
+        "fall, zipf:1.2,top=8,nodes=4 for tokens to 8 experts in at most 4 nodes."
+    )
+    matrix: Path | None = option(
+        "Sizes of an uneven collective: FILE.csv, bytes from each rank to each."
+    )
 
     def patterned(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm with these options. Raises InputError if it does not take one."""

@@ -91,8 +91,7 @@ def _described(library: LibraryName, machine: MachineOptions) -> Profile:
     why = f": --library {library} has its own, leave one of the two out"
     refuse(machine, ("latency", "gap", "reduction"), why)
     described = library_on(machine.blueprint, library, memory_of(machine.blueprint.name))
-    for note in described.notes:
-        output.note(note)
+    output.note(*described.notes)
     return described.profile
 
 

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Annotated
 
-import typer
-
+from experiments.options.options import option
 from experiments.trace_choice import NO_TRANSFERS, TraceChoice
 from topologies.errors import InputError
 
 _RANKS = re.compile(r"(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?", re.ASCII)
 MOST = 2**20
-Ranks = Annotated[
-    str | None,
-    typer.Option(
-        "--ranks",
-        help="With a trace as --timeline: only these ranks, like 0-7,9 or 0,8. transfers=no: a "
-        "Chrome trace without transfers.  [default: all]",
-        hidden=True,
-    ),
-]
 
 
 def parse_rank_list(option: str, text: str) -> tuple[int, ...]:
@@ -52,7 +41,11 @@ def parse_rank_list(option: str, text: str) -> tuple[int, ...]:
 class TraceOptions:
     """What a trace has, as the user writes it."""
 
-    ranks: Ranks = None
+    ranks: str | None = option(
+        "With a trace as --timeline: only these ranks, like 0-7,9 or 0,8. transfers=no: a "
+        "Chrome trace without transfers.  [default: all]",
+        hidden=True,
+    )
 
     @property
     def choice(self) -> TraceChoice:

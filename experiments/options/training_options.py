@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from experiments.options.completion import complete_models, complete_strategies
-from experiments.options.options import AlgorithmFile, values_of
+from experiments.options.options import AlgorithmFile, argument, option, values_of
 from experiments.options.profile_options import SimulationOptions
 from topologies.errors import InputError
 
@@ -31,7 +31,6 @@ Bucket = Annotated[
         help="The largest size of a DDP bucket; 0: one bucket for each parameter.  [default: 25MiB]"
     ),
 ]
-
 Steps = Annotated[
     int | None,
     typer.Option(
@@ -66,74 +65,55 @@ CONDITIONS = ("straggler", "noise", "slow_link", "fail")
 class TrainingOptions:
     """A training job as the user writes it."""
 
-    model: Annotated[
-        str,
-        typer.Option(
-            help="NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, "
-            "profile.yaml, config.json; or the traces of a job, a rank each: "
-            "rank0.json,rank1.json or their folder. See `simctl list models`.",
-            autocompletion=complete_models,
-        ),
-    ] = "resnet50"
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. Several are "
-            "compared: ddp,ssgd,asgd. See `simctl list strategies`.  [default of train: "
-            "ddp]",
-            autocompletion=complete_strategies,
-        ),
-    ] = field(default=None, metadata={"repeats": True})
+    model: str = option(
+        "NAME or FILE, with options: resnet50, bert_large:batch=16,device=a100, "
+        "profile.yaml, config.json; or the traces of a job, a rank each: "
+        "rank0.json,rank1.json or their folder. See `simctl list models`.",
+        default="resnet50",
+        autocompletion=complete_models,
+    )
+    strategy: str | None = option(
+        "NAME with options: ddp, ddp:algo=rings,overlap=no, asgd:server=cpu. Several are "
+        "compared: ddp,ssgd,asgd. See `simctl list strategies`.  [default of train: "
+        "ddp]",
+        autocompletion=complete_strategies,
+        repeats=True,
+    )
     algo_file: AlgorithmFile = None
-    p: Annotated[
-        str | None,
-        typer.Option(
-            "--p",
-            "--gpus",
-            help="Numbers of workers: 8, 1..256:x2.  [default: one for each trace; all GPUs of a "
-            "machine; 8 of a shape]",
-        ),
-    ] = None
+    p: str | None = option(
+        "Numbers of workers: 8, 1..256:x2.  [default: one for each trace; all GPUs of a "
+        "machine; 8 of a shape]",
+        "--p",
+        "--gpus",
+    )
     bucket: Bucket = None
     steps: Steps = None
-    sweep: Annotated[
-        str | None,
-        typer.Option(
-            help="An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64; "
-            "of plans a key: micro=1,2,4."
-        ),
-    ] = None
+    sweep: str | None = option(
+        "An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64; "
+        "of plans a key: micro=1,2,4."
+    )
     straggler: Straggler = None
     noise: Noise = None
     slow_link: SlowLink = None
     fail: Fail = None
-    batches: Annotated[
-        str | None,
-        typer.Option(help="Ranks that have input for fewer steps: 3:8 is 8 steps for rank 3."),
-    ] = None
-    epochs: Annotated[
-        str | None,
-        typer.Option(
-            help="Time of epochs and of the training: samples=1281167,count=90, pause=10s beside "
-            "the steps of each, such as validation and the start of data loaders, and rate=12000 "
-            "samples a second that the input pipeline reads, for all workers together.",
-        ),
-    ] = None
-    seed: Annotated[int, typer.Option(help="Seed of --noise and --learn.")] = 0
-    detail: Annotated[
-        Literal["auto", "transfers"],
-        typer.Option(
-            help="auto: in large runs, time each collective as a whole, with nearly the same "
-            "results. transfers of a plan are those of links alone."
-        ),
-    ] = "auto"
-    learn: Annotated[
-        str | None,
-        typer.Option(
-            help="Train a small network on digits during the run: softmax or mlp, with options: "
-            "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95."
-        ),
-    ] = None
+    batches: str | None = option(
+        "Ranks that have input for fewer steps: 3:8 is 8 steps for rank 3."
+    )
+    epochs: str | None = option(
+        "Time of epochs and of the training: samples=1281167,count=90, pause=10s beside "
+        "the steps of each, such as validation and the start of data loaders, and rate=12000 "
+        "samples a second that the input pipeline reads, for all workers together."
+    )
+    seed: int = option("Seed of --noise and --learn.", default=0)
+    detail: Literal["auto", "transfers"] = option(
+        "auto: in large runs, time each collective as a whole, with nearly the same "
+        "results. transfers of a plan are those of links alone.",
+        default="auto",
+    )
+    learn: str | None = option(
+        "Train a small network on digits during the run: softmax or mlp, with options: "
+        "mlp:rate=0.5,batch=20,epochs=10,hidden=32,target=0.95."
+    )
 
     def request(self, simulation: SimulationOptions) -> TrainingGrid:
         """The runs of the options, under a library."""
@@ -298,41 +278,26 @@ class TrainingOptions:
 class PlanOptions(TrainingOptions):
     """Plans of parallel training as the user writes them."""
 
-    plan: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PLAN",
-            help="dp=8,tp=4,pp=2,micro=1,batch=512,zero=1, and cp, ep, schedule, v, sp, recompute, "
-            "overlap and more; or FILE of Megatron or torchtitan, also FILE,micro=2. Several are "
-            "compared, also with --strategy. auto, or auto,tp=8: find the fastest plans.",
-            show_default=False,
-        ),
-    ] = field(default=None, metadata={"repeats": True})
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, help="Sequences of a step.  [default of auto: 4 a GPU]"),
-    ] = None
-    tokens: Annotated[
-        str | None,
-        typer.Option(help="Tokens of the training, for its days and GPU hours: 15T, 300B."),
-    ] = None
-    like: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FRAMEWORK",
-            help="Give keys that the plan leaves out the values of megatron, torchtitan or "
-            "deepspeed.  [default: the kernels of megatron where tp or pp is above 1, else of "
-            "torchtitan]",
-        ),
-    ] = None
-    calibrate_compute: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Fit the times of the device to measured steps on the machine, a CSV "
-            "with model, plan and seconds.",
-        ),
-    ] = None
+    plan: str | None = argument(
+        "PLAN",
+        "dp=8,tp=4,pp=2,micro=1,batch=512,zero=1, and cp, ep, schedule, v, sp, recompute, "
+        "overlap and more; or FILE of Megatron or torchtitan, also FILE,micro=2. Several are "
+        "compared, also with --strategy. auto, or auto,tp=8: find the fastest plans.",
+        repeats=True,
+    )
+    batch: int | None = option("Sequences of a step.  [default of auto: 4 a GPU]", min=1)
+    tokens: str | None = option("Tokens of the training, for its days and GPU hours: 15T, 300B.")
+    like: str | None = option(
+        "Give keys that the plan leaves out the values of megatron, torchtitan or "
+        "deepspeed.  [default: the kernels of megatron where tp or pp is above 1, else of "
+        "torchtitan]",
+        metavar="FRAMEWORK",
+    )
+    calibrate_compute: str | None = option(
+        "Fit the times of the device to measured steps on the machine, a CSV "
+        "with model, plan and seconds.",
+        metavar="FILE",
+    )
 
 
 def _stored(strategy: Strategy, option: str) -> Value:

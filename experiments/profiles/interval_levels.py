@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from experiments import output
 
@@ -34,6 +34,11 @@ def interval_columns(interval: Interval | None) -> dict[str, float | None]:
     """The interval of a step as columns of a table: None without one."""
     values = interval[:4] if interval else (None,) * 4
     return dict(zip(("expected_s", "low_s", "high_s", "level"), values, strict=True))
+
+
+def interval_ends(interval: Interval | None) -> dict[str, Any]:
+    """The interval of a run as fields of a row: none without one."""
+    return dict(zip(("expected_s", "low_s", "high_s"), interval or (), strict=False))
 
 
 INTERVAL = {"expected": "expected_s", "{level:.0%} of steps": "{low_s} - {high_s}"}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import log2, sqrt
 from typing import Any
 
 from experiments.output import Record
+from experiments.profiles.interval_levels import interval_ends
 from experiments.simulations.candidates import (
     cases,
     library_choice,
@@ -30,6 +31,8 @@ from simulator.uncertainty.interval import Interval
 from topologies.errors import InputError
 from topologies.topology import Topology
 
+Outcome = tuple[ProfileRun, Prediction | None, Interval | None]
+"""A simulation, and what the profile knows of its error: None if it has no intervals."""
 GAIN = 1.005
 """What takes no more than this many times as long is as good."""
 
@@ -80,44 +83,9 @@ class Advice:
         return self.time_s if self.expected_s is None else self.expected_s
 
     def record(self) -> Record:
-        """The fields by name, as files show them."""
-        return _known(asdict(self))
-
-
-@dataclass(frozen=True)
-class Explained:
-    """An algorithm at one size."""
-
-    algorithm: str
-    time_s: float
-    over_best: float
-    """The time as a multiple of that of the fastest."""
-    steps: int
-    protocol: str
-    path: str
-    """Where the time goes."""
-    expected_s: float | None = None
-    """The time that half of the runs exceed; None if the profile has no intervals."""
-    low_s: float | None = None
-    """The lower end of the interval of a run."""
-    high_s: float | None = None
-    """The upper end of the interval."""
-    unsure: str | None = None
-    """In what the run is outside the measured runs, in words."""
-    rival: bool | None = None
-    """Whether it may be as fast as the best algorithm."""
-    own_software: bool | None = None
-    """Whether the library cannot run it here; None if any software may run."""
-
-    def record(self) -> Record:
-        """The fields by name, as files show them."""
-        return _known(asdict(self))
-
-
-def _known(values: Record) -> Record:
-    """A record without the fields that only a profile with intervals or a library has, if there is
-    none."""
-    return {name: value for name, value in values.items() if value is not None}
+        """The fields by name, as files show them, without those that only a profile with intervals
+        or a library has, if there is none."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -144,11 +112,10 @@ class Question:
     """Whether the library can run an algorithm on a machine; None: any software may run."""
     algorithms: tuple[Algorithm, ...] = ()
     """The algorithms to choose from, by default all."""
-    _runs: dict[tuple[str, float], ProfileRun] = field(init=False, default_factory=dict, repr=False)
-    """Simulations by algorithm and size, and what is known of their errors."""
-    _errors: dict[tuple[str, float], tuple[Prediction, Interval] | None] = field(
+    _outcomes: dict[tuple[str, float], Outcome] = field(
         init=False, default_factory=dict, repr=False
     )
+    """Simulations by algorithm and size."""
 
     @property
     def cases(self) -> list[Case]:
@@ -193,36 +160,27 @@ class Question:
 
     def run(self, case: Case, nbytes: float) -> ProfileRun:
         """A simulation, made once: in the pieces of the profile's library."""
-        key = case.algorithm.name, nbytes
-        if key not in self._runs:
-            self._runs[key] = case.tuned(nbytes).run(nbytes)
-        return self._runs[key]
+        return self._outcome(case, nbytes)[0]
 
-    def _error(self, case: Case, nbytes: float) -> tuple[Prediction, Interval] | None:
-        """What the profile knows of the error of a simulation, found once; None if it has no
-        intervals."""
+    def _outcome(self, case: Case, nbytes: float) -> Outcome:
+        """A simulation, made once, with what the profile knows of its error."""
         key = case.algorithm.name, nbytes
-        if key not in self._errors:
-            prediction = case.prediction(self.run(case, nbytes))
+        if key not in self._outcomes:
+            run = case.tuned(nbytes).run(nbytes)
+            prediction = case.prediction(run)
             interval = case.bounded(prediction and interval_of(prediction), nbytes)
-            self._errors[key] = (prediction, interval) if prediction and interval else None
-        return self._errors[key]
-
-    def interval(self, case: Case, nbytes: float) -> Interval | None:
-        """The interval of a run; None if the profile has no intervals."""
-        _, interval = self._error(case, nbytes) or (None, None)
-        return interval
+            self._outcomes[key] = run, prediction, interval
+        return self._outcomes[key]
 
     def seconds(self, case: Case, nbytes: float) -> float:
         """The expected time, or the simulated one if the profile has no intervals."""
-        interval = self.interval(case, nbytes)
-        return interval.expected if interval else self.run(case, nbytes).seconds
+        run, _, interval = self._outcome(case, nbytes)
+        return interval.expected if interval else run.seconds
 
     def may_be_as_fast(self, case: Case, best: Case, nbytes: float) -> bool | None:
         """Whether the difference of two algorithms is inside its error; None if that is not
         known."""
-        ours, _ = self._error(best, nbytes) or (None, None)
-        theirs, _ = self._error(case, nbytes) or (None, None)
+        ours, theirs = (self._outcome(each, nbytes)[1] for each in (best, case))
         return None if ours is None or theirs is None else ratio(ours, theirs).low <= 1
 
     def ranked(self, nbytes: float, *, usable: bool = True) -> list[tuple[float, Case]]:
@@ -284,7 +242,7 @@ class Question:
         if default is not best:
             why += f"; {default.algorithm.name}: {_why(usual)}"
         sent = schedule.nbytes[schedule.remote]
-        seconds, interval = self.seconds(best, nbytes), self.interval(best, nbytes)
+        seconds, interval = self.seconds(best, nbytes), self._outcome(best, nbytes)[2]
         faster = [
             each for each in self.ranked(nbytes, usable=False)[:1] if each[0] * GAIN < seconds
         ]
@@ -321,26 +279,29 @@ class Question:
             return ""
         return second.algorithm.name
 
-    def explained(self, nbytes: float) -> list[Explained]:
+    def explained(self, nbytes: float) -> list[Record]:
         """All algorithms at one size, the fastest first, each with its best options; behind them
-        those that the library cannot run."""
-        rows: dict[str, Explained] = {}
+        those that the library cannot run. A row says where the time goes (`path`), whether the
+        algorithm may be as fast as the best (`rival`), and whether the library cannot run it here
+        (`own_software`)."""
+        rows: dict[str, Record] = {}
         ranked, own = self.ranked(nbytes), self.ranked(nbytes, usable=False)
+        fastest, best = ranked[0]
         for number, (seconds, case) in enumerate([*ranked, *own]):
-            run = self.run(case, nbytes)
-            over = seconds / ranked[0][0] if ranked[0][0] > 0 else 1.0
-            row = Explained(
-                case.algorithm.name,
-                run.seconds,
-                over,
-                run.timeline.schedule.steps,
-                run.protocol,
-                _path(run),
-                rival=self.may_be_as_fast(case, ranked[0][1], nbytes),
-                own_software=number >= len(ranked) if self.runs else None,
-                **_ends(self.interval(case, nbytes)),
-            )
-            rows.setdefault(case.algorithm.listed_name, row)
+            run, _, interval = self._outcome(case, nbytes)
+            row = {
+                "algorithm": case.algorithm.name,
+                "time_s": run.seconds,
+                "over_best": seconds / fastest if fastest > 0 else 1.0,
+                "steps": run.timeline.schedule.steps,
+                "protocol": run.protocol,
+                "path": _path(run),
+                **_ends(interval),
+                "rival": self.may_be_as_fast(case, best, nbytes),
+                "own_software": number >= len(ranked) if self.runs else None,
+            }
+            known = {name: value for name, value in row.items() if value is not None}
+            rows.setdefault(case.algorithm.listed_name, known)
         return list(rows.values())
 
     def crossovers(self, sizes: Sequence[float]) -> list[Crossover]:
@@ -366,10 +327,8 @@ class Question:
 
 
 def _ends(interval: Interval | None) -> dict[str, Any]:
-    if interval is None:
-        return {}
-    expected, low, high, _, unsure = interval
-    return {"expected_s": expected, "low_s": low, "high_s": high, "unsure": "; ".join(unsure)}
+    unsure = {} if interval is None else {"unsure": "; ".join(interval.unsure)}
+    return {**interval_ends(interval), **unsure}
 
 
 def _channels(case: Case) -> int:

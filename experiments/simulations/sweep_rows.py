@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.output import Record
-from experiments.profiles.interval_levels import RUNS
+from experiments.profiles.interval_levels import RUNS, interval_ends
 from experiments.simulations.case import Case
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound, left_out
@@ -234,10 +234,8 @@ def judge(case: Case, run: ProfileRun) -> SweepRow:
         launch_s=run.launch,
         bounds_left_out="; ".join(left_out(collective, machine, p)),
         grid_error_s=timeline.grid_error if case.rules.fair_tolerance else None,
-        expected_s=sure and sure.expected,
-        low_s=sure and sure.low,
-        high_s=sure and sure.high,
         unsure=sure and sure.unsure,
+        **interval_ends(sure),
     )
     return replace(row, verdict=_verdict(row, case, fabric))
 

@@ -14,7 +14,7 @@ from experiments.calibration.prediction import FEW_SIZES, times
 from experiments.measurements import Curve
 from experiments.measurements import Point as Measured
 from experiments.output import Record
-from experiments.profiles.interval_levels import RUNS
+from experiments.profiles.interval_levels import RUNS, interval_ends
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
 from simulator.collectives import Algorithm
@@ -204,13 +204,8 @@ def _predicted(point: Measured, cases: Sequence[Case]) -> ComparedPoint:
 def _compared(
     point: Measured, algorithm: str, seconds: float, sure: Interval | None
 ) -> ComparedPoint:
-    return replace(
-        _point(point, seconds, fitted=False),
-        algorithm=algorithm,
-        expected_s=sure and sure.expected,
-        low_s=sure and sure.low,
-        high_s=sure and sure.high,
-    )
+    compared = _point(point, seconds, fitted=False)
+    return replace(compared, algorithm=algorithm, **interval_ends(sure))
 
 
 def _measured(curve: Curve, *, in_place: bool) -> tuple[Measured, ...]:

@@ -176,8 +176,13 @@ def test_what_is_too_large_is_left_out_and_said(capsys: pytest.CaptureFixture[st
 def test_one_rank_has_nothing_between_ranks() -> None:
     builder = TopologyBuilder("alone")
     summary = facts(builder.build([builder.device("gpu0")]))
-    assert set(summary.skipped.values()) == {"there are no two ranks"}
-    assert (summary.links, summary.rings, summary.bounds, summary.diameter_s) == ([], [], [], None)
+    assert set(summary["skipped"].values()) == {"there are no two ranks"}
+    assert (summary["links"], summary["rings"], summary["bounds"], summary["diameter_s"]) == (
+        [],
+        [],
+        [],
+        None,
+    )
 
 
 def test_the_list_names_everything(capsys: pytest.CaptureFixture[str]) -> None:

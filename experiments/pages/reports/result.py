@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import output
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from experiments.pages.memory_curves import MemoryCurves
     from experiments.pictures.timelines.spans import Spans
     from simulator.profile import Profile
-    from simulator.schedules.timeline import Timeline
     from topologies.catalogue import Blueprint
 
 STORIES = {
@@ -190,15 +188,14 @@ class Result:
         missing = [Remarks("What this answer leaves out", left_out)] if left_out else []
         return to_text(story.title if title is None else title, [*story.blocks, *missing])
 
-    def write(
-        self,
-        out: Path | None = None,
-        plot: Path | None = None,
-        report: Path | None = None,
-        subject: Any = None,
-    ) -> None:
-        """Write the table or the result to `out`, and pictures and a report to their files. A
-        result has the spans, use and memory of its `subject`."""
+    def write(self, files: output.Files, subject: Any = None) -> None:
+        """Write the answer to its files. Of its `subject`, what was simulated, there is a timeline,
+        and a result has its spans, use and memory."""
+        out, plot, report, timeline, _ = files
+        if timeline and subject is not None:
+            from experiments.pages.reports.run_details import draw
+
+            draw(self, files, subject)
         if out and not output.is_result(out):
             output.write_table(out, self.records, output.provenance(**self.parameters))
         if plot:
@@ -206,7 +203,7 @@ class Result:
 
             for picture in self.pictures:
                 write_figure(plot, self.draw(picture))
-        if not report and not output.is_result(out):
+        if not files.has_result:
             return
         whole = self
         if subject is not None:
@@ -222,25 +219,7 @@ class Result:
 
             output.write(out, stored(whole))
 
-    def write_run(self, files: output.RunFiles, timeline: Timeline) -> None:
-        """Draw the timeline of collectives, and write the result and a report."""
-        if files.timeline:
-            from experiments.pictures.timelines.timeline_file import write_collective
-
-            write_collective(timeline, files, self.story.title, self.parameters)
-        self.write(files.out, report=files.report, subject=timeline)
-
-
-def check_files(
-    out: Path | None = None,
-    plot: Path | None = None,
-    report: Path | None = None,
-    timeline: Path | None = None,
-) -> None:
-    """Raise InputError now, before any work, if a file cannot be written."""
-    output.check_table(out)
-    output.check_writable(plot, output.PICTURES)
-    output.check_writable(report, output.REPORTS)
-    for written in (out, out and output.meta_of(out)):
-        files = {"timeline": timeline, "out": written, "plot": plot, "report": report}
-        output.check_different(files)
+    def publish(self, files: output.Files, how: str, subject: Any = None) -> None:
+        """Write the answer to its files, and print it."""
+        self.write(files, subject)
+        self.show(how)

@@ -10,13 +10,17 @@ from experiments.pages.machine_use import use_of
 from experiments.pages.memory_curves import MemoryCurves, curves_of
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
+from experiments.pictures.timelines.timeline_file import write_collective, write_timeline
 from simulator.analysis import memory
 from simulator.analysis.critical_path import critical_path
+from simulator.parallel.step_splits import ranks_of
 
 if TYPE_CHECKING:
+    from experiments.output import Files
+    from experiments.pages.reports.result import Result
+    from experiments.parallel.plan_run import PlanRun
     from experiments.training.job import TrainingRun
     from simulator.analysis.memory import MemoryTrace
-    from simulator.parallel.step import Step
     from simulator.schedules.timeline import Timeline
 
 
@@ -53,6 +57,27 @@ def training_details(training: TrainingRun) -> Mapping[str, Any]:
     }
 
 
-def step_details(step: Step) -> Mapping[str, Any]:
-    """What the result of a step of a plan has besides its report."""
-    return {"spans": step_spans(step).spans(critical_path(step.timeline))}
+def step_details(run: PlanRun) -> Mapping[str, Any]:
+    """What the result of a step of a plan has besides its report: spans of a step without
+    conditions."""
+    if run.has_conditions:
+        return {}
+    return {"spans": step_spans(run.step).spans(critical_path(run.step.timeline))}
+
+
+def draw(result: Result, files: Files, subject: Any) -> None:
+    """Write the timeline of what a kind of result is of. Raises InputError."""
+    timeline, about = files.timeline, (dict(result.parameters), files.trace)
+    assert timeline
+    if result.kind == "train":
+        plan, times = subject.plan, subject.timeline
+        drawn = (lambda: strategy_spans(plan, times)), (lambda: plan.simulated(times))
+        device = plan.model.device
+        write_timeline(timeline, *drawn, subject.title, device, *about, subject.memory)
+    elif result.kind == "plan":
+        step, training = subject.whole, subject.training
+        drawn = (lambda: step_spans(step, subject.attempts)), (lambda: ranks_of(step))
+        title = f"{training.name}, {subject.plan}"
+        write_timeline(timeline, *drawn, title, training.times.device, *about)
+    else:
+        write_collective(subject, files, result.story.title, result.parameters)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.trace_choice import ALL, TraceChoice
+from experiments.trace_choice import ALL, CHAKRA, TraceChoice, is_folder
 
 if TYPE_CHECKING:
     from experiments.pictures.timelines.spans import Spans
@@ -18,15 +18,8 @@ if TYPE_CHECKING:
 
 FILES = (*output.PICTURES, output.RESULT)
 """The endings of timelines that are files."""
-CHAKRA = ".chakra"
-"""The ending of a folder of Chakra traces. Without an ending it holds Kineto traces."""
 TRACES = (".json", ".json.gz", ".et")
 """The endings of traces in a folder."""
-
-
-def is_folder(timeline: Path) -> bool:
-    """Whether a timeline is a folder of traces."""
-    return timeline.suffix in ("", CHAKRA)
 
 
 def kineto_name(rank: int) -> str:
@@ -37,7 +30,7 @@ def kineto_name(rank: int) -> str:
 def check_timeline(timeline: Path | None, ranks: int, choice: TraceChoice = ALL) -> None:
     """Raise InputError now, before any work, if a timeline of so many ranks cannot be written."""
     choice.check(timeline)
-    if timeline is None or not is_folder(timeline):
+    if not is_folder(timeline):
         output.check_writable(timeline, FILES)
     elif timeline.suffix == CHAKRA:
         from experiments.traces.chakra_export import file_names
@@ -78,7 +71,7 @@ def write_timeline(
 
 
 def write_collective(
-    timeline: Timeline, files: output.RunFiles, title: str, parameters: Mapping[str, object]
+    timeline: Timeline, files: output.Files, title: str, parameters: Mapping[str, object]
 ) -> None:
     """Write the timeline of collectives: a Chrome trace if its file ends in .json, else a picture.
     Raises InputError."""

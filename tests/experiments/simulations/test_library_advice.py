@@ -79,7 +79,7 @@ def test_the_best_is_what_the_library_can_run() -> None:
     assert advice.own_software_time_s < advice.seconds
     large = asked.advice(2.0**30)
     assert (large.algorithm, large.own_software, large.own_software_time_s) == ("rings", "", None)
-    kinds = {row.algorithm: row.own_software for row in asked.explained(65536.0)}
+    kinds = {row["algorithm"]: row["own_software"] for row in asked.explained(65536.0)}
     assert list(kinds.items())[-1] == ("sharded_parameter_server", True)
     assert not kinds["rings"]
 

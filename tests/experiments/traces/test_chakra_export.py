@@ -9,7 +9,7 @@ import pytest
 
 from experiments.commands.run_chakra import usual_algorithms
 from experiments.commands.train_runs import run as command
-from experiments.output import RunFiles
+from experiments.options.job_options import JobOptions
 from experiments.traces.chakra_export import chakra_files
 from experiments.traces.chakra_workload import read_workload
 from experiments.training.job import Job
@@ -122,7 +122,7 @@ def test_a_folder_with_the_ending_chakra_holds_chakra_traces(
     job = Job(MODEL, "ddp", strategy, machine("star"))
     request = TrainingGrid("", [(None, job)], [2], {"p": 2})
     folder = tmp_path / "step.chakra"
-    assert command(request, RunFiles(timeline=folder), "csv") == 0
+    assert command(request, JobOptions(timeline=folder, format="csv")) == 0
     names = sorted(file.name for file in folder.iterdir())
     assert names == ["groups.json", "simctl.0.et", "simctl.1.et"]
     done = simctl("run", "--chakra", folder, "--topology", "star", "--format", "json")

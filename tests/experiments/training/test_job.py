@@ -9,9 +9,10 @@ import pytest
 from csv_texts import rows_of
 from experiments.commands import train_runs as train
 from experiments.models import model_catalogue
+from experiments.options.job_options import JobOptions
+from experiments.options.options import Format
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
-from experiments.output import RunFiles
 from experiments.simulations import workload
 from experiments.training import job as jobs
 from experiments.training import strategy_options, training_grid
@@ -119,9 +120,9 @@ def test_they_say_how_long_they_take_and_are_simulated_once(
     model.write_text(MODEL)
     star = SimulationOptions(topology="star", bandwidth="1GB/s", latency="0us")
 
-    def shown(how: str, force: bool = False) -> tuple[str, str]:
+    def shown(how: Format, force: bool = False) -> tuple[str, str]:
         request = TrainingOptions(str(model), p="4").request(replace(star, force=force))
-        assert train.run(request, RunFiles(), how) == 0
+        assert train.run(request, JobOptions(format=how)) == 0
         printed = capsys.readouterr()
         return " ".join(printed.out.split()), printed.err
 

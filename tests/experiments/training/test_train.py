@@ -9,9 +9,10 @@ import pytest
 
 from csv_texts import rows_of
 from experiments.commands import train_runs as train
+from experiments.options.job_options import JobOptions
+from experiments.options.options import Format
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
-from experiments.output import RunFiles
 from refusals import refusal
 
 MODEL = """\
@@ -36,9 +37,10 @@ class Request(TrainingOptions):
 
 
 def run(
-    request: Request, timeline: Path | None, out: Path | None, plot: Path | None, how: str
+    request: Request, timeline: Path | None, out: Path | None, plot: Path | None, how: Format
 ) -> int:
-    return train.run(request.request(request.machine), RunFiles(timeline, out), how, plot=plot)
+    options = JobOptions(timeline=timeline, out=out, plot=plot, format=how)
+    return train.run(request.request(request.machine), options)
 
 
 @pytest.fixture
@@ -50,7 +52,7 @@ def request_(tmp_path: Path) -> Request:
 
 
 def shown(
-    request: Request, capsys: pytest.CaptureFixture[str], how: str = "table", **paths: Path
+    request: Request, capsys: pytest.CaptureFixture[str], how: Format = "table", **paths: Path
 ) -> str:
     outputs = {name: paths.get(name) for name in ("timeline", "out", "plot")}
     assert run(request, outputs["timeline"], outputs["out"], outputs["plot"], how) == 0

@@ -8,9 +8,11 @@ import pytest
 import simctl as door
 from csv_texts import rows_of
 from experiments.commands import train_runs as train
+from experiments.options.job_options import JobOptions
+from experiments.options.options import Format
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
-from experiments.output import Record, RunFiles
+from experiments.output import Record
 from experiments.training.training_table import Scaling, comparison_text, scaling, scaling_text
 from grouped_cases import each_case
 from simctl_process import Simctl
@@ -107,13 +109,11 @@ NAMES = ["ddp:bucket=1MB,overlap=no", "asgd"]
 
 
 def printed(
-    capsys: pytest.CaptureFixture[str], how: str, strategy: str, p: str, plot: Path | None = None
+    capsys: pytest.CaptureFixture[str], how: Format, strategy: str, p: str, plot: Path | None = None
 ) -> str:
     options = TrainingOptions(str(MODEL), strategy, p=p)
-    assert (
-        train.run(options.request(SimulationOptions(topology="star")), RunFiles(), how, plot=plot)
-        == 0
-    )
+    grid = options.request(SimulationOptions(topology="star"))
+    assert train.run(grid, JobOptions(plot=plot, format=how)) == 0
     return capsys.readouterr().out
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from csv_texts import rows_of
 from experiments.commands import train_runs as train
+from experiments.options.job_options import JobOptions
+from experiments.options.options import Format
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import TrainingOptions
-from experiments.output import RunFiles
 from grouped_cases import each_case
 from simulator.training.conditions import Attempt, Conditions, Epochs, Failure
 from topologies.errors import InputError
@@ -102,9 +103,9 @@ def model(tmp_path: Path) -> str:
 
 
 def printed(
-    options: TrainingOptions, capsys: pytest.CaptureFixture[str], how: str = "table"
+    options: TrainingOptions, capsys: pytest.CaptureFixture[str], how: Format = "table"
 ) -> str:
-    assert train.run(options.request(STAR), RunFiles(), how) == 0
+    assert train.run(options.request(STAR), JobOptions(format=how)) == 0
     return capsys.readouterr().out
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from experiments.commands.train_runs import run as command
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.output import RunFiles
+from experiments.options.job_options import JobOptions
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
@@ -297,17 +298,19 @@ def test_a_timeline_without_an_ending_is_a_folder_of_traces(
     job = Job(model, "ddp", DDP(), machine("star"))
     request = TrainingGrid("", [(None, job)], [2], {"p": 2})
     folder = tmp_path / "traces"
+    options = JobOptions(timeline=folder, format="csv")
     for _ in range(2):
-        assert command(request, RunFiles(timeline=folder), "csv") == 0
+        assert command(request, options) == 0
         assert sorted(file.name for file in folder.iterdir()) == [
             "rank0.json.gz",
             "rank1.json.gz",
         ]
     (folder / "rank2.json.gz").write_bytes(b"")
-    text = refusal(command, request, RunFiles(timeline=folder), "csv")
+    text = refusal(command, request, options)
     assert "holds 'rank2.json.gz' of something else: name a new folder" in text
     (tmp_path / "file").write_text("")
-    assert "name a folder" in refusal(command, request, RunFiles(timeline=tmp_path / "file"), "csv")
-    nowhere = RunFiles(timeline=Path("/none/traces"))
-    assert "cannot write '/none/traces'" in refusal(command, request, nowhere, "csv")
+    blocked = replace(options, timeline=tmp_path / "file")
+    assert "name a folder" in refusal(command, request, blocked)
+    nowhere = replace(options, timeline=Path("/none/traces"))
+    assert "cannot write '/none/traces'" in refusal(command, request, nowhere)
     capsys.readouterr()
