@@ -88,11 +88,16 @@ def chrome_trace(
         arrows = list(_arrows(spans, columns, sent, slices, timeline))
     texts = _texts(spans, columns, sent, waited(timeline)[1])
     counters = _counters(memory, chosen) if memory else []
-    events = ",\n".join([*names, *_in_order(slices, texts, arrows), *counters])
-    return (
-        f'{{"displayTimeUnit": "ms",\n"otherData": {to_json(about)},\n"traceEvents": [\n'
-        f"{events}\n]}}\n"
-    )
+    return document({}, about, [*names, *_in_order(slices, texts, arrows), *counters])
+
+
+def document(head: Mapping[str, object], about: Mapping[str, object], events: Iterable[str]) -> str:
+    """A trace with more keys at its head and its origin, a line each, and its events, which are
+    JSON."""
+    keys = {**head, "displayTimeUnit": "ms", "otherData": about}
+    lines = "".join(f"{json.dumps(key)}: {to_json(value)},\n" for key, value in keys.items())
+    listed = ",\n".join(events)
+    return f'{{{lines}"traceEvents": [\n{listed}\n]}}\n'
 
 
 def microseconds(nanoseconds: Nanoseconds) -> Floats:
@@ -108,6 +113,22 @@ def microseconds(nanoseconds: Nanoseconds) -> Floats:
 def nanoseconds(seconds: Floats) -> Nanoseconds:
     """Seconds as whole nanoseconds."""
     return np.rint(seconds * 1e9).astype(np.int64)
+
+
+def complete_events(
+    process: npt.ArrayLike,
+    track: npt.ArrayLike,
+    start: Nanoseconds,
+    end: Nanoseconds,
+    texts: Iterable[str],
+) -> list[str]:
+    """Events of processes on tracks, with their names, categories and args as JSON."""
+    columns = np.broadcast_arrays(process, track, microseconds(start), (end - start) / 1000)
+    rows = zip(*(column.tolist() for column in columns), texts, strict=True)
+    return [
+        f'{{"ph": "X", "pid": {rank}, "tid": {track}, "ts": {ts}, "dur": {dur}, {about}}}'
+        for rank, track, ts, dur, about in rows
+    ]
 
 
 def _sent(spans: Spans, columns: Columns) -> Flags:
@@ -248,12 +269,7 @@ def _in_order(
     """All events by time; of those that begin together the shortest first, the ends of arrows
     last."""
     length = slices.end - slices.start
-    columns = slices.place, slices.track, microseconds(slices.start), length / 1000
-    rows = zip(*(column.tolist() for column in columns), texts, strict=True)
-    events = [
-        f'{{"ph": "X", "pid": {rank}, "tid": {track}, "ts": {ts}, "dur": {dur}, {about}}}'
-        for rank, track, ts, dur, about in rows
-    ]
+    events = complete_events(*slices, texts)
     events += [text for _, text in arrows]
     time = np.append(slices.start, np.array([time for time, _ in arrows], dtype=np.int64))
     last = np.full(len(arrows), np.iinfo(np.int64).max)
