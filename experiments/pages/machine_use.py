@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
-from experiments.pictures.timelines.stored import LARGEST, Numbers, Rules, read
+from experiments.pictures.timelines.stored import LARGEST, Document, Numbers, Rules
 from simulator.schedules.timeline import Timeline
-from topologies.columns import distinct_rows
+from topologies.columns import distinct_rows, sums
 from topologies.topology import Floats, Ints, Longs, Topology
 
 MOST_LINKS = 2_000
@@ -24,47 +23,33 @@ IMAGES = 500_000
 """Links of the ranks for which others stand that are looked up, at most."""
 
 
-@dataclass(frozen=True, eq=False)
-class MachineUse:
-    """A machine, and how busy each link is in equal parts of the run."""
-
-    makespan: float
-    """Seconds of the run."""
-    devices: tuple[str, ...]
-    """The boxes of devices, whose middles are `x` to the right and `y` up: 1 is the distance of
-    neighbours."""
-    device_kinds: tuple[str, ...]
-    device_kind: Ints
-    node: Ints
-    x: Floats
-    y: Floats
-    width: Floats
-    kinds: tuple[str, ...]
-    """The kinds of links."""
-    source: Ints
-    """Where each link begins, a place among the devices."""
-    target: Ints
-    """Where it ends. A link from a node to itself stands for all links within the node."""
-    kind: Ints
-    """A place in `kinds`."""
-    members: Ints
-    """The links of the machine for which each stands."""
-    bandwidth: Floats
-    """Bytes/s of all of them together; 0 if it is unlimited."""
-    latency: Floats
-    """Seconds."""
-    parts: int
-    """Equal parts of the run."""
-    busy: Ints
-    """The share of the time that the link is in use, in thousandths, shape (links, parts)."""
-    nbytes: Floats
-    """Bytes that begin to cross or cross the link, shape (links, parts)."""
-    remarks: tuple[str, ...] = ()
-    """Sentences: what is drawn as one, and what is not drawn."""
+RULES: Rules = {
+    **dict.fromkeys(("devices", "device_kinds", "kinds", "remarks")),
+    "makespan": Numbers(),
+    # Boxes of devices. Their middles are x to the right and y up: 1 is the distance of neighbours.
+    "device_kind": Numbers(("devices",), words="device_kinds"),
+    "node": Numbers(("devices",), -1, LARGEST),
+    **dict.fromkeys(("x", "y"), Numbers(("devices",), -1e6)),
+    "width": Numbers(("devices",)),
+    # Links, which begin at the source. One from a node to itself stands for all links within the
+    # node.
+    "source": Numbers(None, words="devices"),
+    # Equal parts of the run: the share of the time that a link is in use, in thousandths, and the
+    # bytes that begin to cross or cross it.
+    "parts": Numbers(least=1, most=10_000),
+    "busy": Numbers(("source", "parts"), 0, FULL + 1),
+    "nbytes": Numbers(("source", "parts")),
+    # The bandwidth is that of all members together, 0 if it is unlimited.
+    "target": Numbers(("source",), words="devices"),
+    "kind": Numbers(("source",), words="kinds"),
+    "members": Numbers(("source",), 1, LARGEST),
+    **dict.fromkeys(("bandwidth", "latency"), Numbers(("source",))),
+}
+"""The use of a machine: what a page draws and a file holds."""
 
 
-def use_of(timeline: Timeline) -> MachineUse:
-    """The use of the links of a machine.
+def use_of(timeline: Timeline) -> Document:
+    """The use of the links of a machine, as :data:`RULES` says.
 
     Large machines are drawn with a box for each node and switch. If some ranks stand for all, the
     links of all ranks are drawn.
@@ -93,45 +78,21 @@ def use_of(timeline: Timeline) -> MachineUse:
     kinds = np.array([machine.link_kinds[link] for link in drawn.tolist()] or [""])
     names, code = np.unique(kinds, return_inverse=True)
     unlimited = ~np.isfinite(np.bincount(number, bandwidth, count))
-    return MachineUse(
-        makespan=timeline.makespan,
+    return {
         **places,
-        kinds=tuple(names.tolist()),
-        source=ends[0, drawn][first[kept]].astype(np.int32),
-        target=ends[1, drawn][first[kept]].astype(np.int32),
-        kind=code.ravel()[first[kept]].astype(np.int32),
-        members=np.bincount(number)[kept].astype(np.int32),
-        bandwidth=np.where(unlimited, 0.0, total)[kept],
-        latency=machine.latency[drawn][first[kept]],
-        parts=PARTS,
-        busy=np.round(FULL * busy[kept] / np.maximum(total[kept, None], 1e-300)).astype(np.int32),
-        nbytes=np.round(nbytes[kept]),
-        remarks=remarks,
-    )
-
-
-RULES: Rules = {
-    **dict.fromkeys(("devices", "device_kinds", "kinds", "remarks")),
-    "makespan": Numbers(),
-    "device_kind": Numbers(("devices",), words="device_kinds"),
-    "node": Numbers(("devices",), -1, LARGEST),
-    **dict.fromkeys(("x", "y"), Numbers(("devices",), -1e6)),
-    "width": Numbers(("devices",)),
-    "source": Numbers(None, words="devices"),
-    "parts": Numbers(least=1, most=10_000),
-    "busy": Numbers(("source", "parts"), 0, FULL + 1),
-    "nbytes": Numbers(("source", "parts")),
-    "target": Numbers(("source",), words="devices"),
-    "kind": Numbers(("source",), words="kinds"),
-    "members": Numbers(("source",), 1, LARGEST),
-    **dict.fromkeys(("bandwidth", "latency"), Numbers(("source",))),
-}
-"""What a file must hold."""
-
-
-def from_document(document: object, name: str) -> MachineUse:
-    """The use of a document that :func:`stored.to_document` made. Raises InputError."""
-    return MachineUse(**read(document, RULES, name))
+        "makespan": timeline.makespan,
+        "kinds": tuple(names.tolist()),
+        "source": ends[0, drawn][first[kept]].astype(np.int32),
+        "target": ends[1, drawn][first[kept]].astype(np.int32),
+        "kind": code.ravel()[first[kept]].astype(np.int32),
+        "members": np.bincount(number)[kept].astype(np.int32),
+        "bandwidth": np.where(unlimited, 0.0, total)[kept],
+        "latency": machine.latency[drawn][first[kept]],
+        "parts": PARTS,
+        "busy": np.round(FULL * busy[kept] / np.maximum(total[kept, None], 1e-300)).astype("i4"),
+        "nbytes": np.round(nbytes[kept]),
+        "remarks": remarks,
+    }
 
 
 def courses_of(timeline: Timeline) -> tuple[Floats, Floats, Ints]:
@@ -148,41 +109,26 @@ def courses_of(timeline: Timeline) -> tuple[Floats, Floats, Ints]:
     start = timeline.node_start[node]
     end = timeline.sent[operation] if timeline.sharing == "fair" else start + seconds
     edges = np.linspace(0.0, timeline.makespan or 1.0, PARTS + 1)
-    part = edges[1]
-    busy = spread(link, start, end, seconds, (topology.links, edges))
-    carried = spread(link, start, end, nbytes, (topology.links, edges))
-    return np.clip(busy / part, 0.0, 1.0), carried, _images(timeline)
+    busy, carried = (
+        spread(link, start, end, amount, topology.links, edges) for amount in (seconds, nbytes)
+    )
+    return np.clip(busy / edges[1], 0.0, 1.0), carried, _images(timeline)
 
 
 def spread(
-    row: Ints, start: Floats, end: Floats, amount: Floats, shape: tuple[int, Floats]
+    row: Ints, start: Floats, end: Floats, amount: Floats, rows: int, edges: Floats
 ) -> Floats:
     """Amounts by row and part of the time, each spread evenly from its start to its end.
 
     >>> row, one = np.array([0]), np.array([1.0])
-    >>> spread(row, 0.5 * one, 2.5 * one, 8 * one, (1, np.arange(4.0))).tolist()
+    >>> spread(row, 0.5 * one, 2.5 * one, 8 * one, 1, np.arange(4.0)).tolist()
     [[2.0, 4.0, 2.0]]
     """
-    rows, edges = shape
-    parts, width = len(edges) - 1, edges[1] - edges[0]
-    first, last = (
-        np.clip((times / width).astype(np.int64), 0, parts - 1) for times in (start, end)
-    )
-    # The place of a part is first + row * stride: behind the parts of a row is one that ends them.
-    stride = parts + 1
-    row_place, size = row.astype(np.int64) * stride, rows * stride
-    within = first == last
-    result = np.zeros(size)
-    result += np.bincount((row_place + first)[within], amount[within], size)
-    long = ~within
-    begin, first, last = row_place[long], first[long], last[long]
-    rate = amount[long] / (end - start)[long]
-    result += np.bincount(begin + first, rate * (edges[first + 1] - start[long]), size)
-    result += np.bincount(begin + last, rate * (end[long] - edges[last]), size)
-    change = np.bincount(begin + first + 1, rate, size) - np.bincount(begin + last, rate, size)
-    between = np.cumsum(change.reshape(rows, stride), axis=1) * width
-    total: Floats = np.maximum((result.reshape(rows, stride) + between)[:, :parts], 0.0)
-    return total
+    length, passed = np.maximum(end - start, 1e-300), [np.zeros(rows)]
+    for edge in (*edges[1:-1], np.inf):
+        share = np.clip((edge - start) / length, 0.0, 1.0)
+        passed.append(sums(row, amount * share, rows))
+    return np.asarray(np.diff(passed, axis=0).T)
 
 
 def _images(timeline: Timeline) -> Ints:
@@ -228,8 +174,8 @@ class _Box(NamedTuple):
 
 
 def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]]:
-    """The boxes of a machine as the columns of :class:`MachineUse` that are theirs, the box of each
-    device or -1, and remarks."""
+    """The boxes of a machine as keys of :data:`RULES`, the box of each device or -1, and
+    remarks."""
     small = len(topology.device_names) <= MOST_DEVICES
     layout = machine_layout(topology) if small else None
     if layout is None or layout.left_out:

@@ -7,32 +7,22 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.pictures.timelines.spans import LONGEST, WORDS, Columns, Spans
 from topologies.errors import InputError, naming, shown
 
+Document = Mapping[str, Any]
+"""Columns, names and numbers by key."""
 MOST, LARGEST = 1_000_000, 2**31 - 1
 """Entries of a list, and the value of a whole number, at most."""
-UNSTORED = ("workers", "places", "step_names", "labels")
-"""Fields of spans that files do not have."""
 PATH = {"row": "row", "lane": "lane", "start": "start", "end": "end", "kind": "part"}
 """Columns of the critical path, and their keys in files."""
 
 
-def to_document(record: Any) -> dict[str, object]:
-    """A dataclass of columns, names and numbers as JSON: matrices row by row. Of spans, a column of
-    equal values is one value."""
-    values = {name: value for name, value in vars(record).items() if name not in UNSTORED}
-    if isinstance(record, Spans):
-        columns, path = record.columns._asdict(), record.path
-        del columns["task"]
-        values |= {
-            "steps": record.common_steps,
-            "count": len(record.columns.row),
-            "columns": {name: _plain(column) for name, column in columns.items()},
-            "path": {key: getattr(path, name).tolist() for name, key in PATH.items()},
-        }
+def to_document(record: Spans | Document) -> dict[str, object]:
+    """Spans, or other columns, names and numbers by key, as JSON: matrices row by row. Of spans, a
+    column of equal values is one value."""
+    values = dict(record) if isinstance(record, Mapping) else _of_spans(record)
     return {
         name: value.ravel().tolist()
         if isinstance(value, np.ndarray)
@@ -43,9 +33,17 @@ def to_document(record: Any) -> dict[str, object]:
     }
 
 
-def _plain(column: npt.NDArray[Any]) -> object:
-    alike = len(column) and bool((column == column[0]).all())
-    return column[0].item() if alike else column.tolist()
+def _of_spans(spans: Spans) -> dict[str, Any]:
+    columns = {name: getattr(spans.columns, name) for name in COLUMNS}
+    return {name: getattr(spans, name) for name in SPANS if name != "count"} | {
+        "steps": spans.common_steps,
+        "count": len(spans.columns.row),
+        "columns": {
+            name: column[0].item() if len(set(column.tolist())) == 1 else column.tolist()
+            for name, column in columns.items()
+        },
+        "path": {key: getattr(spans.path, name).tolist() for name, key in PATH.items()},
+    }
 
 
 class Numbers(NamedTuple):
@@ -58,6 +56,8 @@ class Numbers(NamedTuple):
     """The limit of whole numbers; None: any finite number."""
     words: str = ""
     """The key of the list in which whole numbers are places."""
+    some: bool = False
+    """Whether a list has a number at least."""
 
 
 Rules = Mapping[str, Numbers | None]
@@ -164,6 +164,8 @@ def _numbers(value: object, rule: Numbers, known: Mapping[str, Any]) -> Any:
     entries = [value] * int(length) if alone else _list(value)
     if rule.shape is not None and len(entries) != length:
         raise InputError(f"{len(entries)} entries: {length} are needed")
+    if rule.some and not entries:
+        raise InputError("empty: at least one is needed")
     for entry in entries:
         if type(entry) not in (int, float):
             raise _wrong(entry, "a number")
