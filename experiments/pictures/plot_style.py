@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
@@ -130,18 +131,30 @@ def entitle(axes: Axes, title: str) -> None:
     axes.set_title(folded(title, TITLE))
 
 
+def finished(figure: Figure, title: str, *more: str) -> Figure:
+    """A picture with a title above its first panel and a legend, which also says `more`."""
+    entitle(figure.axes[0], title)
+    legend_beside(figure, None, *more)
+    return figure
+
+
 def legend_beside(figure: Figure, handles: Iterable[Any] | None = None, *more: str) -> None:
     """One legend right of all axes, for `handles` or for all curves with a label, each once.
 
     `more` is said below them: what the picture leaves out.
     """
-    known: dict[str, Any] = {}
-    of_axes = (handle for axes in figure.axes for handle in axes.get_legend_handles_labels()[0])
-    for handle in of_axes if handles is None else handles:
-        known.setdefault(str(handle.get_label()), handle)
-    if known.pop(INTERVAL, None):
-        # For the bands of all curves, below these.
-        known[INTERVAL] = Line2D([], [], color="0.85", linewidth=8)
+    known, bands = dict[str, Any](), dict[str, Any]()
+    of_axes = (axes.get_legend_handles_labels()[0] for axes in figure.axes)
+    every: Iterable[Any] = chain(*of_axes) if handles is None else handles
+    for handle in every:
+        if handle.get_label() == INTERVAL:
+            bands[to_hex(handle.get_edgecolor()[0])] = handle
+        else:
+            known.setdefault(str(handle.get_label()), handle)
+    if bands:
+        # Below all curves; grey for bands of several colours.
+        grey = Line2D([], [], color="0.85", linewidth=8)
+        known[INTERVAL] = grey if len(bands) > 1 else bands.popitem()[1]
     blank = Line2D([], [], linestyle="none")
     entries = [*known.items(), *((line, blank) for line in more)]
     labels = [folded(label, LEGEND) for label, _ in entries]

@@ -84,9 +84,7 @@ def sweep_drawing(
     (style.size_axis if by_size else style.rank_axis)(axes, _places(rows, by_size))
     heading, value_axis = METRICS[metric]
     value_axis(axes, heading)
-    style.entitle(axes, _title(rows, metric, subject, by_size))
-    style.legend_beside(figure, None, *left_out)
-    return figure
+    return style.finished(figure, _title(rows, metric, subject, by_size), *left_out)
 
 
 def _places(rows: Iterable[SweepRow], by_size: bool) -> list[float]:
