@@ -193,24 +193,31 @@ class Spans:
         return bands(lane, columns.start, columns.end - 1e-9 * self.makespan)
 
     def compact(self) -> Spans:
-        """These spans with the words alone that occur, each once."""
-        columns, numbers = self.columns, dict[str, list[Ints]]()
+        """These spans with the words alone that occur."""
+        columns, path = self.columns, self.path
+        used = {"parts": [path.kind], "lanes": [path.lane]}
         for name, table in WORDS.items():
-            numbers.setdefault(table, []).append(getattr(columns, name))
-        numbers["lanes"].append(self.path.lane)
-        numbers["parts"] = [self.path.kind]
-        words, place = dict[str, Any](), dict[str, Ints]()
-        for table, used in numbers.items():
-            words[table], place[table] = _occurring(used, getattr(self, table))
-        moved = {name: place[table][getattr(columns, name)] for name, table in WORDS.items()}
+            used.setdefault(table, []).append(getattr(columns, name))
+        # The first is that of no word.
+        known = {table: np.unique(np.concatenate([[-1], *each])) for table, each in used.items()}
+
+        def place(table: str, number: Ints) -> Ints:
+            return np.searchsorted(known[table], number).astype(np.int32) - 1
+
+        words: dict[str, Any] = {
+            table: tuple(getattr(self, table)[number][:LONGEST] for number in numbers[1:].tolist())
+            for table, numbers in known.items()
+        }
         return replace(
             self,
             **words,
-            main=int(place["lanes"][self.main]),
-            columns=columns._replace(**moved),
-            path=self.path._replace(
-                lane=place["lanes"][self.path.lane], kind=place["parts"][self.path.kind]
+            main=known["lanes"].tolist().index(self.main) - 1
+            if self.main in known["lanes"]
+            else -1,
+            columns=columns._replace(
+                **{name: place(table, getattr(columns, name)) for name, table in WORDS.items()}
             ),
+            path=path._replace(lane=place("lanes", path.lane), kind=place("parts", path.kind)),
         )
 
     def having(self, *parts: Columns, most: int | None = MOST) -> Spans:
@@ -220,17 +227,6 @@ class Spans:
         columns = Columns.joined(*parts)
         columns = columns.take(columns.end > columns.start)
         return thinned(replace(self, columns=columns), most).compact()
-
-
-def _occurring(numbers: Sequence[Ints], words: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
-    """The words whose numbers occur, and the place of each number's word among them. The last
-    place is that of -1."""
-    table = np.full(len(words) + 1, -1, dtype=np.int32)
-    places: dict[str, int] = {}
-    known = np.flatnonzero(np.bincount(np.concatenate(numbers) + 1, minlength=1)) - 1
-    for number in known[known >= 0].tolist():
-        table[number] = places.setdefault(words[number][:LONGEST], len(places))
-    return tuple(places), table
 
 
 def thinned(spans: Spans, most: int = MOST) -> Spans:

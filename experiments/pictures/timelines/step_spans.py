@@ -156,9 +156,8 @@ class StepSpans:
 
     @property
     def device_boxes(self) -> Columns:
-        """All boxes but those of a CPU."""
-        hosts = [lane for lane, name in enumerate(self.graph.lanes) if name == STREAMS[HOST]]
-        return self.boxes.take(~np.isin(self.boxes.lane, hosts))
+        """All boxes but those of a CPU that only launches."""
+        return self.boxes if self.what == "rank" else self.boxes.take(self.boxes.lane != HOST)
 
     @cached_property
     def bubbles(self) -> Columns:

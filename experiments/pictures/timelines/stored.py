@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,7 +36,7 @@ def to_document(record: Spans | Document) -> dict[str, object]:
 
 def _of_spans(spans: Spans) -> dict[str, Any]:
     columns = {name: getattr(spans.columns, name) for name in COLUMNS}
-    return {name: getattr(spans, name) for name in SPANS if name != "count"} | {
+    return {name: getattr(spans, name) for name in SPANS if hasattr(spans, name)} | {
         "steps": spans.common_steps,
         "count": len(spans.columns.row),
         "columns": {
@@ -60,16 +61,9 @@ class Numbers(NamedTuple):
     """Whether a list has a number at least."""
 
 
-Rules = Mapping[str, Numbers | None]
-"""What the value of each key must be; None: a list of names."""
-SPANS: Rules = {
-    **dict.fromkeys(("rows", *WORDS.values(), "parts", "remarks")),
-    "count": Numbers(most=MOST),
-    "makespan": Numbers(),
-    "nodes": Numbers(("rows",), -1, LARGEST),
-    "main": Numbers(least=-1, words="lanes"),
-    "steps": Numbers(None),
-}
+Rules = Mapping[str, Any]
+"""What the value of each key must be: numbers, by :class:`Numbers`, a list of names, for None, or a
+mapping with rules of its own."""
 COLUMNS: Rules = {
     **dict.fromkeys(("start", "end", "nbytes", "waited"), Numbers(("count",))),
     "row": Numbers(("count",), words="rows"),
@@ -78,12 +72,21 @@ COLUMNS: Rules = {
     "members": Numbers(("count",), 1, LARGEST),
     "critical": Numbers(("count",), 0, 1),
 }
-PIECES: Rules = {
-    "start": Numbers(None),
-    "end": Numbers(("start",)),
-    "row": Numbers(("start",), -1, words="rows"),
-    "lane": Numbers(("start",), words="lanes"),
-    "part": Numbers(("start",), words="parts"),
+SPANS: Rules = {
+    **dict.fromkeys(("rows", *WORDS.values(), "parts", "remarks")),
+    "count": Numbers(most=MOST),
+    "makespan": Numbers(),
+    "nodes": Numbers(("rows",), -1, LARGEST),
+    "main": Numbers(least=-1, words="lanes"),
+    "steps": Numbers(None),
+    "columns": COLUMNS,
+    "path": {
+        "start": Numbers(None),
+        "end": Numbers(("start",)),
+        "row": Numbers(("start",), -1, words="rows"),
+        "lane": Numbers(("start",), words="lanes"),
+        "part": Numbers(("start",), words="parts"),
+    },
 }
 
 
@@ -91,11 +94,10 @@ def read_spans(document: object, name: str) -> Spans:
     """The spans of a document that :func:`to_document` made. Raises InputError of one line, which
     begins with `name`, if anything in it does not fit."""
     values = read(document, SPANS, name)
-    inner = {"columns": COLUMNS, "path": PIECES}
-    columns, pieces = (part_of(document, key, rules, name, values) for key, rules in inner.items())
     del values["count"]
-    values["steps"] = values["steps"].reshape(-1, 1)
+    columns, pieces = values.pop("columns"), values.pop("path")
     path = Columns.of(**{column: pieces[key] for column, key in PATH.items()})
+    values["steps"] = values["steps"].reshape(-1, 1)
     spans = Spans(**values, columns=Columns.joined(Columns.of(**columns)), path=path)
     for part in (spans.columns, path):
         if np.any(part.start > part.end) or np.any(part.end > spans.makespan * (1 + 1e-9)):
@@ -103,17 +105,8 @@ def read_spans(document: object, name: str) -> Spans:
     return spans
 
 
-def part_of(
-    document: Any, key: str, rules: Rules, name: str, known: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The values of a mapping within a document. Raises InputError as :func:`read`."""
-    if key not in document:
-        raise InputError(f"{name}: {key!r} is missing")
-    return read(document[key], rules, f"{name}: {key}", known)
-
-
 def read(
-    document: object, rules: Rules, name: str, known: Mapping[str, Any] = MappingProxyType({})
+    document: object, rules: Rules, name: str, known: Document = MappingProxyType({})
 ) -> dict[str, Any]:
     """The values of a document by key: names as tuples, numbers alone or as arrays of their shape.
     A number in place of a list of known length stands for equal ones.
@@ -127,8 +120,11 @@ def read(
     for key, rule in rules.items():
         if key not in document:
             raise InputError(f"{name}: {key!r} is missing")
+        value = document[key]
+        if isinstance(rule, Mapping):
+            values[key] = read(value, rule, f"{name}: {key}", values)
+            continue
         with naming(f"{name}: {key!r}"):
-            value = document[key]
             values[key] = _names(value) if rule is None else _numbers(value, rule, values)
     return {key: values[key] for key in rules}
 
@@ -144,24 +140,26 @@ def _names(value: object) -> tuple[str, ...]:
 def _list(value: object) -> list[Any]:
     if not isinstance(value, list):
         raise _wrong(value, "a list")
-    if len(value) > MOST:
-        raise InputError(f"{len(value)} entries are too many: at most {MOST}")
+    _check_length(len(value))
     return value
 
 
-def _numbers(value: object, rule: Numbers, known: Mapping[str, Any]) -> Any:
+def _check_length(length: int) -> None:
+    if length > MOST:
+        raise InputError(f"{length} entries are too many: at most {MOST}")
+
+
+def _numbers(value: object, rule: Numbers, known: Document) -> Any:
     most = len(known[rule.words]) - 1 if rule.words else rule.most
     expected = f"a whole number from {rule.least:g} to {most}"
     if most is None:
         expected = f"a finite number, {rule.least:g} or more"
-    shape = [
-        known[key] if isinstance(known[key], int) else len(known[key]) for key in rule.shape or ()
-    ]
-    length = np.prod(shape, dtype=np.int64)
-    if length > MOST:
-        raise InputError(f"{length} entries are too many: at most {MOST}")
+    sizes = [known[key] for key in rule.shape or ()]
+    shape = [size if isinstance(size, int) else len(size) for size in sizes]
+    length = prod(shape)
+    _check_length(length)
     alone = rule.shape is not None and not isinstance(value, list)
-    entries = [value] * int(length) if alone else _list(value)
+    entries = [value] * length if alone else _list(value)
     if rule.shape is not None and len(entries) != length:
         raise InputError(f"{len(entries)} entries: {length} are needed")
     if rule.some and not entries:
@@ -179,9 +177,9 @@ def _numbers(value: object, rule: Numbers, known: Mapping[str, Any]) -> Any:
     if not right.all():
         raise _wrong(float(numbers[np.argmin(right)]), expected)
     kept = numbers if most is None else numbers.astype(np.int32)
-    if rule.shape is None:
-        return kept
-    return kept.reshape(shape) if shape else kept[0].item()
+    if rule.shape == ():
+        return kept[0].item()
+    return kept if rule.shape is None else kept.reshape(shape)
 
 
 def _wrong(value: object, expected: str) -> InputError:
