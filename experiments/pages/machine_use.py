@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -161,31 +161,19 @@ MOST_BOXES = 128
 """Boxes of a row of a large machine, at most: of more devices, several are one box."""
 
 
-class _Box(NamedTuple):
-    name: str
-    kind: str
-    node: int
-    level: int
-    share: float
-    """How far it is to the right in its row."""
-    row_boxes: int
-    """The boxes of its row."""
-    devices: Longs
-
-
 def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]]:
     """The boxes of a machine as keys of :data:`RULES`, the box of each device or -1, and
     remarks."""
-    small = len(topology.device_names) <= MOST_DEVICES
-    layout = machine_layout(topology) if small else None
+    layout, remarks = None, tuple[str, ...]()
+    if len(topology.device_names) <= MOST_DEVICES:
+        layout = machine_layout(topology)
     if layout is None or layout.left_out:
-        boxes = _boxes(topology)
-        x, y, width = _places(boxes)
-        rows = [(box.name, box.kind, box.node) for box in boxes]
-        groups, remarks = [box.devices for box in boxes], tuple(_remarks(boxes, topology))
+        groups, places = _rows(topology)
+        rows = [_named(topology, devices) for devices in groups]
+        remarks = tuple(_remarks(topology, groups, [kind for _, kind, _ in rows]))
     else:
-        (x, y), width = layout.places.T, layout.widths
-        groups, remarks = [np.array([device]) for device in layout.devices.tolist()], ()
+        places = np.vstack((layout.places.T, layout.widths))
+        groups = list(layout.devices[:, None])
         rows = [
             (topology.device_names[k], topology.device_kinds[k], int(topology.node[k]))
             for k in layout.devices.tolist()
@@ -200,32 +188,35 @@ def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]
         "device_kinds": words,
         "device_kind": np.array([words.index(kind) for kind in kinds], dtype=np.int32),
         "node": np.array(node, dtype=np.int32),
-        "x": x,
-        "y": y,
-        "width": np.asarray(width, dtype=np.float64),
+        **dict(zip(("x", "y", "width"), places, strict=True)),
     }
     return columns, group, remarks
 
 
-def _boxes(topology: Topology) -> list[_Box]:
-    """A row of nodes, or of ranks, and rows of switches above. Of many, neighbours are one box."""
-    start = np.flatnonzero(topology.node >= 0)
+def _rows(topology: Topology) -> tuple[list[Longs], Floats]:
+    """The devices of each box: a row of nodes, or of ranks, and rows of switches above. Of many,
+    neighbours are one box. And the middle and the width of each box, shape (3, boxes); a single
+    row becomes a circle."""
+    start, groups = np.flatnonzero(topology.node >= 0), list[Longs]()
     away = distances(topology, start if len(start) else np.unique(topology.placement))
-    boxes = list[_Box]()
-    for row in np.unique(away[np.isfinite(away)]).astype(int).tolist():
+    places = list[tuple[float, int, int]]()
+    rows = np.unique(away[np.isfinite(away)]).tolist()
+    for level, row in enumerate(rows):
         devices = np.flatnonzero(away == row)
         node = topology.node[devices]
         # Devices of a node are one thing; others are a thing each, behind all nodes.
-        key = np.where(node >= 0, node, devices + (node.max(initial=0) + 1))
-        _, thing = np.unique(key, return_inverse=True)
-        thing = thing.ravel()
+        thing = np.where(node >= 0, node, devices + (node.max(initial=0) + 1))
+        thing = np.unique(thing, return_inverse=True)[1].ravel()
         count = int(thing.max()) + 1
         shown = min(count, MOST_BOXES)
-        for number in range(shown):
-            members = devices[thing * shown // count == number]
-            place = row, (number + 0.5) / shown, shown
-            boxes.append(_Box(*_named(topology, members), *place, members))
-    return boxes
+        groups += [devices[thing * shown // count == number] for number in range(shown)]
+        places += [((number + 0.5) / shown, level, shown) for number in range(shown)]
+    share, level, count = np.array(places).T
+    widest = count.max()
+    x, y = share * widest, level * max(2.0, widest / 5)
+    if len(rows) == 1:
+        x, y = (turn(2 * np.pi * share) * widest / 6 for turn in (np.sin, np.cos))
+    return groups, np.stack((x, y, np.minimum(0.8 * widest / count, 3.0)))
 
 
 def _named(topology: Topology, devices: Longs) -> tuple[str, str, int]:
@@ -239,21 +230,11 @@ def _named(topology: Topology, devices: Longs) -> tuple[str, str, int]:
     return name, topology.device_kinds[int(devices[0])], -1
 
 
-def _places(boxes: list[_Box]) -> Floats:
-    """The middle and the width of each box, shape (3, boxes); a single row becomes a circle."""
-    share, level, count = np.array([(box.share, box.level, box.row_boxes) for box in boxes]).T
-    widest = count.max()
-    rows = np.unique(level)
-    x, y = share * widest, np.searchsorted(rows, level) * max(2.0, widest / 5)
-    if len(rows) == 1:
-        x, y = (turn(2 * np.pi * share) * widest / 6 for turn in (np.sin, np.cos))
-    return np.stack((x, y, np.minimum(0.8 * widest / count, 3.0)))
-
-
-def _remarks(boxes: list[_Box], topology: Topology) -> Iterator[str]:
-    nodes = [box for box in boxes if box.kind == "node"]
+def _remarks(topology: Topology, groups: Sequence[Longs], kinds: Sequence[str]) -> Iterator[str]:
+    nodes = kinds.count("node")
     if nodes:
         yield "A box in the lowest row is a node: its colour is the mean use of its inner links."
-    several = any(len(box.devices) > 1 for box in boxes if box.kind != "node")
-    if several or len(nodes) < len(np.unique(topology.node)) - 1:
+    each = zip(groups, kinds, strict=True)
+    several = any(len(devices) > 1 for devices, kind in each if kind != "node")
+    if several or nodes < len(np.unique(topology.node)) - 1:
         yield "Some boxes stand for several neighbours: the machine is too large to draw them all."

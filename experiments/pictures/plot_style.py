@@ -176,13 +176,11 @@ def folded(text: str, most: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def size_axis(
-    axes: Axes, sizes: Iterable[float], label: str = "size V", most: int = MOST_TICKS
-) -> None:
+def size_axis(axes: Axes, sizes: Iterable[float], most: int = MOST_TICKS) -> None:
     """A logarithmic x axis with ticks like 64KiB and 1MiB, at the sizes if they are few."""
     values = sorted(set(sizes))
     axes.set_xscale("log", base=2)
-    axes.set_xlabel(label)
+    axes.set_xlabel("size V")
     binary = in_binary(values)
     ticks = values if len(values) <= most else _powers(values[0], values[-1], most)
     few = _apart(ticks, most)

@@ -208,15 +208,16 @@ class Spans:
             table: tuple(getattr(self, table)[number][:LONGEST] for number in numbers[1:].tolist())
             for table, numbers in known.items()
         }
+        places: dict[str, Any] = {
+            name: place(table, getattr(columns, name)) for name, table in WORDS.items()
+        }
         return replace(
             self,
             **words,
             main=known["lanes"].tolist().index(self.main) - 1
             if self.main in known["lanes"]
             else -1,
-            columns=columns._replace(
-                **{name: place(table, getattr(columns, name)) for name, table in WORDS.items()}
-            ),
+            columns=columns._replace(**places),
             path=path._replace(lane=place("lanes", path.lane), kind=place("parts", path.kind)),
         )
 
