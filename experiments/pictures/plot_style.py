@@ -9,7 +9,7 @@ from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import (
@@ -69,18 +69,6 @@ def colour(number: int) -> str:
 def marker(number: int) -> str:
     """The marker of a curve by its number. No two of 24 curves have the same colour and marker."""
     return MARKERS[number % len(MARKERS)]
-
-
-def paler(name: str, share: float) -> str:
-    """A colour mixed with a share of white."""
-    red, green, blue = ((1 - share) * part + share for part in to_rgb(name))
-    return to_hex((red, green, blue))
-
-
-def darker(name: str) -> str:
-    """A colour mixed with black."""
-    red, green, blue = (0.45 * part for part in to_rgb(name))
-    return to_hex((red, green, blue))
 
 
 def panels(height: float, rows: int = 1, **more: Any) -> tuple[Figure, list[Axes]]:
