@@ -32,7 +32,6 @@ from experiments.animation.sentences import Speaker, numbered, title
 from experiments.animation.slot_contents import (
     Clock,
     Run,
-    depths,
     equal_steps,
     first_wrong,
     follow,
@@ -108,7 +107,7 @@ def collective_film(timeline: Timeline, collective: Collective) -> Film:
             f"{writes} slots are written: an animation shows at most {MOST_WRITES}, take fewer "
             f"ranks"
         )
-    depth = depths(schedule)
+    depth = schedule.depth()
     clocks = simulated(timeline, depth), equal_steps(schedule, depth)
     runs = [follow(schedule, collective, clock.order) for clock in clocks]
     buffers = np.arange(schedule.workers)[:, None] * schedule.slots + np.arange(schedule.buffer)

@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
 from experiments.pictures.timelines.stored import LARGEST, Document, Numbers, Rules
+from simulator.schedules.folded_routes import images_of
 from simulator.schedules.timeline import Timeline
 from topologies.columns import distinct_rows, sums
 from topologies.topology import Floats, Ints, Longs, Topology
@@ -142,12 +143,8 @@ def _images(timeline: Timeline) -> Ints:
     columns = schedule.rank, schedule.peer, schedule.lane
     chosen = chosen[distinct_rows(*(column[chosen] for column in columns))[0]]
     elements = fold.shifts.elements[: max(1, IMAGES // max(len(chosen), 1))]
-    sender, receiver = (
-        fold.shifts.shifted(ranks[chosen, None].astype(np.int64), elements).ravel()
-        for ranks in (schedule.rank, schedule.peer)
-    )
-    channel = fold.channel(schedule.lane[chosen, None].astype(np.int64), elements).ravel()
-    links = machine.routes(sender, receiver, channel)[1]
+    rank, peer, channel = (column[chosen].astype(np.int64) for column in columns)
+    _, links = images_of(fold, machine, (rank, peer, channel), elements)
     simulated = np.concatenate(
         [np.tile(routed.hops(operation), len(elements)) for operation in chosen.tolist()]
     )

@@ -3,6 +3,7 @@ waits for meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -56,8 +57,7 @@ def traced_spans(timeline: Timeline) -> Spans:
 def _described(
     run: RunRows, parts: tuple[Columns, ...], most: int | None = MOST, *, everyone: bool = False
 ) -> Spans:
-    timeline, ranks = run.timeline, run.ranks
-    schedule, machine = timeline.schedule, timeline.routed.machine
+    schedule, ranks = run.timeline.schedule, run.ranks
     columns, remarks = Columns.behind(*parts), tuple[str, ...]()
     if schedule.fold is not None:
         remarks = (standing(len(ranks), schedule.ranks),)
@@ -65,23 +65,16 @@ def _described(
             columns, remarks = run.unfolded(Columns.joined(columns)), ()
             ranks = np.arange(schedule.ranks, dtype=np.int32)
     names = [rank_name(schedule, rank) for rank in range(schedule.ranks)]
-    return Spans(
-        rows=tuple(names[rank] for rank in ranks.tolist()),
-        nodes=machine.node[machine.placement[ranks]].astype(np.int32),
+    phases = (*schedule.phases, IDLE)
+    return run.described(
+        names,
+        ranks,
+        ON_LANE[run.path.part],
         lanes=LANES,
-        kinds=(*schedule.phases, IDLE),
-        names=(*schedule.phases, IDLE),
-        peers=names,
-        links=timeline.routed.topology.medium_names,
+        kinds=phases,
+        names=phases,
         causes=CAUSES,
-        parts=PARTS,
-        main=-1,
-        steps=np.zeros((0, 1)),
-        makespan=timeline.makespan,
         remarks=remarks,
-        columns=columns,
-        path=path_pieces(run.path, ranks, ON_LANE[run.path.part]),
-        places=ranks,
     ).having(columns, most=most)
 
 
@@ -110,24 +103,38 @@ class RunRows:
     def sent(self) -> Columns:
         """Transfers between two ranks while they hold that medium of their first link which they
         hold longest: with the number of the sender as row, and that of the medium as link."""
-        timeline, topology = self.timeline, self.timeline.routed.topology
-        operation, link, node = timeline.hops
-        first = np.diff(operation, prepend=-1) > 0
-        operation, link, node = operation[first], link[first], node[first]
-        row, medium = topology.crossings(link)
-        seconds = timeline.schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
+        timeline, used = self.timeline, self.timeline.occupancy
+        first = used.node == timeline.routed.node_indptr[used.operation]
+        operation, medium = used.operation[first], used.medium[first]
+        topology = timeline.routed.topology
+        seconds = used.nbytes[first] / topology.medium_bandwidth[medium]
         seconds += topology.medium_gap[medium]
-        order = np.lexsort((-seconds, row))
-        chosen = order[np.diff(row[order], prepend=-1) > 0]
-        start = timeline.node_start[node]
-        end = timeline.sent[operation] if timeline.sharing == "fair" else start + seconds[chosen]
-        sender = timeline.schedule.rank[operation]
-        sent = Columns.of(sender, start, end, link=medium[chosen], task=operation)
+        order = np.lexsort((-seconds, operation))
+        chosen = order[np.diff(operation[order], prepend=-1) > 0]
+        task, start = operation[chosen], used.start[first][chosen]
+        end = timeline.sent[task] if timeline.sharing == "fair" else start + seconds[chosen]
+        sent = Columns.of(timeline.schedule.rank[task], start, end, link=medium[chosen], task=task)
         return sent.take(np.isin(sent.row, self.ranks))
 
     def row(self, rank: Numbers) -> Ints:
         """The row of each rank."""
         return np.searchsorted(self.ranks, rank).astype(np.int32)
+
+    def described(self, peers: Sequence[str], ranks: Ints, lane: Ints, **fields: Any) -> Spans:
+        """Spans without columns: the names of all ranks, those that are rows, the lane of each
+        segment of the critical path, and the other fields."""
+        routed = self.timeline.routed
+        return Spans(
+            rows=tuple(peers[rank] for rank in ranks.tolist()),
+            nodes=routed.machine.node[routed.machine.placement[ranks]].astype(np.int32),
+            peers=peers,
+            links=routed.topology.medium_names,
+            parts=PARTS,
+            makespan=self.timeline.makespan,
+            path=path_pieces(self.path, ranks, lane),
+            places=ranks,
+            **fields,
+        )
 
     def spans(
         self, lane: int, operation: Ints, rank: Ints, start: Floats, end: Floats, **about: Any

@@ -98,12 +98,8 @@ class Columns(NamedTuple):
         none = dict.fromkeys(("peer", "link", "cause", "awaited", "task"), -1)
         values: dict[str, Any] = {**dict.fromkeys(cls._fields, 0), **none, "members": 1, **some}
         values |= {"row": row, "start": start, "end": end}
-        return cls(
-            *(
-                np.broadcast_to(np.asarray(values[name], dtype=kind), len(row))
-                for name, kind in TYPES.items()
-            )
-        )
+        columns = (np.asarray(values[name], dtype=kind) for name, kind in TYPES.items())
+        return cls._make(np.broadcast_to(column, len(row)) for column in columns)
 
     @classmethod
     def behind(cls, *parts: Columns) -> Columns:
@@ -122,7 +118,7 @@ TYPES = {
     for name in Columns._fields
 }
 """The type of each column."""
-NO_PATH = Columns.of(*(np.zeros(0) for _ in range(3)))
+NO_SPANS = Columns.of(*np.zeros((3, 0)))
 WORDS = {
     **{"lane": "lanes", "kind": "kinds", "name": "names", "awaited": "names"},
     **{"peer": "peers", "link": "links", "cause": "causes"},
@@ -143,23 +139,23 @@ class Spans:
     kinds: Sequence[str]
     names: Sequence[str]
     peers: Sequence[str]
-    links: Sequence[str]
     causes: Sequence[str]
     """Why a lane is idle."""
-    parts: Sequence[str]
-    """What the critical path consists of: its pieces have these as kinds."""
-    main: int
-    """The lane on which ranks compute: communication at the same time is hidden, other
-    communication is exposed. -1 if there is none."""
-    steps: Floats
-    """When each step of a training run ends, in seconds, shape (steps, 1); or at each worker if
-    none waits for another, shape (steps, workers)."""
     makespan: float
     """Seconds from the start to the end of the last operation."""
     remarks: tuple[str, ...]
     """Sentences: what is not shown, and who stands for others."""
-    columns: Columns
-    path: Columns = NO_PATH
+    links: Sequence[str] = ()
+    parts: Sequence[str] = ()
+    """What the critical path consists of: its pieces have these as kinds."""
+    main: int = -1
+    """The lane on which ranks compute: communication at the same time is hidden, other
+    communication is exposed. -1 if there is none."""
+    steps: Floats = field(default_factory=lambda: np.zeros((0, 1)))
+    """When each step of a training run ends, in seconds, shape (steps, 1); or at each worker if
+    none waits for another, shape (steps, workers)."""
+    columns: Columns = NO_SPANS
+    path: Columns = NO_SPANS
     """The pieces of the critical path, from the start on. A row of -1 is not shown."""
     workers: int | None = None
     """The first rows, which train: those behind them serve. None: all. Files do not have this, nor

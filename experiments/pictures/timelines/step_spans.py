@@ -21,7 +21,6 @@ from experiments.pictures.timelines.spans import (
     STEPS,
     Columns,
     Spans,
-    path_pieces,
 )
 from simulator.analysis.bubbles import (
     BUBBLE_CAUSES,
@@ -30,7 +29,7 @@ from simulator.analysis.bubbles import (
     bubble_spans,
     gaps_without_causes,
 )
-from simulator.analysis.critical_path import PARTS, SEGMENT_PARTS, CriticalPath
+from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step
 from simulator.parallel.step_measures import step_bubbles
@@ -215,34 +214,26 @@ class StepSpans:
 
     def _described(self, run: RunRows) -> Spans:
         """The spans of places without columns."""
-        timeline, graph, ends, places = self.timeline, self.graph, self.ends, run.ranks
-        machine, lanes = timeline.routed.machine, (*graph.lanes, MESSAGES, STEPS)
-        names = [self.place_name(k) for k in range(timeline.schedule.ranks)]
+        graph, ends, path = self.graph, self.ends, run.path
         lost = ["" if useful else " (lost)" for useful in self.useful.tolist()]
         steps = [f"{k}{lost}" for k, lost in zip(self.numbers.tolist(), lost, strict=True)]
         if self.together:
             ends = ends.max(axis=1, keepdims=True)
-        path = run.path
+        schedule = self.timeline.schedule
         computes = (path.part == SEGMENT_PARTS.index("compute")) & (path.operation >= 0)
-        lane = np.where(computes, timeline.schedule.lane[path.operation], len(graph.lanes))
-        return Spans(
-            rows=tuple(names[place] for place in places.tolist()),
-            nodes=machine.node[machine.placement[places]].astype(np.int32),
-            lanes=lanes,
+        lane = np.where(computes, schedule.lane[path.operation], len(graph.lanes))
+        return run.described(
+            [self.place_name(place) for place in range(schedule.ranks)],
+            run.ranks,
+            lane.astype(np.int32),
+            lanes=(*graph.lanes, MESSAGES, STEPS),
             kinds=(*self.legend, IDLE, "user_annotation"),
             names=(*self.names, IDLE, *(f"ProfilerStep#{step}" for step in steps)),
-            peers=names,
-            links=timeline.routed.topology.medium_names,
             causes=BUBBLE_CAUSES,
-            parts=PARTS,
             main=COMPUTE,
             steps=np.maximum.accumulate(ends) if len(ends) > 1 else np.zeros((0, 1)),
-            makespan=timeline.makespan,
             remarks=self.remarks,
-            columns=self.boxes,
-            path=path_pieces(path, places, lane.astype(np.int32)),
-            workers=int((places < self.workers).sum()),
-            places=places,
+            workers=int((run.ranks < self.workers).sum()),
             step_names=[f"step {step}" for step in steps],
             labels={"stage": graph.stage, "layer": graph.layer, "micro_batch": graph.micro},
         )

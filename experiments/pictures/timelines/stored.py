@@ -126,7 +126,7 @@ def read(
             continue
         with naming(f"{name}: {key!r}"):
             values[key] = _names(value) if rule is None else _numbers(value, rule, values)
-    return {key: values[key] for key in rules}
+    return {key: values[key] for key in document if key in rules}
 
 
 def _names(value: object) -> tuple[str, ...]:
