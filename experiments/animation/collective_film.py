@@ -26,12 +26,12 @@ from experiments.animation.film import (
     changing,
     moving,
     rank_colours,
+    rectangles,
 )
 from experiments.animation.sentences import Speaker, numbered, title
 from experiments.animation.slot_contents import (
     Clock,
     Run,
-    depths,
     equal_steps,
     first_wrong,
     follow,
@@ -107,7 +107,7 @@ def collective_film(timeline: Timeline, collective: Collective) -> Film:
             f"{writes} slots are written: an animation shows at most {MOST_WRITES}, take fewer "
             f"ranks"
         )
-    depth = depths(schedule)
+    depth = schedule.depth()
     clocks = simulated(timeline, depth), equal_steps(schedule, depth)
     runs = [follow(schedule, collective, clock.order) for clock in clocks]
     buffers = np.arange(schedule.workers)[:, None] * schedule.slots + np.arange(schedule.buffer)
@@ -146,21 +146,17 @@ def _layout(schedule: Schedule, cells: Ints, stage: Stage) -> Canvas:
     within = np.stack((column * width + side, HEAD + row * height + 0.03), axis=1)
     devices = [(x - across / 2, y - 0.25, across, 0.5) for _, x, y, across in stage.devices]
     ends = [(x, y, 0.0, 0.0) for link in stage.links for x, y in link]
-    boxes = [
-        _boxes(corner, (-0.08, 0.0), (card.width + 0.16, card.height + 0.08)),
-        _boxes(corner, (0.06, 0.12), (0.26, 0.26)),
-        _boxes(corner, (0.42, 0.06), (card.width - 0.42, 0.4)),
-        _boxes(stage.ranks, (-0.08, -0.08), (0.16, 0.16)),
-        _boxes(corner[rank] + within, (0.0, 0.0), (width - 2 * side, height - 0.06)),
+    x, y = corner.T
+    places = [
+        rectangles(x - 0.08, y, card.width + 0.16, card.height + 0.08),
+        rectangles(x + 0.06, y + 0.12, 0.26, 0.26),
+        rectangles(x + 0.42, y + 0.06, card.width - 0.42, 0.4),
+        rectangles(*(stage.ranks - 0.08).T, 0.16, 0.16),
+        rectangles(*(corner[rank] + within).T, width - 2 * side, height - 0.06),
         np.reshape([*devices, *ends], (-1, 4)),
     ]
     unit = min(UNIT, TALLEST / stage.height) if stage.links else UNIT
-    return Canvas(stage.width, stage.height, np.concatenate(boxes), unit, stage.ways)
-
-
-def _boxes(corner: Floats, moved: tuple[float, float], size: tuple[float, float]) -> Floats:
-    """Boxes of one size at some corners, shape (corners, 4)."""
-    return np.hstack((corner + moved, np.broadcast_to(size, corner.shape)))
+    return Canvas(stage.width, stage.height, np.concatenate(places), unit, stage.ways)
 
 
 def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -> Act:

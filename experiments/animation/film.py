@@ -10,6 +10,7 @@ from math import inf, nextafter
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from topologies.topology import Floats
 
@@ -193,6 +194,11 @@ def moving(
 ) -> TimedShape:
     """A shape that moves from place to place, and is not to be seen at either."""
     return TimedShape(look, ends[0], nextafter(begin, inf), end, ends[1], end, way)
+
+
+def rectangles(*sides: npt.ArrayLike) -> Floats:
+    """Boxes from left, top, width and height, which are numbers or columns, shape (boxes, 4)."""
+    return np.stack(np.broadcast_arrays(*sides), axis=1)
 
 
 def rank_colours(count: int) -> list[str]:

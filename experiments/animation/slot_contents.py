@@ -15,12 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Collective
-from simulator.kernels import dependencies
 from simulator.schedules.schedule import TRANSFER, Schedule
 from simulator.schedules.semantics import promises, told
 from simulator.schedules.timeline import Timeline
 from topologies.columns import plain_rows
-from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 LOCAL = 0.25
@@ -44,13 +42,6 @@ class Clock:
     def order(self) -> Ints:
         """The operations in the order of their ends."""
         return np.argsort(self.finish, kind="stable").astype(np.int32)
-
-
-def depths(schedule: Schedule) -> Ints:
-    """The step of each operation: the transfers on the longest chain that ends with it."""
-    chain = kernel(dependencies.chain, len(schedule))
-    depth = chain(schedule.remote.astype(np.int8), schedule.indptr, schedule.indices)
-    return np.asarray(depth, dtype=np.int32)
 
 
 def simulated(timeline: Timeline, depth: Ints) -> Clock:

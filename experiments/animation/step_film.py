@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.animation.film import (
     ACCENT,
@@ -27,13 +26,13 @@ from experiments.animation.film import (
     TimedShape,
     changing,
     moving,
+    rectangles,
 )
 from experiments.pictures.timelines.palette import colours
 from experiments.pictures.timelines.spans import Columns
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, KINDS, WEIGHTS
 from topologies.columns import distinct_rows, plain_rows
 from topologies.errors import InputError
-from topologies.topology import Floats
 
 NOTE = (
     "A row is a device. Its numbered cells are {items}: colour and sign say in which state each "
@@ -203,22 +202,17 @@ def _layout(rows: int, count: int, columns: Columns, width: float, margin: float
     top = 4.0 + np.arange(rows) * height
     begin, end = np.stack((columns.start, columns.end)) * width / columns.end.max()
     task_top = top[columns.row] + strip + 4.5 + columns.lane * lane
-    boxes = [
-        _boxes(np.tile(np.arange(count) * cell + 1, rows), top.repeat(count), cell - 2, strip),
-        _boxes(-margin, top + (strip - NAME) / 2, margin, NAME),
-        _boxes(0.0, top + strip + 4, width, lanes),
-        _boxes(0.0, top + strip + 2, 0.0, lanes + 4),
-        _boxes(width, top + strip + 2, 0.0, lanes + 4),
-        _boxes(begin, task_top, 0.0, lane - 1),
-        _boxes(begin, task_top, np.maximum(0.7, end - begin - 0.5), lane - 1),
+    places = [
+        rectangles(np.tile(np.arange(count) * cell + 1, rows), top.repeat(count), cell - 2, strip),
+        rectangles(-margin, top + (strip - NAME) / 2, margin, NAME),
+        rectangles(0.0, top + strip + 4, width, lanes),
+        rectangles(0.0, top + strip + 2, 0.0, lanes + 4),
+        rectangles(width, top + strip + 2, 0.0, lanes + 4),
+        rectangles(begin, task_top, 0.0, lane - 1),
+        rectangles(begin, task_top, np.maximum(0.7, end - begin - 0.5), lane - 1),
     ]
     down = 4.0 + height * rows
-    return Canvas(width, down, np.concatenate(boxes), margin=margin, stretches=True)
-
-
-def _boxes(*sides: npt.ArrayLike) -> Floats:
-    """Boxes from left, top, width and height, shape (boxes, 4)."""
-    return np.stack(np.broadcast_arrays(*sides), axis=1)
+    return Canvas(width, down, np.concatenate(places), margin=margin, stretches=True)
 
 
 def _shapes(

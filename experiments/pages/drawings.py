@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.pages.machine_use import MachineUse
-from experiments.pages.memory_curves import MemoryCurves
 from experiments.pages.page import Scene, pack
 from experiments.pictures.timelines.palette import FILLS, Fill, colours
 from experiments.pictures.timelines.spans import IDLE, Spans, thinned
+from experiments.pictures.timelines.stored import Document
 
 STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
 """The stripes of canvas.js that look like matplotlib's hatches."""
@@ -61,25 +60,24 @@ def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
     return Scene(title, "timeline", data, helpers=("canvas", "timeline_model", "timeline_view"))
 
 
-def machine_scene(use: MachineUse) -> Scene:
+def machine_scene(use: Document) -> Scene:
     """A machine with its links coloured by use, and a slider of time."""
     return Scene("The machine and its links", "machine", _data(use), helpers=("canvas",))
 
 
-def memory_scene(curves: MemoryCurves) -> Scene:
+def memory_scene(curves: Document) -> Scene:
     """Memory over time: the band of all ranks, a chosen rank, and duplicate data."""
-    data = _data(curves) | {"makespan": curves.makespan or 1.0}
+    data = _data(curves) | {"makespan": curves["makespan"] or 1.0}
     return Scene("Memory over time", "memory", data, helpers=("canvas",))
 
 
-def _data(record: MachineUse | MemoryCurves) -> dict[str, object]:
-    values = vars(record)
-    columns = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+def _data(document: Document) -> dict[str, object]:
     packed = {
         name: column.ravel().astype(np.float32 if column.dtype.kind == "f" else column.dtype)
-        for name, column in columns.items()
+        for name, column in document.items()
+        if isinstance(column, np.ndarray)
     }
-    others = {name: value for name, value in values.items() if name not in columns}
+    others = {name: value for name, value in document.items() if name not in packed}
     return {**others, "columns": pack(packed)}
 
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
-from experiments.pictures.timelines.stored import LARGEST, Numbers, Rules, read
+from experiments.pictures.timelines.stored import LARGEST, Document, Numbers, Rules
+from simulator.schedules.folded_routes import images_of
 from simulator.schedules.timeline import Timeline
-from topologies.columns import distinct_rows
+from topologies.columns import distinct_rows, sums
 from topologies.topology import Floats, Ints, Longs, Topology
 
 MOST_LINKS = 2_000
@@ -24,47 +24,33 @@ IMAGES = 500_000
 """Links of the ranks for which others stand that are looked up, at most."""
 
 
-@dataclass(frozen=True, eq=False)
-class MachineUse:
-    """A machine, and how busy each link is in equal parts of the run."""
-
-    makespan: float
-    """Seconds of the run."""
-    devices: tuple[str, ...]
-    """The boxes of devices, whose middles are `x` to the right and `y` up: 1 is the distance of
-    neighbours."""
-    device_kinds: tuple[str, ...]
-    device_kind: Ints
-    node: Ints
-    x: Floats
-    y: Floats
-    width: Floats
-    kinds: tuple[str, ...]
-    """The kinds of links."""
-    source: Ints
-    """Where each link begins, a place among the devices."""
-    target: Ints
-    """Where it ends. A link from a node to itself stands for all links within the node."""
-    kind: Ints
-    """A place in `kinds`."""
-    members: Ints
-    """The links of the machine for which each stands."""
-    bandwidth: Floats
-    """Bytes/s of all of them together; 0 if it is unlimited."""
-    latency: Floats
-    """Seconds."""
-    parts: int
-    """Equal parts of the run."""
-    busy: Ints
-    """The share of the time that the link is in use, in thousandths, shape (links, parts)."""
-    nbytes: Floats
-    """Bytes that begin to cross or cross the link, shape (links, parts)."""
-    remarks: tuple[str, ...] = ()
-    """Sentences: what is drawn as one, and what is not drawn."""
+RULES: Rules = {
+    **dict.fromkeys(("devices", "device_kinds", "kinds", "remarks")),
+    "makespan": Numbers(),
+    # Boxes of devices. Their middles are x to the right and y up: 1 is the distance of neighbours.
+    "device_kind": Numbers(("devices",), words="device_kinds"),
+    "node": Numbers(("devices",), -1, LARGEST),
+    **dict.fromkeys(("x", "y"), Numbers(("devices",), -1e6)),
+    "width": Numbers(("devices",)),
+    # Links, which begin at the source. One from a node to itself stands for all links within the
+    # node.
+    "source": Numbers(None, words="devices"),
+    # Equal parts of the run: the share of the time that a link is in use, in thousandths, and the
+    # bytes that begin to cross or cross it.
+    "parts": Numbers(least=1, most=10_000),
+    "busy": Numbers(("source", "parts"), 0, FULL + 1),
+    "nbytes": Numbers(("source", "parts")),
+    # The bandwidth is that of all members together, 0 if it is unlimited.
+    "target": Numbers(("source",), words="devices"),
+    "kind": Numbers(("source",), words="kinds"),
+    "members": Numbers(("source",), 1, LARGEST),
+    **dict.fromkeys(("bandwidth", "latency"), Numbers(("source",))),
+}
+"""The use of a machine: what a page draws and a file holds."""
 
 
-def use_of(timeline: Timeline) -> MachineUse:
-    """The use of the links of a machine.
+def use_of(timeline: Timeline) -> Document:
+    """The use of the links of a machine, as :data:`RULES` says.
 
     Large machines are drawn with a box for each node and switch. If some ranks stand for all, the
     links of all ranks are drawn.
@@ -93,45 +79,21 @@ def use_of(timeline: Timeline) -> MachineUse:
     kinds = np.array([machine.link_kinds[link] for link in drawn.tolist()] or [""])
     names, code = np.unique(kinds, return_inverse=True)
     unlimited = ~np.isfinite(np.bincount(number, bandwidth, count))
-    return MachineUse(
-        makespan=timeline.makespan,
+    return {
         **places,
-        kinds=tuple(names.tolist()),
-        source=ends[0, drawn][first[kept]].astype(np.int32),
-        target=ends[1, drawn][first[kept]].astype(np.int32),
-        kind=code.ravel()[first[kept]].astype(np.int32),
-        members=np.bincount(number)[kept].astype(np.int32),
-        bandwidth=np.where(unlimited, 0.0, total)[kept],
-        latency=machine.latency[drawn][first[kept]],
-        parts=PARTS,
-        busy=np.round(FULL * busy[kept] / np.maximum(total[kept, None], 1e-300)).astype(np.int32),
-        nbytes=np.round(nbytes[kept]),
-        remarks=remarks,
-    )
-
-
-RULES: Rules = {
-    **dict.fromkeys(("devices", "device_kinds", "kinds", "remarks")),
-    "makespan": Numbers(),
-    "device_kind": Numbers(("devices",), words="device_kinds"),
-    "node": Numbers(("devices",), -1, LARGEST),
-    **dict.fromkeys(("x", "y"), Numbers(("devices",), -1e6)),
-    "width": Numbers(("devices",)),
-    "source": Numbers(None, words="devices"),
-    "parts": Numbers(least=1, most=10_000),
-    "busy": Numbers(("source", "parts"), 0, FULL + 1),
-    "nbytes": Numbers(("source", "parts")),
-    "target": Numbers(("source",), words="devices"),
-    "kind": Numbers(("source",), words="kinds"),
-    "members": Numbers(("source",), 1, LARGEST),
-    **dict.fromkeys(("bandwidth", "latency"), Numbers(("source",))),
-}
-"""What a file must hold."""
-
-
-def from_document(document: object, name: str) -> MachineUse:
-    """The use of a document that :func:`stored.to_document` made. Raises InputError."""
-    return MachineUse(**read(document, RULES, name))
+        "makespan": timeline.makespan,
+        "kinds": tuple(names.tolist()),
+        "source": ends[0, drawn][first[kept]].astype(np.int32),
+        "target": ends[1, drawn][first[kept]].astype(np.int32),
+        "kind": code.ravel()[first[kept]].astype(np.int32),
+        "members": np.bincount(number)[kept].astype(np.int32),
+        "bandwidth": np.where(unlimited, 0.0, total)[kept],
+        "latency": machine.latency[drawn][first[kept]],
+        "parts": PARTS,
+        "busy": np.round(FULL * busy[kept] / np.maximum(total[kept, None], 1e-300)).astype("i4"),
+        "nbytes": np.round(nbytes[kept]),
+        "remarks": remarks,
+    }
 
 
 def courses_of(timeline: Timeline) -> tuple[Floats, Floats, Ints]:
@@ -148,41 +110,26 @@ def courses_of(timeline: Timeline) -> tuple[Floats, Floats, Ints]:
     start = timeline.node_start[node]
     end = timeline.sent[operation] if timeline.sharing == "fair" else start + seconds
     edges = np.linspace(0.0, timeline.makespan or 1.0, PARTS + 1)
-    part = edges[1]
-    busy = spread(link, start, end, seconds, (topology.links, edges))
-    carried = spread(link, start, end, nbytes, (topology.links, edges))
-    return np.clip(busy / part, 0.0, 1.0), carried, _images(timeline)
+    busy, carried = (
+        spread(link, start, end, amount, topology.links, edges) for amount in (seconds, nbytes)
+    )
+    return np.clip(busy / edges[1], 0.0, 1.0), carried, _images(timeline)
 
 
 def spread(
-    row: Ints, start: Floats, end: Floats, amount: Floats, shape: tuple[int, Floats]
+    row: Ints, start: Floats, end: Floats, amount: Floats, rows: int, edges: Floats
 ) -> Floats:
     """Amounts by row and part of the time, each spread evenly from its start to its end.
 
     >>> row, one = np.array([0]), np.array([1.0])
-    >>> spread(row, 0.5 * one, 2.5 * one, 8 * one, (1, np.arange(4.0))).tolist()
+    >>> spread(row, 0.5 * one, 2.5 * one, 8 * one, 1, np.arange(4.0)).tolist()
     [[2.0, 4.0, 2.0]]
     """
-    rows, edges = shape
-    parts, width = len(edges) - 1, edges[1] - edges[0]
-    first, last = (
-        np.clip((times / width).astype(np.int64), 0, parts - 1) for times in (start, end)
-    )
-    # The place of a part is first + row * stride: behind the parts of a row is one that ends them.
-    stride = parts + 1
-    row_place, size = row.astype(np.int64) * stride, rows * stride
-    within = first == last
-    result = np.zeros(size)
-    result += np.bincount((row_place + first)[within], amount[within], size)
-    long = ~within
-    begin, first, last = row_place[long], first[long], last[long]
-    rate = amount[long] / (end - start)[long]
-    result += np.bincount(begin + first, rate * (edges[first + 1] - start[long]), size)
-    result += np.bincount(begin + last, rate * (end[long] - edges[last]), size)
-    change = np.bincount(begin + first + 1, rate, size) - np.bincount(begin + last, rate, size)
-    between = np.cumsum(change.reshape(rows, stride), axis=1) * width
-    total: Floats = np.maximum((result.reshape(rows, stride) + between)[:, :parts], 0.0)
-    return total
+    length, passed = np.maximum(end - start, 1e-300), [np.zeros(rows)]
+    for edge in (*edges[1:-1], np.inf):
+        share = np.clip((edge - start) / length, 0.0, 1.0)
+        passed.append(sums(row, amount * share, rows))
+    return np.asarray(np.diff(passed, axis=0).T)
 
 
 def _images(timeline: Timeline) -> Ints:
@@ -196,12 +143,8 @@ def _images(timeline: Timeline) -> Ints:
     columns = schedule.rank, schedule.peer, schedule.lane
     chosen = chosen[distinct_rows(*(column[chosen] for column in columns))[0]]
     elements = fold.shifts.elements[: max(1, IMAGES // max(len(chosen), 1))]
-    sender, receiver = (
-        fold.shifts.shifted(ranks[chosen, None].astype(np.int64), elements).ravel()
-        for ranks in (schedule.rank, schedule.peer)
-    )
-    channel = fold.channel(schedule.lane[chosen, None].astype(np.int64), elements).ravel()
-    links = machine.routes(sender, receiver, channel)[1]
+    rank, peer, channel = (column[chosen].astype(np.int64) for column in columns)
+    _, links = images_of(fold, machine, (rank, peer, channel), elements)
     simulated = np.concatenate(
         [np.tile(routed.hops(operation), len(elements)) for operation in chosen.tolist()]
     )
@@ -215,31 +158,19 @@ MOST_BOXES = 128
 """Boxes of a row of a large machine, at most: of more devices, several are one box."""
 
 
-class _Box(NamedTuple):
-    name: str
-    kind: str
-    node: int
-    level: int
-    share: float
-    """How far it is to the right in its row."""
-    row_boxes: int
-    """The boxes of its row."""
-    devices: Longs
-
-
 def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]]:
-    """The boxes of a machine as the columns of :class:`MachineUse` that are theirs, the box of each
-    device or -1, and remarks."""
-    small = len(topology.device_names) <= MOST_DEVICES
-    layout = machine_layout(topology) if small else None
+    """The boxes of a machine as keys of :data:`RULES`, the box of each device or -1, and
+    remarks."""
+    layout, remarks = None, tuple[str, ...]()
+    if len(topology.device_names) <= MOST_DEVICES:
+        layout = machine_layout(topology)
     if layout is None or layout.left_out:
-        boxes = _boxes(topology)
-        x, y, width = _places(boxes)
-        rows = [(box.name, box.kind, box.node) for box in boxes]
-        groups, remarks = [box.devices for box in boxes], tuple(_remarks(boxes, topology))
+        groups, places = _rows(topology)
+        rows = [_named(topology, devices) for devices in groups]
+        remarks = tuple(_remarks(topology, groups, [kind for _, kind, _ in rows]))
     else:
-        (x, y), width = layout.places.T, layout.widths
-        groups, remarks = [np.array([device]) for device in layout.devices.tolist()], ()
+        places = np.vstack((layout.places.T, layout.widths))
+        groups = list(layout.devices[:, None])
         rows = [
             (topology.device_names[k], topology.device_kinds[k], int(topology.node[k]))
             for k in layout.devices.tolist()
@@ -254,32 +185,35 @@ def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]
         "device_kinds": words,
         "device_kind": np.array([words.index(kind) for kind in kinds], dtype=np.int32),
         "node": np.array(node, dtype=np.int32),
-        "x": x,
-        "y": y,
-        "width": np.asarray(width, dtype=np.float64),
+        **dict(zip(("x", "y", "width"), places, strict=True)),
     }
     return columns, group, remarks
 
 
-def _boxes(topology: Topology) -> list[_Box]:
-    """A row of nodes, or of ranks, and rows of switches above. Of many, neighbours are one box."""
-    start = np.flatnonzero(topology.node >= 0)
+def _rows(topology: Topology) -> tuple[list[Longs], Floats]:
+    """The devices of each box: a row of nodes, or of ranks, and rows of switches above. Of many,
+    neighbours are one box. And the middle and the width of each box, shape (3, boxes); a single
+    row becomes a circle."""
+    start, groups = np.flatnonzero(topology.node >= 0), list[Longs]()
     away = distances(topology, start if len(start) else np.unique(topology.placement))
-    boxes = list[_Box]()
-    for row in np.unique(away[np.isfinite(away)]).astype(int).tolist():
+    places = list[tuple[float, int, int]]()
+    rows = np.unique(away[np.isfinite(away)]).tolist()
+    for level, row in enumerate(rows):
         devices = np.flatnonzero(away == row)
         node = topology.node[devices]
         # Devices of a node are one thing; others are a thing each, behind all nodes.
-        key = np.where(node >= 0, node, devices + (node.max(initial=0) + 1))
-        _, thing = np.unique(key, return_inverse=True)
-        thing = thing.ravel()
+        thing = np.where(node >= 0, node, devices + (node.max(initial=0) + 1))
+        thing = np.unique(thing, return_inverse=True)[1].ravel()
         count = int(thing.max()) + 1
         shown = min(count, MOST_BOXES)
-        for number in range(shown):
-            members = devices[thing * shown // count == number]
-            place = row, (number + 0.5) / shown, shown
-            boxes.append(_Box(*_named(topology, members), *place, members))
-    return boxes
+        groups += [devices[thing * shown // count == number] for number in range(shown)]
+        places += [((number + 0.5) / shown, level, shown) for number in range(shown)]
+    share, level, count = np.array(places).T
+    widest = count.max()
+    x, y = share * widest, level * max(2.0, widest / 5)
+    if len(rows) == 1:
+        x, y = (turn(2 * np.pi * share) * widest / 6 for turn in (np.sin, np.cos))
+    return groups, np.stack((x, y, np.minimum(0.8 * widest / count, 3.0)))
 
 
 def _named(topology: Topology, devices: Longs) -> tuple[str, str, int]:
@@ -293,21 +227,11 @@ def _named(topology: Topology, devices: Longs) -> tuple[str, str, int]:
     return name, topology.device_kinds[int(devices[0])], -1
 
 
-def _places(boxes: list[_Box]) -> Floats:
-    """The middle and the width of each box, shape (3, boxes); a single row becomes a circle."""
-    share, level, count = np.array([(box.share, box.level, box.row_boxes) for box in boxes]).T
-    widest = count.max()
-    rows = np.unique(level)
-    x, y = share * widest, np.searchsorted(rows, level) * max(2.0, widest / 5)
-    if len(rows) == 1:
-        x, y = (turn(2 * np.pi * share) * widest / 6 for turn in (np.sin, np.cos))
-    return np.stack((x, y, np.minimum(0.8 * widest / count, 3.0)))
-
-
-def _remarks(boxes: list[_Box], topology: Topology) -> Iterator[str]:
-    nodes = [box for box in boxes if box.kind == "node"]
+def _remarks(topology: Topology, groups: Sequence[Longs], kinds: Sequence[str]) -> Iterator[str]:
+    nodes = kinds.count("node")
     if nodes:
         yield "A box in the lowest row is a node: its colour is the mean use of its inner links."
-    several = any(len(box.devices) > 1 for box in boxes if box.kind != "node")
-    if several or len(nodes) < len(np.unique(topology.node)) - 1:
+    each = zip(groups, kinds, strict=True)
+    several = any(len(devices) > 1 for devices, kind in each if kind != "node")
+    if several or nodes < len(np.unique(topology.node)) - 1:
         yield "Some boxes stand for several neighbours: the machine is too large to draw them all."

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from experiments.pictures.timelines.stored import Numbers, Rules, read
+from experiments.pictures.timelines.stored import Document, Numbers, Rules
 from simulator.analysis.memory import MemoryTrace
-from topologies.errors import InputError
 from topologies.topology import Floats
 
 PARTS = 400
@@ -18,30 +16,23 @@ SHOWN = 64
 """Ranks with a curve of their own, at most."""
 
 
-@dataclass(frozen=True, eq=False)
-class MemoryCurves:
-    """Whole bytes in equal parts of the run: the most in each part."""
-
-    makespan: float
-    """Seconds of the run."""
-    rows: tuple[str, ...]
-    """The ranks with a curve of their own."""
-    held: Floats
-    """What each of them holds, shape (ranks, parts)."""
-    least: Floats
-    """What the emptiest rank holds."""
-    mean: Floats
-    """What ranks hold on average."""
-    most: Floats
-    """What the fullest rank holds."""
-    redundant: Floats
-    """Duplicate data over all ranks."""
-    remarks: tuple[str, ...] = ()
-    """Sentences: what is not shown."""
+RULES: Rules = {
+    **dict.fromkeys(("rows", "remarks")),
+    "makespan": Numbers(),
+    # What the emptiest rank holds, ranks on average, the fullest one; and duplicates of all ranks.
+    "least": Numbers(None, some=True),
+    **dict.fromkeys(("mean", "most", "redundant"), Numbers(("least",))),
+    # What each of the ranks with a curve of their own holds.
+    "held": Numbers(("rows", "least")),
+}
+"""Memory over time: whole bytes in equal parts of the run, the most in each part."""
 
 
-def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> MemoryCurves:
-    """The curves of ranks with these names. Of many ranks, some have a curve of their own."""
+def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> Document:
+    """The curves of ranks with these names. Of many ranks, some have a curve of their own.
+
+    The keys are those of :data:`RULES`.
+    """
     count = len(names)
     chosen = np.unique(np.linspace(0, count - 1, min(count, SHOWN)).round().astype(np.int64))
     low, high, total = np.full(PARTS, np.inf), np.zeros(PARTS), np.zeros(PARTS)
@@ -52,16 +43,16 @@ def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> Mem
         if rank in chosen:
             kept.append(peaks)
     remark = f"{len(chosen)} of {count} ranks have a curve of their own; the band is of all."
-    return MemoryCurves(
-        makespan,
-        tuple(names[rank] for rank in chosen.tolist()),
-        np.array(kept).reshape(len(chosen), PARTS),
-        np.where(np.isfinite(low), low, 0.0),
-        np.round(total / max(count, 1)),
-        high,
-        np.round(most_in_parts(memory.times, memory.redundant, makespan)),
-        (remark,) * (len(chosen) < count),
-    )
+    return {
+        "makespan": makespan,
+        "rows": tuple(names[rank] for rank in chosen.tolist()),
+        "held": np.array(kept).reshape(len(chosen), PARTS),
+        "least": np.where(np.isfinite(low), low, 0.0),
+        "mean": np.round(total / max(count, 1)),
+        "most": high,
+        "redundant": np.round(most_in_parts(memory.times, memory.redundant, makespan)),
+        "remarks": (remark,) * (len(chosen) < count),
+    }
 
 
 def most_in_parts(times: Floats, levels: Floats, makespan: float, parts: int = PARTS) -> Floats:
@@ -77,20 +68,3 @@ def most_in_parts(times: Floats, levels: Floats, makespan: float, parts: int = P
     inside = (place >= 0) & (times < (makespan or np.inf))
     np.maximum.at(result, place[inside], levels[inside])
     return np.maximum(np.asarray(result, dtype=np.float64), 0.0)
-
-
-RULES: Rules = {
-    **dict.fromkeys(("rows", "remarks")),
-    "makespan": Numbers(),
-    "least": Numbers(None),
-    **dict.fromkeys(("mean", "most", "redundant"), Numbers(("least",))),
-    "held": Numbers(("rows", "least")),
-}
-"""What a file must hold."""
-
-
-def from_document(document: object, name: str) -> MemoryCurves:
-    """The curves of a document that :func:`stored.to_document` made. Raises InputError."""
-    if not len(read(document, {"least": Numbers(None)}, name)["least"]):
-        raise InputError(f"{name}: 'least' is empty: at least one is needed")
-    return MemoryCurves(**read(document, RULES, name))

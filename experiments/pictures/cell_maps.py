@@ -13,6 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from experiments.pictures import plot_style as style
+from experiments.pictures.timelines.palette import mixed
 from experiments.simulations.winners import Winner
 from topologies.units import format_bytes, in_binary
 
@@ -52,7 +53,7 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
     for row, p in enumerate(ranks):
         for winner in (winner for winner in winners if winner.ranks == p):
             colour, hatch = looks[winner.name]
-            colour = style.paler(colour, PALER if _close(winner) else PALE)
+            colour = mixed(colour, PALER if _close(winner) else PALE)
             corner = sizes.index(winner.advice.size_B) - 0.5, row - 0.5
             look: Any = {"facecolor": colour, "edgecolor": "white", "hatch": hatch}
             axes.add_patch(Rectangle(corner, 1, 1, **look))
@@ -69,7 +70,7 @@ def winner_map_drawing(winners: Sequence[Winner], title: str) -> Figure:
     axes.tick_params(length=0)
     style.entitle(axes, title)
     handles = [
-        Patch(facecolor=style.paler(colour, PALE), edgecolor="white", hatch=hatch, label=name)
+        Patch(facecolor=mixed(colour, PALE), edgecolor="white", hatch=hatch, label=name)
         for name, (colour, hatch) in looks.items()
     ]
     style.legend_beside(figure, handles, *_notes(winners, few))

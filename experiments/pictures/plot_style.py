@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import (
@@ -70,18 +71,6 @@ def marker(number: int) -> str:
     return MARKERS[number % len(MARKERS)]
 
 
-def paler(name: str, share: float) -> str:
-    """A colour mixed with a share of white."""
-    red, green, blue = ((1 - share) * part + share for part in to_rgb(name))
-    return to_hex((red, green, blue))
-
-
-def darker(name: str) -> str:
-    """A colour mixed with black."""
-    red, green, blue = (0.45 * part for part in to_rgb(name))
-    return to_hex((red, green, blue))
-
-
 def panels(height: float, rows: int = 1, **more: Any) -> tuple[Figure, list[Axes]]:
     """An empty picture of so many inches, with panels below each other that share their x axis."""
     figure = Figure(figsize=(10, height), layout="constrained")
@@ -130,18 +119,30 @@ def entitle(axes: Axes, title: str) -> None:
     axes.set_title(folded(title, TITLE))
 
 
+def finished(figure: Figure, title: str, *more: str) -> Figure:
+    """A picture with a title above its first panel and a legend, which also says `more`."""
+    entitle(figure.axes[0], title)
+    legend_beside(figure, None, *more)
+    return figure
+
+
 def legend_beside(figure: Figure, handles: Iterable[Any] | None = None, *more: str) -> None:
     """One legend right of all axes, for `handles` or for all curves with a label, each once.
 
     `more` is said below them: what the picture leaves out.
     """
-    known: dict[str, Any] = {}
-    of_axes = (handle for axes in figure.axes for handle in axes.get_legend_handles_labels()[0])
-    for handle in of_axes if handles is None else handles:
-        known.setdefault(str(handle.get_label()), handle)
-    if known.pop(INTERVAL, None):
-        # For the bands of all curves, below these.
-        known[INTERVAL] = Line2D([], [], color="0.85", linewidth=8)
+    known, bands = dict[str, Any](), dict[str, Any]()
+    of_axes = (axes.get_legend_handles_labels()[0] for axes in figure.axes)
+    every: Iterable[Any] = chain(*of_axes) if handles is None else handles
+    for handle in every:
+        if handle.get_label() == INTERVAL:
+            bands[to_hex(handle.get_edgecolor()[0])] = handle
+        else:
+            known.setdefault(str(handle.get_label()), handle)
+    if bands:
+        # Below all curves; grey for bands of several colours.
+        grey = Line2D([], [], color="0.85", linewidth=8)
+        known[INTERVAL] = grey if len(bands) > 1 else bands.popitem()[1]
     blank = Line2D([], [], linestyle="none")
     entries = [*known.items(), *((line, blank) for line in more)]
     labels = [folded(label, LEGEND) for label, _ in entries]
@@ -163,13 +164,11 @@ def folded(text: str, most: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def size_axis(
-    axes: Axes, sizes: Iterable[float], label: str = "size V", most: int = MOST_TICKS
-) -> None:
+def size_axis(axes: Axes, sizes: Iterable[float], most: int = MOST_TICKS) -> None:
     """A logarithmic x axis with ticks like 64KiB and 1MiB, at the sizes if they are few."""
     values = sorted(set(sizes))
     axes.set_xscale("log", base=2)
-    axes.set_xlabel(label)
+    axes.set_xlabel("size V")
     binary = in_binary(values)
     ticks = values if len(values) <= most else _powers(values[0], values[-1], most)
     few = _apart(ticks, most)

@@ -82,9 +82,7 @@ def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
     style.bandwidth_axis(lower, "bus bandwidth" if curve.ranks else "algbw")
     ranks = f", {counted(curve.ranks, 'rank')}" if curve.ranks else ""
     name = Path(curve.source).name
-    style.entitle(upper, f"{curve.collective}{ranks}, {name}: {diagnosis.verdict}")
-    style.legend_beside(figure)
-    return figure
+    return style.finished(figure, f"{curve.collective}{ranks}, {name}: {diagnosis.verdict}")
 
 
 @mpl.rc_context(style.STYLE)
@@ -113,9 +111,7 @@ def validation_drawing(validation: Validation) -> Figure:
     lower.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.0%}"))
     lower.axhline(0, color=style.GREY, linewidth=0.8)
     lower.set_ylabel("error")
-    style.entitle(upper, f"{validation.title}: measured and predicted")
-    style.legend_beside(figure)
-    return figure
+    return style.finished(figure, f"{validation.title}: measured and predicted")
 
 
 @mpl.rc_context(style.STYLE)
@@ -195,9 +191,7 @@ def recommendation_drawing(
         line.set_label("another is faster from here")
     style.size_axis(axes, sizes)
     style.time_axis(axes)
-    style.entitle(axes, f"{title}: time by size")
-    style.legend_beside(figure)
-    return figure
+    return style.finished(figure, f"{title}: time by size")
 
 
 @mpl.rc_context(style.STYLE)
@@ -259,9 +253,9 @@ def memory_drawing(result: SearchResult) -> Figure:
     axes.xaxis.set_major_formatter(EngFormatter("GB", places=0))
     axes.set_xlabel("memory of the fullest rank")
     machine = f"{space.gpus} GPUs ({space.training.times.device})"
-    style.entitle(axes, f"{space.training.name} on {machine}, {space.batch} sequences a step")
-    style.legend_beside(figure)
-    return figure
+    return style.finished(
+        figure, f"{space.training.name} on {machine}, {space.batch} sequences a step"
+    )
 
 
 def _points(plans: Sequence[FoundPlan]) -> tuple[list[float], list[float]]:
@@ -285,6 +279,4 @@ def serving_drawing(
     axes.set(xlabel="tokens/s a user", ylabel="tokens/s a GPU", xscale="log", yscale="log")
     for axis in (axes.xaxis, axes.yaxis):
         style.log_ticks(axis, StrMethodFormatter("{x:,.0f}"))
-    style.entitle(axes, title)
-    style.legend_beside(figure, None, *style.not_drawn(len(curves) - style.MOST_CURVES))
-    return figure
+    return style.finished(figure, title, *style.not_drawn(len(curves) - style.MOST_CURVES))

@@ -14,6 +14,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments.pictures import plot_style as style
+from experiments.pictures.timelines.palette import mixed
 from experiments.simulations.sweep_rows import SweepRow
 from topologies.units import format_bytes
 
@@ -74,7 +75,7 @@ def sweep_drawing(
     for points, users in _bounds(curves, metric, by_size):
         # In the colour of its algorithm if it is of one among several.
         alone = len({curve.name for curve in users}) < len({curve.name for curve in curves})
-        colour = users[0].colour if alone else style.paler(style.GREY, users[0].share)
+        colour = users[0].colour if alone else mixed(style.GREY, users[0].share)
         ends = zip(*sorted(points.items()), strict=True)
         axes.plot(*ends, "--", color=colour, linewidth=1.1, **_single(points))
     axes.plot([], [], "--", color=style.GREY, linewidth=1.1, label="best bound")
@@ -84,9 +85,7 @@ def sweep_drawing(
     (style.size_axis if by_size else style.rank_axis)(axes, _places(rows, by_size))
     heading, value_axis = METRICS[metric]
     value_axis(axes, heading)
-    style.entitle(axes, _title(rows, metric, subject, by_size))
-    style.legend_beside(figure, None, *left_out)
-    return figure
+    return style.finished(figure, _title(rows, metric, subject, by_size), *left_out)
 
 
 def _places(rows: Iterable[SweepRow], by_size: bool) -> list[float]:
@@ -128,7 +127,7 @@ def _curves(rows: Sequence[SweepRow], by_size: bool) -> tuple[list[_Curve], list
                         f"{name}, {other_text}" if several else name,
                         sorted(points, key=lambda row: (row.ranks, row.size_B)),
                         share,
-                        style.paler(style.colour(number), share),
+                        mixed(style.colour(number), share),
                         style.marker(place if len(kept) > 1 else number),
                     )
                 )
@@ -158,7 +157,7 @@ def _draw_formulas(axes: Axes, curves: Sequence[_Curve], metric: str, by_size: b
     for curve in curves:
         every = zip(curve.rows, _values(curve.rows, "formula_s", metric), strict=True)
         values = [value if _claimed(row) else nan for row, value in every]
-        look: Any = {"color": style.darker(curve.colour), **_single(curve.rows)}
+        look: Any = {"color": mixed(curve.colour, 0.55, "black"), **_single(curve.rows)}
         axes.plot(_places(curve.rows, by_size), values, ":", **look)
     axes.plot([], [], ":", color="0.2", label=label)
 

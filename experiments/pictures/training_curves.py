@@ -107,9 +107,11 @@ def scaling_drawing(
         upper.yaxis.set_major_formatter(EngFormatter(sep=""))
     if not swept:
         _speed_up_axis(upper, ideal)
-    style.entitle(upper, f"{_title(records, swept)} on {machine}: samples/s by workers")
-    style.legend_beside(figure, None, *style.not_drawn(len(curves) - len(shown)))
-    return figure
+    return style.finished(
+        figure,
+        f"{_title(records, swept)} on {machine}: samples/s by workers",
+        *style.not_drawn(len(curves) - len(shown)),
+    )
 
 
 def _speed_up_axis(axes: Axes, one: float) -> None:
@@ -160,10 +162,10 @@ def swept_drawing(
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(EngFormatter("s"))
     axes.set(xlabel=swept, ylabel="time a step")
-    style.entitle(axes, f"{_title(records, swept)} on {machine}: time a step by {swept}")
     left = style.not_drawn(len(numbers) - style.MOST_CURVES, "more numbers of workers")
-    style.legend_beside(figure, None, *left)
-    return figure
+    return style.finished(
+        figure, f"{_title(records, swept)} on {machine}: time a step by {swept}", *left
+    )
 
 
 @mpl.rc_context(style.STYLE)
@@ -193,9 +195,11 @@ def strategies_drawing(records: Sequence[Record], machine: str) -> Figure:
     axes.grid(axis="y", visible=False)
     axes.xaxis.set_major_formatter(EngFormatter("s"))
     axes.set_xlabel("time a step, mean of the workers")
-    style.entitle(axes, f"{_title(records, 'strategy')} on {machine}, p = {records[0]['ranks']}")
-    style.legend_beside(figure, None, *style.not_drawn(len(records) - len(shown)))
-    return figure
+    return style.finished(
+        figure,
+        f"{_title(records, 'strategy')} on {machine}, p = {records[0]['ranks']}",
+        *style.not_drawn(len(records) - len(shown)),
+    )
 
 
 def _title(records: Sequence[Record], swept: str) -> str:

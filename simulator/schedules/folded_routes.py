@@ -64,10 +64,10 @@ def fold_routes(
     routes = source, target, channel
     if len(elements) > FIRST_SHIFTS:
         _check_wires(
-            topology, *_images_of(fold, topology, routes, elements[:FIRST_SHIFTS]), FIRST_SHIFTS
+            topology, *images_of(fold, topology, routes, elements[:FIRST_SHIFTS]), FIRST_SHIFTS
         )
     _check_nodes(shifts, topology)
-    hops, links = _images_of(fold, topology, routes, elements)
+    hops, links = images_of(fold, topology, routes, elements)
     orbits = Orbits(shifts, topology)
     crossed = orbits.crossed(links, hops)
     return _quotient(topology, hops, orbits, crossed)
@@ -87,10 +87,11 @@ def _check_nodes(shifts: Shifts, topology: Topology) -> None:
             raise NotSymmetric("a shift parts the ranks of a node")
 
 
-def _images_of(
+def images_of(
     fold: Fold, topology: Topology, routes: tuple[Longs, Longs, Longs], elements: Longs
 ) -> tuple[Numbers, Ints]:
-    """The links to which shifts take those of some routes, and how many each route has."""
+    """The links of each route, and those to which shifts take them: source, target and channel of
+    the routes. Raises NotSymmetric if routes have different numbers of links."""
     *ends, channel = (column[:, None] for column in routes)
     senders, receivers = (fold.shifts.shifted(rank, elements).ravel() for rank in ends)
     indptr, links = find_routes(
@@ -119,7 +120,7 @@ def check_few_routes(
         fold.channel(channel[chosen, None], images).ravel(),
     )
     elements = _ends(shifts.elements, TRIED_SHIFTS)
-    hops, links = _images_of(replace(fold, shifts=shifts), topology, routes, elements)
+    hops, links = images_of(replace(fold, shifts=shifts), topology, routes, elements)
     _check_wires(topology, hops, links, len(elements))
 
 

@@ -73,7 +73,7 @@ def one(result: Result) -> Story:
     time, where = row["time_s"], result.stated("topology")
     root = f" from root {result.stated('root')}" if result.stated("root") else ""
     case = fill("{algorithm}, {ranks} ranks, {size_B}", row) + root
-    parts: Mapping[str, float] = report["critical_path_s"]
+    parts = report["critical_path_s"]
     cause = max(parts, key=lambda part: parts[part])
     summary = [
         fill("How long does the algorithm {algorithm} take for {size_B} among {ranks} ranks", row)
@@ -249,13 +249,13 @@ def _slowed(slowest: Record) -> str:
 def several(result: Result) -> Story:
     """Several collectives at once, each beside its time alone."""
     report = result.report
-    calls: Sequence[Record] = report["calls"]
+    calls = report["calls"]
     time, wrong = report["time_s"], report["wrong"]
     summary = [
         f"How long do {counted(len(calls), 'collective')} take that run at once?",
         f"All are done after {format_seconds(time)}. "
         + (f"A call gives a wrong result: {wrong}." if wrong else "Every result is right."),
-        _slowed(max(calls, key=lambda call: float(call["over_alone"]))),
+        _slowed(max(calls, key=lambda call: call["over_alone"])),
     ]
     proof = f"FAIL: {wrong}" if wrong else "every call keeps its promise"
     blocks: list[Block] = [
@@ -273,9 +273,9 @@ def workload(result: Result) -> Story:
     """A workload of Chakra traces: its time, and what each rank does."""
     report = result.report
     time, whole = report["time_s"], report["time_s"] or 1.0
-    ranks: Sequence[Record] = report["ranks"]
+    ranks = report["ranks"]
     means = {name: sum(row[name] for row in ranks) / len(ranks) for name in RANKS.values()}
-    path: Mapping[str, float] = report["critical_path_s"]
+    path = report["critical_path_s"]
     most = max(path, key=lambda part: path[part], default="")
     summary = [
         f"How long does the workload of {counted(len(ranks), 'rank')} take?",
@@ -288,7 +288,7 @@ def workload(result: Result) -> Story:
     ]
     figures = []
     for name, field in RANKS.items():
-        busiest = max(ranks, key=lambda row: float(row[field]))
+        busiest = max(ranks, key=lambda row: row[field])
         mean = {"name": name, "mean_s": means[field], "mean_share": means[field] / whole}
         worst = {"most_s": busiest[field], "most_share": busiest[field] / whole}
         figures.append({**mean, **worst, "rank": busiest["rank"]})

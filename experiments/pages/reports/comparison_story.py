@@ -150,7 +150,7 @@ def _summary(report: Mapping[str, Any]) -> dict[Any, float]:
 def _points(result: Result) -> dict[Any, float]:
     """The time of each row that has one, by what tells the row from others."""
     part, keys, field = POINTS[result.kind]
-    rows: Sequence[Record] = result.report[part] if part else result.report
+    rows = result.report[part] if part else result.report
     if result.kind == "diagnose":
         rows = list(_numbered(rows))
     return {

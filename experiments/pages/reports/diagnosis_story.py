@@ -29,7 +29,7 @@ COLUMNS = {
 def curves(result: Result) -> Story:
     """What is abnormal, and what to try."""
     report = result.report
-    found: Sequence[Mapping[str, Any]] = report["curves"]
+    found = report["curves"]
     failures, differences = report["failures"], report["differences"]
     sources = [curve["source"] for curve in found] + [failure["source"] for failure in failures]
     named = str(result.stated("logs") or ",".join(map(str, sources)))
@@ -152,7 +152,7 @@ EXPECTED = {
 
 def expected(result: Result) -> Story:
     """What a library should give on a machine."""
-    rows: Sequence[Record] = result.report
+    rows = result.report
     first, last = rows[0], rows[-1]
     library = f"{first['library']} {first['version']}".strip()
     case = (

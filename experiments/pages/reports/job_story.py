@@ -15,7 +15,7 @@ def job(result: Result) -> Story:
     report = result.report
     ranks, groups = report["ranks"], report["collectives"]
     problems = [f"{problem['kind']}: {problem['text']}" for problem in report["problems"]]
-    latest = max(ranks, key=lambda row: float(row["last"]))
+    latest = max(ranks, key=lambda row: row["last"])
     summary = [
         f"Who was late in this job, and how fast were its collectives? This page shows the calls "
         f"of {counted(len(ranks), 'rank')}.",

@@ -23,7 +23,7 @@ NAMED = 64
 def story(result: Result) -> Story:
     """What each kind of group takes on the hosts of a job, and on as few leaves or racks."""
     report = result.report
-    rows: Sequence[Record] = report["collectives"]
+    rows = report["collectives"]
     noun, hosts = report["shared"], counted(report["hosts"], "host")
     case = f"{report['plan']} on {hosts}"
     summary = [
@@ -66,7 +66,7 @@ def _groups(number: int, noun: str) -> str:
 
 
 def _worst(rows: Sequence[Record], noun: str, fewest: int) -> str:
-    worst = max(rows, key=lambda row: float(row["cost"]))
+    worst = max(rows, key=lambda row: row["cost"])
     if worst["cost"] <= MATTERS:
         return f"It costs nothing: no collective is faster on {_groups(fewest, noun)}."
     return (

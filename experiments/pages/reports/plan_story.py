@@ -312,7 +312,7 @@ def search(result: Result) -> Story:
     if slower:
         factor = times(slower["change"] + 1)
         others = f"The next one that is slower, {slower['plan']}, takes {factor} times as long."
-    left_out: Mapping[str, int] = result.report["left_out"]
+    left_out = result.report["left_out"]
     number = counted(len(rows) + sum(left_out.values()), "plan")
     title = fill("Plans for {model} on {gpus} GPUs: ", best) + (
         f"{number}, {len(rows)} fit and are bounded, {len(simulated)} simulated"

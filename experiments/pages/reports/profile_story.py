@@ -59,10 +59,10 @@ WORST = 5
 
 def judged(result: Result) -> Story:
     """The errors of a profile on runs."""
-    points: Sequence[Record] = result.report["points"]
+    points = result.report["points"]
     unseen, profile = result.report["unseen"], result.stated("profile")
     runs = listed(PurePath(name).name for name in str(result.stated("runs")).split(","))
-    order = sorted(points, key=lambda point: -abs(float(point["error"])))
+    order = sorted(points, key=lambda point: -abs(point["error"]))
     every = _errors(points)
     summary = [
         f"How well does the profile {profile} predict the times measured in {runs}?",
@@ -97,7 +97,7 @@ def judged(result: Result) -> Story:
 
 def _errors(points: Sequence[Record]) -> dict[str, Any]:
     """Errors of points, and the share inside their intervals; None without intervals."""
-    errors = [abs(float(point["error"])) for point in points]
+    errors = [abs(point["error"]) for point in points]
     inside = [bool(point["inside"]) for point in points if "inside" in point]
     nccl = [abs(point["nccl_error"]) for point in points if point.get("nccl_error") is not None]
     return {
@@ -127,7 +127,7 @@ def _held_out(errors: Mapping[str, Any]) -> Block:
 def calibrated(result: Result) -> Story:
     """The parameters of a profile, and its errors."""
     profile = result.report
-    estimates: Mapping[str, Any] = profile["estimates"]
+    estimates = profile["estimates"]
     unknown = [name for name, each in estimates.items() if each["open"]]
     identified = f"{len(estimates) - len(unknown)} of {len(estimates)} parameters are identified"
     why = f"; for {listed(unknown)} the runs say too little." if unknown else "."

@@ -25,8 +25,8 @@ OWN = "With software of your own"
 def story(result: Result) -> Story:
     """The best algorithm of each size."""
     report = result.report
-    rows: Sequence[Record] = report["advice"]
-    changes: Sequence[Record] = report["crossovers"]
+    rows = report["advice"]
+    changes = report["crossovers"]
     ranks = counted(report["ranks"], "rank")
     case = f"{report['collective']}, {ranks} on {report['machine']}"
     sizes = span((row["size_B"] for row in rows), format_bytes)
@@ -48,7 +48,7 @@ def story(result: Result) -> Story:
         "instead of": "before",
     }
     first = {row["algorithm"]: row for row in reversed(rows)}
-    reasons = sorted(first.values(), key=lambda row: float(row["size_B"]))
+    reasons = sorted(first.values(), key=lambda row: row["size_B"])
     blocks: list[Block] = [
         table(
             "The best algorithm of each size",
@@ -77,7 +77,7 @@ def _answer(rows: Sequence[Record], changes: Sequence[Record]) -> str:
 
 
 def _gain(rows: Sequence[Record]) -> str:
-    best = max(rows, key=lambda row: float(row["gain"]))
+    best = max(rows, key=lambda row: row["gain"])
     if best["gain"] <= GAIN:
         return "The default of the library is as good at every size."
     return (
@@ -128,7 +128,7 @@ def _sure(rows: Sequence[Record]) -> list[str]:
 def winners(result: Result) -> Story:
     """The best algorithm of each number of ranks and size."""
     report = result.report
-    rows: Sequence[Record] = report["winners"]
+    rows = report["winners"]
     case = f"{report['collective']} on {report['machine']}"
     counts = dict.fromkeys(row["ranks"] for row in rows)
     wins = Counter(str(row["algorithm"]).partition(":")[0] for row in rows)
@@ -169,10 +169,10 @@ def _cell(row: Record) -> str:
 
 def explained(result: Result) -> Story:
     """All algorithms at one size."""
-    rows: Sequence[Record] = result.report
+    rows = result.report
     case = f"{result.stated('collective')}, {result.stated('p')} ranks, {result.stated('size')}"
     where = result.stated("topology")
-    best, worst = rows[0], max(rows, key=lambda row: float(row["over_best"]))
+    best, worst = rows[0], max(rows, key=lambda row: row["over_best"])
     summary = [
         f"Which algorithm is the fastest for {case} on {where}?",
         fill("{algorithm} takes {time_s}: {path}.", best),

@@ -17,9 +17,8 @@ from topologies.units import format_bandwidth, format_seconds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from experiments.pages.machine_use import MachineUse
-    from experiments.pages.memory_curves import MemoryCurves
     from experiments.pictures.timelines.spans import Spans
+    from experiments.pictures.timelines.stored import Document
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
 
@@ -100,9 +99,9 @@ class Result:
     """That of a file."""
     spans: Spans | None = None
     """The intervals of a timeline."""
-    use: MachineUse | None = None
+    use: Document | None = None
     """The links of the machine and their use."""
-    memory: MemoryCurves | None = None
+    memory: Document | None = None
 
     @cached_property
     def origin(self) -> Mapping[str, Any]:

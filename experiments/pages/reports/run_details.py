@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.names import rank_name
 from experiments.pages.machine_use import use_of
-from experiments.pages.memory_curves import MemoryCurves, curves_of
+from experiments.pages.memory_curves import curves_of
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
+from experiments.pictures.timelines.stored import Document
 from experiments.pictures.timelines.timeline_file import write_collective, write_timeline
 from simulator.analysis import memory
 from simulator.analysis.critical_path import critical_path
@@ -32,7 +33,7 @@ def details(kind: str, subject: Any) -> Mapping[str, Any]:
     return step_details(subject) if kind == "plan" else run_details(subject)
 
 
-def _memory(held: MemoryTrace, timeline: Timeline) -> MemoryCurves:
+def _memory(held: MemoryTrace, timeline: Timeline) -> Document:
     schedule = timeline.schedule
     names = [rank_name(schedule, rank) for rank in range(schedule.ranks)]
     return curves_of(held, names, timeline.makespan)

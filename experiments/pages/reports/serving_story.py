@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from experiments.answer_blocks import Block, Record, Story, shares, table
 from experiments.output import counted
 from experiments.pages.reports.result import Result
@@ -43,7 +41,7 @@ LEFT_OUT = (
 def story(result: Result) -> Story:
     """Operating points, or ways to serve."""
     report = result.report
-    rows: Sequence[Record] = report["points"]
+    rows = report["points"]
     best = rows[0] if report["auto"] else rows[-1]
     case = (
         f"{report['model']} in {report['precision']} by {report['engine']} on {report['machine']}, "

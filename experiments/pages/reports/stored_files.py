@@ -131,14 +131,14 @@ def read_result(path: Path) -> Result:
         file.report,
         remarks=file.left_out,
         stored_origin=file.origin.model_dump(),
-        spans=_part(stored.read_spans, file.spans, f"{path}: spans"),
-        use=_part(machine_use.from_document, file.use, f"{path}: use"),
-        memory=_part(memory_curves.from_document, file.memory, f"{path}: memory"),
+        spans=None if file.spans is None else stored.read_spans(file.spans, f"{path}: spans"),
+        use=_part(file.use, machine_use.RULES, f"{path}: use"),
+        memory=_part(file.memory, memory_curves.RULES, f"{path}: memory"),
     )
 
 
-def _part(read: Any, document: object, name: str) -> Any:
-    return None if document is None else read(document, name)
+def _part(document: object, rules: stored.Rules, name: str) -> stored.Document | None:
+    return None if document is None else stored.read(document, rules, name)
 
 
 def _checked(path: Path, kind: Any, value: object) -> Any:

@@ -16,7 +16,7 @@ from topologies.units import format_bytes, format_seconds
 
 def story(result: Result) -> Story:
     """Which algorithm is the fastest where, and every point."""
-    rows: Sequence[Record] = result.report
+    rows = result.report
     names = listed(str(row["algorithm"]) for row in rows)
     where = result.stated("topology")
     machine = f" on {where}" if where else ""
@@ -73,7 +73,7 @@ def _winners(rows: Sequence[Record]) -> list[Record]:
     """The fastest algorithm for each number of ranks and size, and how far the next one is."""
     winners = list[Record]()
     for _, group in groupby(sorted(rows, key=_place), key=_place):
-        first, *rest = sorted(group, key=lambda row: float(row["time_s"]))
+        first, *rest = sorted(group, key=lambda row: row["time_s"])
         following = rest[0] if rest else {}
         factor = following["time_s"] / (first["time_s"] or 1.0) if rest else None
         times_as_long = None if factor is None else f"{factor:.3g} times as long"

@@ -188,8 +188,8 @@ def _causes(report: Mapping[str, Any]) -> list[str]:
 
 def _bubbles(report: Mapping[str, Any], step: float, steps: int) -> Block:
     """Mean and worst idle time of a step by cause, and their shares of it."""
-    ranks: Sequence[Record] = report["ranks"]
-    worst = max(ranks, key=lambda each: float(sum(each["bubble_s"].values())))
+    ranks = report["ranks"]
+    worst = max(ranks, key=lambda each: sum(each["bubble_s"].values()))
     rows, whole = list[dict[str, Any]](), (step or 1.0) * steps
     for name in _causes(report):
         mean = sum(each["bubble_s"].get(name, 0.0) for each in ranks) / len(ranks)
@@ -247,9 +247,9 @@ def _advice(changes: Sequence[Record]) -> str:
 
 def several(result: Result) -> Story:
     """Several runs: numbers of workers, or values of an option."""
-    rows: Sequence[Record] = result.report
+    rows = result.report
     swept, names = _swept(result)
-    best = max(rows, key=lambda row: float(row["samples_per_s"]))
+    best = max(rows, key=lambda row: row["samples_per_s"])
     workers = span((row["ranks"] for row in rows), lambda value: f"{value:.0f}", "worker")
     value = f"{swept} {names[str(best[swept])]} and " if swept else ""
     values = f", for several values of {swept}" if swept not in ("", "strategy") else ""
@@ -287,7 +287,7 @@ def _swept(result: Result) -> tuple[str, Mapping[str, str]]:
     shown: bytes in their unit."""
     if "swept" in result.words:
         return result.words["swept"], result.words["names"]
-    rows: Sequence[Record] = result.report
+    rows = result.report
     if not (swept := swept_option(rows, result.stated("sweep"))):
         return "", {}
     texts = dict.fromkeys(str(row[swept]) for row in rows)
@@ -302,7 +302,7 @@ def _values(rows: Sequence[Record], swept: str, names: Mapping[str, str]) -> str
     """How far the values of an option are from each other, on the most workers."""
     most = max(row["ranks"] for row in rows)
     by_rate = sorted(
-        (row for row in rows if row["ranks"] == most), key=lambda row: float(row["samples_per_s"])
+        (row for row in rows if row["ranks"] == most), key=lambda row: row["samples_per_s"]
     )
     slow, fast = by_rate[0], by_rate[-1]
     factor = fast["samples_per_s"] / (slow["samples_per_s"] or 1.0)
@@ -316,14 +316,14 @@ def _values(rows: Sequence[Record], swept: str, names: Mapping[str, str]) -> str
 
 def learning(result: Result) -> Story:
     """What a network learns along runs."""
-    rows: Sequence[Record] = result.report
+    rows = result.report
     reached = [row for row in rows if row.get("target_s") is not None]
     answer = fill("No run names {target:share} of the digits that it has not seen.", rows[0])
     if reached:
         answer = fill(
             "{strategy} is the first to name {target:share} of the digits it has not seen: after "
             "{target_s:s}.",
-            min(reached, key=lambda row: float(row["target_s"])),
+            min(reached, key=lambda row: row["target_s"]),
         )
     summary = [
         f"Which strategy learns fastest, in simulated seconds? This page compares "
@@ -331,7 +331,7 @@ def learning(result: Result) -> Story:
         answer,
         fill(
             "Workers idle most with {strategy}: {idle:share} of the time.",
-            max(rows, key=lambda row: float(row["idle"])),
+            max(rows, key=lambda row: row["idle"]),
         ),
     ]
     disturbed = any(row.get("disturbance") for row in rows)

@@ -61,7 +61,7 @@ def _answer(points: Sequence[Record], fit: bool) -> str:
 def _worst(points: Sequence[Record]) -> str:
     if not points:
         return "All measured results were wrong."
-    worst = max(points, key=lambda point: abs(float(point["error"])))
+    worst = max(points, key=lambda point: abs(point["error"]))
     way = "longer" if worst["error"] > 0 else "shorter"
     return (
         f"The worst prediction is at {format_bytes(worst['size_B'])}: "

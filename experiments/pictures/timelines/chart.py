@@ -17,8 +17,6 @@ SEAM = 6
 """Boxes of at least this many pixels have edges. Narrower neighbours of one kind become one box."""
 THINNEST = 1.6
 """Pixels of the thinnest box, which are 0.75 points: others are drawn wider than they are."""
-BOXES = 200_000
-"""At most this many boxes are drawn."""
 THIN = 0.42
 """Height of a lane as a share of the main lane's."""
 FULL, INK = 0.86, 0.92
@@ -35,7 +33,7 @@ def boxes_of(spans: Spans) -> tuple[Columns, Longs, list[str]]:
     not drawn as it is. Idle time of the main lane without a known cause is left out.
 
     Neighbours of one kind that touch become one box if both are narrow, or if most boxes of their
-    kind are. Of too many, the longest are drawn.
+    kind are.
     """
     columns, main, pixel = spans.columns, spans.main, (spans.makespan or 1.0) / PIXELS
     drawn = ~(spans.idle & (columns.lane == main) & (columns.cause < 0))
@@ -56,10 +54,6 @@ def boxes_of(spans: Spans) -> tuple[Columns, Longs, list[str]]:
     remarks = list[str]()
     if joined.any():
         remarks.append("narrow neighbours of one kind are drawn as one")
-    if len(band) > BOXES:
-        remarks.append(f"the longest {BOXES} of {len(band)} boxes are drawn")
-        longest = np.sort(np.argsort(columns.start - columns.end, kind="stable")[:BOXES])
-        columns, band = columns.take(longest), band[longest]
     return columns, band, remarks
 
 

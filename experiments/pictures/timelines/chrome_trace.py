@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +27,8 @@ ARROWS = 20_000
 Nanoseconds = npt.NDArray[np.int64]
 
 
-class _Slices(NamedTuple):
-    place: Numbers
-    """The rank."""
-    track: Numbers
-    """Its track, from 1 on."""
-    start: Nanoseconds
-    end: Nanoseconds
+Slices = tuple[Numbers, Numbers, Nanoseconds, Nanoseconds]
+"""The rank, the track, from 1 on, the begin and the end of each slice."""
 
 
 def chrome_trace(
@@ -88,11 +82,16 @@ def chrome_trace(
         arrows = list(_arrows(spans, columns, sent, slices, timeline))
     texts = _texts(spans, columns, sent, waited(timeline)[1])
     counters = _counters(memory, chosen) if memory else []
-    events = ",\n".join([*names, *_in_order(slices, texts, arrows), *counters])
-    return (
-        f'{{"displayTimeUnit": "ms",\n"otherData": {to_json(about)},\n"traceEvents": [\n'
-        f"{events}\n]}}\n"
-    )
+    return document({}, about, [*names, *_in_order(slices, texts, arrows), *counters])
+
+
+def document(head: Mapping[str, object], about: Mapping[str, object], events: Iterable[str]) -> str:
+    """A trace with more keys at its head and its origin, a line each, and its events, which are
+    JSON."""
+    keys = {**head, "displayTimeUnit": "ms", "otherData": about}
+    lines = "".join(f"{json.dumps(key)}: {to_json(value)},\n" for key, value in keys.items())
+    listed = ",\n".join(events)
+    return f'{{{lines}"traceEvents": [\n{listed}\n]}}\n'
 
 
 def microseconds(nanoseconds: Nanoseconds) -> Floats:
@@ -108,6 +107,22 @@ def microseconds(nanoseconds: Nanoseconds) -> Floats:
 def nanoseconds(seconds: Floats) -> Nanoseconds:
     """Seconds as whole nanoseconds."""
     return np.rint(seconds * 1e9).astype(np.int64)
+
+
+def complete_events(
+    process: npt.ArrayLike,
+    track: npt.ArrayLike,
+    start: Nanoseconds,
+    end: Nanoseconds,
+    texts: Iterable[str],
+) -> list[str]:
+    """Events of processes on tracks, with their names, categories and args as JSON."""
+    columns = np.broadcast_arrays(process, track, microseconds(start), (end - start) / 1000)
+    rows = zip(*(column.tolist() for column in columns), texts, strict=True)
+    return [
+        f'{{"ph": "X", "pid": {rank}, "tid": {track}, "ts": {ts}, "dur": {dur}, {about}}}'
+        for rank, track, ts, dur, about in rows
+    ]
 
 
 def _sent(spans: Spans, columns: Columns) -> Flags:
@@ -164,7 +179,7 @@ def _described(
 
 def _tracks(
     spans: Spans, columns: Columns, sent: Flags, ranks: Sequence[int]
-) -> tuple[_Slices, list[str]]:
+) -> tuple[Slices, list[str]]:
     """The slices, and the events that name ranks and tracks.
 
     No two tracks of the whole trace have one number, since readers look up a track's name by its
@@ -192,7 +207,7 @@ def _tracks(
     for row, (rank, title, repeat) in enumerate(keys.T[first].tolist()):
         name = titles[title] + (f" ({repeat + 1})" if repeat else "")
         names += _named("thread", rank, row + 1, name, row)
-    return _Slices(place, number + 1, start, end), names
+    return (place, number + 1, start, end), names
 
 
 def _named(what: str, rank: int, track: int, name: str, order: int) -> Iterator[str]:
@@ -202,7 +217,7 @@ def _named(what: str, rank: int, track: int, name: str, order: int) -> Iterator[
 
 
 def _arrows(
-    spans: Spans, columns: Columns, sent: Flags, slices: _Slices, timeline: Timeline
+    spans: Spans, columns: Columns, sent: Flags, slices: Slices, timeline: Timeline
 ) -> Iterator[tuple[int, str]]:
     """Both ends of an arrow from each transfer to the communication that it ends in: their
     nanoseconds and texts."""
@@ -211,21 +226,21 @@ def _arrows(
         into &= columns.lane == lanes.index(LANES[PHASES])
     targets: dict[tuple[int, int], list[tuple[int, float, int]]] = {}
     chosen = np.flatnonzero(into)
-    chosen = chosen[np.lexsort((slices.end[chosen], slices.start[chosen]))]
+    chosen = chosen[np.lexsort((slices[3][chosen], slices[2][chosen]))]
+    place, track, begin, end = (column.tolist() for column in slices)
+    name, places = columns.name.tolist(), dict(zip(spans.rows, spans.places.tolist(), strict=True))
     for row in chosen.tolist():
-        target = int(slices.start[row]), float(slices.end[row]), int(slices.track[row])
-        targets.setdefault((int(slices.place[row]), int(columns.name[row])), []).append(target)
-    places = dict(zip(spans.rows, spans.places.tolist(), strict=True))
+        target = begin[row], end[row], track[row]
+        targets.setdefault((place[row], name[row]), []).append(target)
     for number, row in enumerate(np.flatnonzero(sent).tolist()):
         peer = places.get(spans.peers[columns.peer[row]], -1)
         time = int(nanoseconds(timeline.finish[columns.task[row]])) - 1
-        candidates = targets.get((peer, int(columns.name[row])), [])
-        place = bisect_right(candidates, (time, np.inf, 0)) - 1
-        begin = int(slices.start[row])
-        if place < 0 or candidates[place][1] <= time or not begin < min(time, slices.end[row]):
+        candidates = targets.get((peer, name[row]), [])
+        latest = bisect_right(candidates, (time, np.inf, 0)) - 1
+        if latest < 0 or candidates[latest][1] <= time or begin[row] >= min(time, end[row]):
             continue
-        yield begin, _arrow("s", number, int(slices.place[row]), int(slices.track[row]), begin)
-        yield time, _arrow("f", number, peer, candidates[place][2], time)
+        yield begin[row], _arrow("s", number, place[row], track[row], begin[row])
+        yield time, _arrow("f", number, peer, candidates[latest][2], time)
 
 
 def _arrow(phase: str, number: int, rank: int, track: int, time: int) -> str:
@@ -243,18 +258,13 @@ def _counters(memory: MemoryTrace, ranks: Sequence[int]) -> Iterator[str]:
 
 
 def _in_order(
-    slices: _Slices, texts: Iterable[str], arrows: Sequence[tuple[int, str]]
+    slices: Slices, texts: Iterable[str], arrows: Sequence[tuple[int, str]]
 ) -> Iterator[str]:
     """All events by time; of those that begin together the shortest first, the ends of arrows
     last."""
-    length = slices.end - slices.start
-    columns = slices.place, slices.track, microseconds(slices.start), length / 1000
-    rows = zip(*(column.tolist() for column in columns), texts, strict=True)
-    events = [
-        f'{{"ph": "X", "pid": {rank}, "tid": {track}, "ts": {ts}, "dur": {dur}, {about}}}'
-        for rank, track, ts, dur, about in rows
-    ]
+    _, _, start, end = slices
+    events = complete_events(*slices, texts)
     events += [text for _, text in arrows]
-    time = np.append(slices.start, np.array([time for time, _ in arrows], dtype=np.int64))
+    time = np.append(start, np.array([time for time, _ in arrows], dtype=np.int64))
     last = np.full(len(arrows), np.iinfo(np.int64).max)
-    return (events[row] for row in np.lexsort((np.append(length, last), time)).tolist())
+    return (events[row] for row in np.lexsort((np.append(end - start, last), time)).tolist())

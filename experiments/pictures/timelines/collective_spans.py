@@ -3,20 +3,22 @@ waits for meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.names import rank_name, standing
-from experiments.pictures.timelines.spans import IDLE, MOST, NO_PATH, Columns, Spans, path_pieces
+from experiments.pictures.timelines.spans import IDLE, MOST, Columns, Spans, path_pieces
 from simulator.analysis.bubbles import CAUSES, CONTENTION, DRAIN, SLOWER_PEER, TRANSFER
-from simulator.analysis.contention import QueueSpans, queue_spans, waited
+from simulator.analysis.contention import queue_spans, waited
 from simulator.analysis.critical_path import PARTS, CriticalPath
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
-from topologies.columns import entries, plain_rows
+from topologies.columns import entries, ranges
 from topologies.topology import Flags, Floats, Ints, Longs, Numbers
 
 LANES = ("computes", "sends", "queues", "receives", "merges", "phases")
@@ -42,123 +44,122 @@ def collective_spans(
     """
     run = run_rows(timeline, path)
     parts = run.computes(), run.sends(SENDS), run.queues(), run.receives(), run.merges()
-    return _described(run, path, (*parts, run.stalls()), everyone)
+    return _described(run, (*parts, run.stalls()), everyone=everyone)
 
 
 def traced_spans(timeline: Timeline) -> Spans:
     """What a trace of a collective shows: all computations, messages and merges, and from when to
     when each rank takes part in each phase."""
     run = run_rows(timeline)
-    parts = run.computes(), run.merges(), run.phases(), run.sends(SENDS)
-    return _described(run, None, parts, False, None)
+    return _described(run, (run.computes(), run.merges(), run.phases(), run.sends(SENDS)), None)
 
 
 def _described(
-    run: RunRows,
-    path: CriticalPath | None,
-    parts: tuple[Columns, ...],
-    everyone: bool,
-    most: int | None = MOST,
+    run: RunRows, parts: tuple[Columns, ...], most: int | None = MOST, *, everyone: bool = False
 ) -> Spans:
-    timeline, ranks = run.timeline, run.ranks
-    schedule, machine = timeline.schedule, timeline.routed.machine
+    schedule, ranks = run.timeline.schedule, run.ranks
     columns, remarks = Columns.behind(*parts), tuple[str, ...]()
     if schedule.fold is not None:
         remarks = (standing(len(ranks), schedule.ranks),)
         if everyone and len(columns.row) * schedule.members <= MOST_UNFOLDED:
             columns, remarks = run.unfolded(Columns.joined(columns)), ()
             ranks = np.arange(schedule.ranks, dtype=np.int32)
-    phases, names = (
-        (*schedule.phases, IDLE),
-        [rank_name(schedule, k) for k in range(schedule.ranks)],
-    )
-    return Spans(
-        rows=tuple(names[rank] for rank in ranks.tolist()),
-        nodes=machine.node[machine.placement[ranks]].astype(np.int32),
+    names = [rank_name(schedule, rank) for rank in range(schedule.ranks)]
+    phases = (*schedule.phases, IDLE)
+    return run.described(
+        names,
+        ranks,
+        ON_LANE[run.path.part],
         lanes=LANES,
         kinds=phases,
         names=phases,
-        peers=names,
-        links=timeline.routed.topology.medium_names,
         causes=CAUSES,
-        parts=PARTS,
-        main=-1,
-        steps=np.zeros((0, 1)),
-        makespan=timeline.makespan,
         remarks=remarks,
-        columns=columns,
-        path=NO_PATH if path is None else path_pieces(path, ranks, ON_LANE[path.part]),
-        places=ranks,
     ).having(columns, most=most)
 
 
 def run_rows(timeline: Timeline, path: CriticalPath | None = None) -> RunRows:
     """The ranks that send or receive as rows."""
     ranks = np.union1d(timeline.schedule.rank, timeline.routed.peer).astype(np.int32)
-    return RunRows(timeline, ranks, on_path(timeline, path))
+    return RunRows(timeline, ranks, path or CriticalPath.empty())
 
 
-def on_path(timeline: Timeline, path: CriticalPath | None) -> Flags:
-    """Whether the critical path runs through each operation."""
-    through = np.zeros(len(timeline.schedule), dtype=np.bool_)
-    if path is not None:
-        through[path.operation[(path.seconds > 0) & (path.operation >= 0)]] = True
-    return through
-
-
-def sends(timeline: Timeline) -> Columns:
-    """Transfers between two ranks while they hold that medium of their first link which they hold
-    longest: with the number of the sender as row, and that of the medium as link."""
-    topology, schedule = timeline.routed.topology, timeline.schedule
-    operation, link, node = timeline.hops
-    first = np.diff(operation, prepend=-1) > 0
-    operation, link, node = operation[first], link[first], node[first]
-    row, medium = topology.crossings(link)
-    seconds = schedule.nbytes[operation[row]] / topology.medium_bandwidth[medium]
-    seconds += topology.medium_gap[medium]
-    order = np.lexsort((-seconds, row))
-    chosen = order[np.diff(row[order], prepend=-1) > 0]
-    start = timeline.node_start[node]
-    end = timeline.sent[operation] if timeline.sharing == "fair" else start + seconds[chosen]
-    sender = schedule.rank[operation]
-    return Columns.of(sender, start, end, link=medium[chosen], task=operation)
-
-
-class RunRows(NamedTuple):
-    """A timeline, the ranks that are rows, and the operations on the critical path."""
+@dataclass(frozen=True, eq=False)
+class RunRows:
+    """A timeline, the ranks that are rows, and the critical path if it is drawn."""
 
     timeline: Timeline
     ranks: Ints
-    through: Flags
+    path: CriticalPath = field(default_factory=CriticalPath.empty)
+
+    @cached_property
+    def through(self) -> Flags:
+        """Whether the critical path runs through each operation."""
+        through = np.zeros(len(self.timeline.schedule), dtype=np.bool_)
+        through[self.path.operation[(self.path.seconds > 0) & (self.path.operation >= 0)]] = True
+        return through
+
+    @cached_property
+    def sent(self) -> Columns:
+        """Transfers between two ranks while they hold that medium of their first link which they
+        hold longest: with the number of the sender as row, and that of the medium as link."""
+        timeline, used = self.timeline, self.timeline.occupancy
+        first = used.node == timeline.routed.node_indptr[used.operation]
+        operation, medium = used.operation[first], used.medium[first]
+        topology = timeline.routed.topology
+        seconds = used.nbytes[first] / topology.medium_bandwidth[medium]
+        seconds += topology.medium_gap[medium]
+        order = np.lexsort((-seconds, operation))
+        chosen = order[np.diff(operation[order], prepend=-1) > 0]
+        task, start = operation[chosen], used.start[first][chosen]
+        end = timeline.sent[task] if timeline.sharing == "fair" else start + seconds[chosen]
+        sent = Columns.of(timeline.schedule.rank[task], start, end, link=medium[chosen], task=task)
+        return sent.take(np.isin(sent.row, self.ranks))
 
     def row(self, rank: Numbers) -> Ints:
         """The row of each rank."""
         return np.searchsorted(self.ranks, rank).astype(np.int32)
 
-    def about(self, operation: Ints) -> dict[str, npt.NDArray[Any]]:
-        """The columns that follow from operations."""
+    def described(self, peers: Sequence[str], ranks: Ints, lane: Ints, **fields: Any) -> Spans:
+        """Spans without columns: the names of all ranks, those that are rows, the lane of each
+        segment of the critical path, and the other fields."""
+        routed = self.timeline.routed
+        return Spans(
+            rows=tuple(peers[rank] for rank in ranks.tolist()),
+            nodes=routed.machine.node[routed.machine.placement[ranks]].astype(np.int32),
+            peers=peers,
+            links=routed.topology.medium_names,
+            parts=PARTS,
+            makespan=self.timeline.makespan,
+            path=path_pieces(self.path, ranks, lane),
+            places=ranks,
+            **fields,
+        )
+
+    def spans(
+        self, lane: int, operation: Ints, rank: Ints, start: Floats, end: Floats, **about: Any
+    ) -> Columns:
+        """Operations on a lane of some ranks, and what there is to say about them."""
         schedule = self.timeline.schedule
         phase = schedule.phase[operation]
-        return {
-            "kind": phase,
-            "name": phase,
-            "critical": self.through[operation],
-            "task": operation,
-            "nbytes": schedule.nbytes[operation],
+        columns: dict[str, Any] = {
+            **{"lane": lane, "kind": phase, "name": phase, "task": operation},
+            **{"nbytes": schedule.nbytes[operation], "critical": self.through[operation]},
         }
+        return Columns.of(self.row(rank), start, end, **columns | about)
+
+    def idle(self, lane: int, row: Numbers, start: Floats, end: Floats, **about: Any) -> Columns:
+        """Times in which a lane of some rows waits, and what there is to say about them."""
+        idle = len(self.timeline.schedule.phases)
+        return Columns.of(row, start, end, lane=lane, kind=idle, name=idle, **about)
 
     def computes(self) -> Columns:
         """What ranks compute."""
         timeline, schedule = self.timeline, self.timeline.schedule
         taking = (schedule.kind == COMPUTE) & (timeline.finish > timeline.start)
         operation = np.flatnonzero(taking).astype(np.int32)
-        return Columns.of(
-            self.row(schedule.rank[operation]),
-            timeline.start[operation],
-            timeline.finish[operation],
-            lane=COMPUTES,
-            **self.about(operation) | {"nbytes": 0},
-        )
+        times = timeline.start[operation], timeline.finish[operation]
+        return self.spans(COMPUTES, operation, schedule.rank[operation], *times, nbytes=0)
 
     def merges(self) -> Columns:
         """What ranks merge and copy: additions and local copies that take time."""
@@ -167,14 +168,9 @@ class RunRows(NamedTuple):
         local = (schedule.kind != COMPUTE) & ~schedule.remote
         taking = (local | (schedule.reduces == 1)) & (start < timeline.finish)
         operation = np.flatnonzero(taking).astype(np.int32)
-        return Columns.of(
-            self.row(self.folded(schedule.peer[operation])),
-            start[operation],
-            timeline.finish[operation],
-            lane=MERGES,
-            peer=sender_at(timeline, operation),
-            **self.about(operation),
-        )
+        rank, peer = self.folded(schedule.peer[operation]), sender_at(timeline, operation)
+        times = start[operation], timeline.finish[operation]
+        return self.spans(MERGES, operation, rank, *times, peer=peer)
 
     def phases(self) -> Columns:
         """The part of each rank in each phase, from its first message to its last, with the bytes
@@ -195,13 +191,11 @@ class RunRows(NamedTuple):
 
     def unfolded(self, columns: Columns) -> Columns:
         """The spans of all ranks, each like those of the rank that stands for it."""
-        schedule = self.timeline.schedule
-        ranks = np.arange(schedule.ranks, dtype=np.int32)
+        ranks = np.arange(self.timeline.schedule.ranks, dtype=np.int32)
         stands = self.row(self.folded(ranks))
         low, high = (np.searchsorted(columns.row, stands, side) for side in ("left", "right"))
-        ends = plain_rows(low, high)
-        every = columns.take(np.concatenate([np.arange(*end) for end in ends]))
-        return every._replace(row=np.repeat(ranks, high - low))
+        owner, place = ranges(low, high - low)
+        return columns.take(place)._replace(row=ranks[owner])
 
     def folded(self, rank: Ints) -> Ints:
         """The rank that stands for each."""
@@ -210,38 +204,27 @@ class RunRows(NamedTuple):
 
     def sends(self, lane: int) -> Columns:
         """Messages of the ranks while they hold the first link."""
-        timeline, schedule, sent = self.timeline, self.timeline.schedule, sends(self.timeline)
-        sent = sent.take(np.isin(sent.row, self.ranks))
-        return Columns.of(
-            self.row(sent.row),
+        sent, timeline = self.sent, self.timeline
+        return self.spans(
+            lane,
+            sent.task,
+            sent.row,
             sent.start,
             sent.end,
-            lane=lane,
-            peer=schedule.peer[sent.task],
+            peer=timeline.schedule.peer[sent.task],
             link=sent.link,
             waited=waited(timeline)[0][sent.task] if len(sent.row) else np.zeros(0),
-            **self.about(sent.task),
         )
 
     def queues(self) -> Columns:
         """Messages on their way that wait for a link which serves messages of other ranks."""
-        schedule, none = self.timeline.schedule, np.zeros(0, dtype=np.int32)
-        waits = QueueSpans(none, none, np.zeros(0), np.zeros(0))
-        if len(schedule) <= MOST_QUEUED:
-            waits = queue_spans(self.timeline)
-        operation, medium, start, end = waits
-        return Columns.of(
-            self.row(schedule.rank[operation]),
-            start,
-            end,
-            lane=QUEUES,
-            kind=len(schedule.phases),
-            name=len(schedule.phases),
-            cause=CONTENTION,
-            awaited=schedule.phase[operation],
-            peer=schedule.peer[operation],
-            link=medium,
-        )
+        schedule = self.timeline.schedule
+        if len(schedule) > MOST_QUEUED:
+            return Columns.of(*np.zeros((3, 0)))
+        operation, medium, start, end = queue_spans(self.timeline)
+        about = {"awaited": schedule.phase[operation], "peer": schedule.peer[operation]}
+        row = self.row(schedule.rank[operation])
+        return self.idle(QUEUES, row, start, end, cause=CONTENTION, link=medium, **about)
 
     def receives(self) -> Columns:
         """Messages from the arrival of the first byte until all has arrived."""
@@ -251,63 +234,45 @@ class RunRows(NamedTuple):
         merged = timeline.node_start[timeline.routed.node_indptr[operation + 1] - 1]
         end = np.where(schedule.reduces[operation] == 1, merged, timeline.finish[operation])
         taking = end > start
-        chosen = operation[taking]
-        return Columns.of(
-            self.row(timeline.routed.peer[chosen]),
-            start[taking],
-            end[taking],
-            lane=RECEIVES,
-            peer=sender_at(timeline, chosen),
-            link=link[taking],
-            **self.about(chosen),
-        )
+        chosen, times = operation[taking], (start[taking], end[taking])
+        rank, peer = timeline.routed.peer[chosen], sender_at(timeline, chosen)
+        return self.spans(RECEIVES, chosen, rank, *times, peer=peer, link=link[taking])
 
     def stalls(self) -> Columns:
         """When ranks send nothing: they wait for an operation, then for a link, and at the end
         nothing is left to send."""
         timeline, schedule = self.timeline, self.timeline.schedule
-        sent = sends(timeline)
-        sent = sent.take(np.lexsort((sent.start, sent.row)))
+        sent = self.sent.take(np.lexsort((self.sent.start, self.sent.row)))
         row, operation, start = self.row(sent.row), sent.task, sent.start
         begin = free_before(row, start, sent.end)
         ready = np.clip(timeline.ready[operation], begin, start)
         least = ROUNDING * timeline.makespan
         late = np.flatnonzero(ready - begin > least)
-        queued = np.flatnonzero(start - ready > least)
         latest = latest_predecessor(timeline, operation[late])
         computed = (schedule.kind[latest] == COMPUTE) & (latest >= 0)
+        about = {
+            "cause": np.where(computed, SLOWER_PEER, TRANSFER),
+            "awaited": np.where(latest >= 0, schedule.phase[latest], -1),
+            "peer": np.where(latest >= 0, sender_at(timeline, latest), -1),
+            "link": last_link(timeline, latest),
+        }
+        waits = self.idle(SENDS, row[late], begin[late], ready[late], **about)
+        queued = np.flatnonzero(start - ready > least)
         front = timeline.node_cause[timeline.routed.node_indptr[operation[queued]]]
         ahead = np.where(front < 0, -1, timeline.routed.sender[np.maximum(front, 0)])
-        idle = {"lane": SENDS, "kind": len(schedule.phases), "name": len(schedule.phases)}
-        waits = Columns.of(
-            row[late],
-            begin[late],
-            ready[late],
-            cause=np.where(computed, SLOWER_PEER, TRANSFER),
-            awaited=np.where(latest >= 0, schedule.phase[latest], -1),
-            peer=np.where(latest >= 0, sender_at(timeline, latest), -1),
-            link=last_link(timeline, latest),
-            **idle,
-        )
-        others = ahead != self.ranks[row[queued]]
-        queues = Columns.of(
-            row[queued],
-            ready[queued],
-            start[queued],
-            cause=np.where(others, CONTENTION, TRANSFER),
-            awaited=schedule.phase[operation[queued]],
-            peer=ahead,
-            link=sent.link[queued],
-            **idle,
-        )
-        return Columns.joined(waits, queues, self._drains(row, sent.end, idle))
-
-    def _drains(self, row: Ints, end: Floats, idle: dict[str, int]) -> Columns:
+        about = {
+            "cause": np.where(ahead != self.ranks[row[queued]], CONTENTION, TRANSFER),
+            "awaited": schedule.phase[operation[queued]],
+            "peer": ahead,
+            "link": sent.link[queued],
+        }
+        queues = self.idle(SENDS, row[queued], ready[queued], start[queued], **about)
         done = np.zeros(len(self.ranks))
-        np.maximum.at(done, row, end)
-        rows = np.flatnonzero((done > 0) & (done < self.timeline.makespan * (1 - ROUNDING)))
-        until = np.full(len(rows), self.timeline.makespan)
-        return Columns.of(rows, done[rows], until, cause=DRAIN, **idle)
+        np.maximum.at(done, row, sent.end)
+        rows = np.flatnonzero((done > 0) & (done < timeline.makespan * (1 - ROUNDING)))
+        until = np.full(len(rows), timeline.makespan)
+        drains = self.idle(SENDS, rows, done[rows], until, cause=DRAIN)
+        return Columns.joined(waits, queues, drains)
 
 
 def free_before(row: Ints, start: Floats, end: Floats) -> Floats:

@@ -51,8 +51,7 @@ def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
     The main lane is on top. A communication lasts from entering to leaving; what computations hide
     of it is pale and hatched. Idle time is filled by cause, and large parts of it are labelled. At
     the right is the share of the run for which each worker does not compute. Above 32 ranks there
-    are no labels, narrow neighbours of one kind are one box, and of over 200,000 boxes the longest
-    are drawn: the picture says so.
+    are no labels, and narrow neighbours of one kind are one box: the picture says so.
     """
     longest = max(spans.makespan for spans in panels) or 1.0
     charts = [Chart(spans, *boxes_of(spans), longest) for spans in panels]

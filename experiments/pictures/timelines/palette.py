@@ -40,8 +40,8 @@ COLOURS = {
 """The colours of the usual kinds, after Okabe and Ito and after Tol."""
 SPARE = ("#44aa99", "#88ccee", "#6699cc", "#aa4466", "#4477aa", "#a6761d")
 """The colours of other kinds."""
-DARK = 0.62
-"""What is left of the light of a colour in later stages."""
+DARK = 0.38
+"""The share of black in a colour of later stages."""
 LATER = ", later stages"
 """The ending of kinds of a pipeline that are drawn darker."""
 
@@ -68,10 +68,16 @@ HIDDEN = "////"
 """The hatch of hidden communication."""
 
 
+def mixed(colour: str, share: float, ground: str = "white") -> str:
+    """A colour mixed with a share of the ground."""
+    parts = zip(to_rgb(colour), to_rgb(ground), strict=True)
+    red, green, blue = ((1 - share) * part + share * under for part, under in parts)
+    return to_hex((red, green, blue))
+
+
 def pale(colour: str) -> str:
     """The colour of hidden communication: mostly white."""
-    red, green, blue = (1 - 0.3 * (1 - part) for part in to_rgb(colour))
-    return to_hex((red, green, blue))
+    return mixed(colour, 0.7)
 
 
 def colours(kinds: Iterable[str]) -> dict[str, str]:
@@ -100,8 +106,7 @@ def colours(kinds: Iterable[str]) -> dict[str, str]:
         chosen[name] = next(colour for colour in turn if colour not in chosen.values())
     for name in every:
         if name.endswith(LATER):
-            red, green, blue = to_rgb(chosen[name.removesuffix(LATER)])
-            chosen[name] = to_hex((DARK * red, DARK * green, DARK * blue))
+            chosen[name] = mixed(chosen[name.removesuffix(LATER)], DARK, "black")
     return {name: colour for name, colour in chosen.items() if name in every}
 
 

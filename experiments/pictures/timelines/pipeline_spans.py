@@ -28,9 +28,7 @@ def pipeline_spans(run: PipelineTimes) -> Spans:
         kind=pipeline.kind + 4 * later,
         name=pipeline.kind * pipeline.micro_batches + pipeline.micro,
     )
-    first, last = np.full(devices, step), np.zeros(devices)
-    np.minimum.at(first, pipeline.device, start)
-    np.maximum.at(last, pipeline.device, finish)
+    first, last = start[pipeline.starts[:-1]], finish[pipeline.starts[1:] - 1]
     follows = np.diff(pipeline.device, prepend=-1) == 0
     before = np.where(follows, np.roll(finish, 1), start)
     idle = {"kind": len(kinds), "name": 4 * pipeline.micro_batches}
@@ -47,14 +45,10 @@ def pipeline_spans(run: PipelineTimes) -> Spans:
             IDLE,
         ],
         peers=rows,
-        links=(),
         causes=("fill", "slower peer", "drain"),
-        parts=(),
         main=0,
-        steps=np.zeros((0, 1)),
         makespan=step,
         remarks=(f"{pipeline.name}: {format_seconds(step)}, {ends}, {within}",),
-        columns=actions,
     ).having(
         actions,
         Columns.of(every, none, first, cause=0, **idle),

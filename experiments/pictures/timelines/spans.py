@@ -98,12 +98,8 @@ class Columns(NamedTuple):
         none = dict.fromkeys(("peer", "link", "cause", "awaited", "task"), -1)
         values: dict[str, Any] = {**dict.fromkeys(cls._fields, 0), **none, "members": 1, **some}
         values |= {"row": row, "start": start, "end": end}
-        return cls(
-            *(
-                np.broadcast_to(np.asarray(values[name], dtype=kind), len(row))
-                for name, kind in TYPES.items()
-            )
-        )
+        columns = (np.asarray(values[name], dtype=kind) for name, kind in TYPES.items())
+        return cls._make(np.broadcast_to(column, len(row)) for column in columns)
 
     @classmethod
     def behind(cls, *parts: Columns) -> Columns:
@@ -122,7 +118,7 @@ TYPES = {
     for name in Columns._fields
 }
 """The type of each column."""
-NO_PATH = Columns.of(*(np.zeros(0) for _ in range(3)))
+NO_SPANS = Columns.of(*np.zeros((3, 0)))
 WORDS = {
     **{"lane": "lanes", "kind": "kinds", "name": "names", "awaited": "names"},
     **{"peer": "peers", "link": "links", "cause": "causes"},
@@ -143,23 +139,23 @@ class Spans:
     kinds: Sequence[str]
     names: Sequence[str]
     peers: Sequence[str]
-    links: Sequence[str]
     causes: Sequence[str]
     """Why a lane is idle."""
-    parts: Sequence[str]
-    """What the critical path consists of: its pieces have these as kinds."""
-    main: int
-    """The lane on which ranks compute: communication at the same time is hidden, other
-    communication is exposed. -1 if there is none."""
-    steps: Floats
-    """When each step of a training run ends, in seconds, shape (steps, 1); or at each worker if
-    none waits for another, shape (steps, workers)."""
     makespan: float
     """Seconds from the start to the end of the last operation."""
     remarks: tuple[str, ...]
     """Sentences: what is not shown, and who stands for others."""
-    columns: Columns
-    path: Columns = NO_PATH
+    links: Sequence[str] = ()
+    parts: Sequence[str] = ()
+    """What the critical path consists of: its pieces have these as kinds."""
+    main: int = -1
+    """The lane on which ranks compute: communication at the same time is hidden, other
+    communication is exposed. -1 if there is none."""
+    steps: Floats = field(default_factory=lambda: np.zeros((0, 1)))
+    """When each step of a training run ends, in seconds, shape (steps, 1); or at each worker if
+    none waits for another, shape (steps, workers)."""
+    columns: Columns = NO_SPANS
+    path: Columns = NO_SPANS
     """The pieces of the critical path, from the start on. A row of -1 is not shown."""
     workers: int | None = None
     """The first rows, which train: those behind them serve. None: all. Files do not have this, nor
@@ -193,24 +189,32 @@ class Spans:
         return bands(lane, columns.start, columns.end - 1e-9 * self.makespan)
 
     def compact(self) -> Spans:
-        """These spans with the words alone that occur, each once."""
-        columns, numbers = self.columns, dict[str, list[Ints]]()
+        """These spans with the words alone that occur."""
+        columns, path = self.columns, self.path
+        used = {"parts": [path.kind], "lanes": [path.lane]}
         for name, table in WORDS.items():
-            numbers.setdefault(table, []).append(getattr(columns, name))
-        numbers["lanes"].append(self.path.lane)
-        numbers["parts"] = [self.path.kind]
-        words, place = dict[str, Any](), dict[str, Ints]()
-        for table, used in numbers.items():
-            words[table], place[table] = _occurring(used, getattr(self, table))
-        moved = {name: place[table][getattr(columns, name)] for name, table in WORDS.items()}
+            used.setdefault(table, []).append(getattr(columns, name))
+        # The first is that of no word.
+        known = {table: np.unique(np.concatenate([[-1], *each])) for table, each in used.items()}
+
+        def place(table: str, number: Ints) -> Ints:
+            return np.searchsorted(known[table], number).astype(np.int32) - 1
+
+        words: dict[str, Any] = {
+            table: tuple(getattr(self, table)[number][:LONGEST] for number in numbers[1:].tolist())
+            for table, numbers in known.items()
+        }
+        places: dict[str, Any] = {
+            name: place(table, getattr(columns, name)) for name, table in WORDS.items()
+        }
         return replace(
             self,
             **words,
-            main=int(place["lanes"][self.main]),
-            columns=columns._replace(**moved),
-            path=self.path._replace(
-                lane=place["lanes"][self.path.lane], kind=place["parts"][self.path.kind]
-            ),
+            main=known["lanes"].tolist().index(self.main) - 1
+            if self.main in known["lanes"]
+            else -1,
+            columns=columns._replace(**places),
+            path=path._replace(lane=place("lanes", path.lane), kind=place("parts", path.kind)),
         )
 
     def having(self, *parts: Columns, most: int | None = MOST) -> Spans:
@@ -220,17 +224,6 @@ class Spans:
         columns = Columns.joined(*parts)
         columns = columns.take(columns.end > columns.start)
         return thinned(replace(self, columns=columns), most).compact()
-
-
-def _occurring(numbers: Sequence[Ints], words: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
-    """The words whose numbers occur, and the place of each number's word among them. The last
-    place is that of -1."""
-    table = np.full(len(words) + 1, -1, dtype=np.int32)
-    places: dict[str, int] = {}
-    known = np.flatnonzero(np.bincount(np.concatenate(numbers) + 1, minlength=1)) - 1
-    for number in known[known >= 0].tolist():
-        table[number] = places.setdefault(words[number][:LONGEST], len(places))
-    return tuple(places), table
 
 
 def thinned(spans: Spans, most: int = MOST) -> Spans:

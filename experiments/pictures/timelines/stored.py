@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from experiments.pictures.timelines.spans import LONGEST, WORDS, Columns, Spans
 from topologies.errors import InputError, naming, shown
 
+Document = Mapping[str, Any]
+"""Columns, names and numbers by key."""
 MOST, LARGEST = 1_000_000, 2**31 - 1
 """Entries of a list, and the value of a whole number, at most."""
-UNSTORED = ("workers", "places", "step_names", "labels")
-"""Fields of spans that files do not have."""
 PATH = {"row": "row", "lane": "lane", "start": "start", "end": "end", "kind": "part"}
 """Columns of the critical path, and their keys in files."""
 
 
-def to_document(record: Any) -> dict[str, object]:
-    """A dataclass of columns, names and numbers as JSON: matrices row by row. Of spans, a column of
-    equal values is one value."""
-    values = {name: value for name, value in vars(record).items() if name not in UNSTORED}
-    if isinstance(record, Spans):
-        columns, path = record.columns._asdict(), record.path
-        del columns["task"]
-        values |= {
-            "steps": record.common_steps,
-            "count": len(record.columns.row),
-            "columns": {name: _plain(column) for name, column in columns.items()},
-            "path": {key: getattr(path, name).tolist() for name, key in PATH.items()},
-        }
+def to_document(record: Spans | Document) -> dict[str, object]:
+    """Spans, or other columns, names and numbers by key, as JSON: matrices row by row. Of spans, a
+    column of equal values is one value."""
+    values = dict(record) if isinstance(record, Mapping) else _of_spans(record)
     return {
         name: value.ravel().tolist()
         if isinstance(value, np.ndarray)
@@ -43,9 +34,17 @@ def to_document(record: Any) -> dict[str, object]:
     }
 
 
-def _plain(column: npt.NDArray[Any]) -> object:
-    alike = len(column) and bool((column == column[0]).all())
-    return column[0].item() if alike else column.tolist()
+def _of_spans(spans: Spans) -> dict[str, Any]:
+    columns = {name: getattr(spans.columns, name) for name in COLUMNS}
+    return {name: getattr(spans, name) for name in SPANS if hasattr(spans, name)} | {
+        "steps": spans.common_steps,
+        "count": len(spans.columns.row),
+        "columns": {
+            name: column[0].item() if len(set(column.tolist())) == 1 else column.tolist()
+            for name, column in columns.items()
+        },
+        "path": {key: getattr(spans.path, name).tolist() for name, key in PATH.items()},
+    }
 
 
 class Numbers(NamedTuple):
@@ -58,18 +57,13 @@ class Numbers(NamedTuple):
     """The limit of whole numbers; None: any finite number."""
     words: str = ""
     """The key of the list in which whole numbers are places."""
+    some: bool = False
+    """Whether a list has a number at least."""
 
 
-Rules = Mapping[str, Numbers | None]
-"""What the value of each key must be; None: a list of names."""
-SPANS: Rules = {
-    **dict.fromkeys(("rows", *WORDS.values(), "parts", "remarks")),
-    "count": Numbers(most=MOST),
-    "makespan": Numbers(),
-    "nodes": Numbers(("rows",), -1, LARGEST),
-    "main": Numbers(least=-1, words="lanes"),
-    "steps": Numbers(None),
-}
+Rules = Mapping[str, Any]
+"""What the value of each key must be: numbers, by :class:`Numbers`, a list of names, for None, or a
+mapping with rules of its own."""
 COLUMNS: Rules = {
     **dict.fromkeys(("start", "end", "nbytes", "waited"), Numbers(("count",))),
     "row": Numbers(("count",), words="rows"),
@@ -78,12 +72,21 @@ COLUMNS: Rules = {
     "members": Numbers(("count",), 1, LARGEST),
     "critical": Numbers(("count",), 0, 1),
 }
-PIECES: Rules = {
-    "start": Numbers(None),
-    "end": Numbers(("start",)),
-    "row": Numbers(("start",), -1, words="rows"),
-    "lane": Numbers(("start",), words="lanes"),
-    "part": Numbers(("start",), words="parts"),
+SPANS: Rules = {
+    **dict.fromkeys(("rows", *WORDS.values(), "parts", "remarks")),
+    "count": Numbers(most=MOST),
+    "makespan": Numbers(),
+    "nodes": Numbers(("rows",), -1, LARGEST),
+    "main": Numbers(least=-1, words="lanes"),
+    "steps": Numbers(None),
+    "columns": COLUMNS,
+    "path": {
+        "start": Numbers(None),
+        "end": Numbers(("start",)),
+        "row": Numbers(("start",), -1, words="rows"),
+        "lane": Numbers(("start",), words="lanes"),
+        "part": Numbers(("start",), words="parts"),
+    },
 }
 
 
@@ -91,11 +94,10 @@ def read_spans(document: object, name: str) -> Spans:
     """The spans of a document that :func:`to_document` made. Raises InputError of one line, which
     begins with `name`, if anything in it does not fit."""
     values = read(document, SPANS, name)
-    inner = {"columns": COLUMNS, "path": PIECES}
-    columns, pieces = (part_of(document, key, rules, name, values) for key, rules in inner.items())
     del values["count"]
-    values["steps"] = values["steps"].reshape(-1, 1)
+    columns, pieces = values.pop("columns"), values.pop("path")
     path = Columns.of(**{column: pieces[key] for column, key in PATH.items()})
+    values["steps"] = values["steps"].reshape(-1, 1)
     spans = Spans(**values, columns=Columns.joined(Columns.of(**columns)), path=path)
     for part in (spans.columns, path):
         if np.any(part.start > part.end) or np.any(part.end > spans.makespan * (1 + 1e-9)):
@@ -103,17 +105,8 @@ def read_spans(document: object, name: str) -> Spans:
     return spans
 
 
-def part_of(
-    document: Any, key: str, rules: Rules, name: str, known: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The values of a mapping within a document. Raises InputError as :func:`read`."""
-    if key not in document:
-        raise InputError(f"{name}: {key!r} is missing")
-    return read(document[key], rules, f"{name}: {key}", known)
-
-
 def read(
-    document: object, rules: Rules, name: str, known: Mapping[str, Any] = MappingProxyType({})
+    document: object, rules: Rules, name: str, known: Document = MappingProxyType({})
 ) -> dict[str, Any]:
     """The values of a document by key: names as tuples, numbers alone or as arrays of their shape.
     A number in place of a list of known length stands for equal ones.
@@ -127,10 +120,13 @@ def read(
     for key, rule in rules.items():
         if key not in document:
             raise InputError(f"{name}: {key!r} is missing")
+        value = document[key]
+        if isinstance(rule, Mapping):
+            values[key] = read(value, rule, f"{name}: {key}", values)
+            continue
         with naming(f"{name}: {key!r}"):
-            value = document[key]
             values[key] = _names(value) if rule is None else _numbers(value, rule, values)
-    return {key: values[key] for key in rules}
+    return {key: values[key] for key in document if key in rules}
 
 
 def _names(value: object) -> tuple[str, ...]:
@@ -144,26 +140,30 @@ def _names(value: object) -> tuple[str, ...]:
 def _list(value: object) -> list[Any]:
     if not isinstance(value, list):
         raise _wrong(value, "a list")
-    if len(value) > MOST:
-        raise InputError(f"{len(value)} entries are too many: at most {MOST}")
+    _check_length(len(value))
     return value
 
 
-def _numbers(value: object, rule: Numbers, known: Mapping[str, Any]) -> Any:
+def _check_length(length: int) -> None:
+    if length > MOST:
+        raise InputError(f"{length} entries are too many: at most {MOST}")
+
+
+def _numbers(value: object, rule: Numbers, known: Document) -> Any:
     most = len(known[rule.words]) - 1 if rule.words else rule.most
     expected = f"a whole number from {rule.least:g} to {most}"
     if most is None:
         expected = f"a finite number, {rule.least:g} or more"
-    shape = [
-        known[key] if isinstance(known[key], int) else len(known[key]) for key in rule.shape or ()
-    ]
-    length = np.prod(shape, dtype=np.int64)
-    if length > MOST:
-        raise InputError(f"{length} entries are too many: at most {MOST}")
+    sizes = [known[key] for key in rule.shape or ()]
+    shape = [size if isinstance(size, int) else len(size) for size in sizes]
+    length = prod(shape)
+    _check_length(length)
     alone = rule.shape is not None and not isinstance(value, list)
-    entries = [value] * int(length) if alone else _list(value)
+    entries = [value] * length if alone else _list(value)
     if rule.shape is not None and len(entries) != length:
         raise InputError(f"{len(entries)} entries: {length} are needed")
+    if rule.some and not entries:
+        raise InputError("empty: at least one is needed")
     for entry in entries:
         if type(entry) not in (int, float):
             raise _wrong(entry, "a number")
@@ -177,9 +177,9 @@ def _numbers(value: object, rule: Numbers, known: Mapping[str, Any]) -> Any:
     if not right.all():
         raise _wrong(float(numbers[np.argmin(right)]), expected)
     kept = numbers if most is None else numbers.astype(np.int32)
-    if rule.shape is None:
-        return kept
-    return kept.reshape(shape) if shape else kept[0].item()
+    if rule.shape == ():
+        return kept[0].item()
+    return kept if rule.shape is None else kept.reshape(shape)
 
 
 def _wrong(value: object, expected: str) -> InputError:

@@ -7,7 +7,7 @@ import pytest
 
 from experiments.animation.collective_film import collective_film
 from experiments.animation.film import INK, Film
-from experiments.animation.slot_contents import depths, equal_steps, follow
+from experiments.animation.slot_contents import equal_steps, follow
 from experiments.animation.stage import stages
 from refusals import refusal
 from simulator.collectives import Algorithm, algorithms, find
@@ -45,7 +45,7 @@ def test_every_algorithm_ends_with_what_is_promised(ranks: int) -> None:
         result = film(algorithm, ranks)
         machine = find_machine(MACHINES.get(name, "star")).build(ranks, algorithm.servers)
         schedule = algorithm.on(machine, ranks, 2.0**20).schedule
-        run = follow(schedule, algorithm.collective, equal_steps(schedule, depths(schedule)).order)
+        run = follow(schedule, algorithm.collective, equal_steps(schedule, schedule.depth()).order)
         assert {cell: run.last[cell] for cell in run.promise} == run.promise, name
         for act in result.acts:
             assert act.wrong == "", name

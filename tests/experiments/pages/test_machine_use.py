@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.pages import machine_use, memory_curves
-from experiments.pages.machine_use import FULL, MOST_BOXES, MachineUse, courses_of, spread, use_of
+from experiments.pages.machine_use import FULL, MOST_BOXES, courses_of, spread, use_of
 from experiments.pages.memory_curves import SHOWN, curves_of, most_in_parts
-from experiments.pictures.timelines.stored import to_document
+from experiments.pictures.timelines.stored import Document, read, to_document
 from refusals import refusal
 from simulator.analysis import memory
 from simulator.collectives import find
@@ -23,7 +23,7 @@ from topologies.shapes import ring, star
 numbers = st.floats(0.0, 4.0)
 
 
-def use(algorithm: str, machine: str, ranks: int, sharing: Sharing = "fifo") -> MachineUse:
+def use(algorithm: str, machine: str, ranks: int, sharing: Sharing = "fifo") -> Document:
     topology = find_machine(machine).build(ranks, 0)
     schedule = find(algorithm).on(topology, ranks, 1e8).schedule
     return use_of(simulate(schedule, topology, sharing=sharing))
@@ -37,7 +37,7 @@ def test_amounts_are_spread_over_time(rows: list[tuple[int, float, float, float]
     row, amount = row.astype(np.int32), amount.astype(np.float64)
     start, end = np.minimum(first, second), np.maximum(first, second)
     edges = np.linspace(0.0, 4.0, 9)
-    result = spread(row, start, end, amount, (3, edges))
+    result = spread(row, start, end, amount, 3, edges)
     expected = np.zeros((3, 8))
     for place, since, until, size in zip(row, start, end, amount, strict=True):
         for part in range(8):
@@ -54,10 +54,10 @@ def test_links_carry_the_bytes_of_all_messages(sharing: Sharing) -> None:
     topology = star(4, bandwidth=1e9)
     timeline = simulate(find("ring").build(4, 4e6), topology, sharing=sharing)
     drawn = use_of(timeline)
-    assert drawn.nbytes.sum() == pytest.approx(2 * timeline.schedule.volume)
-    assert (drawn.busy == FULL).all()
-    assert set(drawn.device_kinds) == {"gpu", "switch"}
-    assert drawn.bandwidth.tolist() == [1e9] * 8
+    assert drawn["nbytes"].sum() == pytest.approx(2 * timeline.schedule.volume)
+    assert (drawn["busy"] == FULL).all()
+    assert set(drawn["device_kinds"]) == {"gpu", "switch"}
+    assert drawn["bandwidth"].tolist() == [1e9] * 8
 
 
 def test_a_folded_run_uses_the_links_of_all_ranks() -> None:
@@ -73,27 +73,28 @@ def test_a_folded_run_uses_the_links_of_all_ranks() -> None:
 
 def test_a_large_machine_is_drawn_by_node_and_switch() -> None:
     drawn = use("ring", "hgx_h100", 64)
-    assert [name for name in drawn.devices if name.startswith("node")] == [
+    assert [name for name in drawn["devices"] if name.startswith("node")] == [
         f"node {k}" for k in range(8)
     ]
-    inside = drawn.source == drawn.target
+    inside = drawn["source"] == drawn["target"]
     assert inside.sum() == 8
-    assert len(drawn.remarks) == 1
-    assert drawn.busy.max() <= FULL
+    assert len(drawn["remarks"]) == 1
+    assert drawn["busy"].max() <= FULL
 
 
 def test_very_many_ranks_share_boxes() -> None:
     drawn = use("ring", "ring", 300)
-    assert len(drawn.devices) == MOST_BOXES
+    assert len(drawn["devices"]) == MOST_BOXES
 
 
 def test_the_use_comes_back_from_a_file() -> None:
     made = json.loads(json.dumps(to_document(use("ring", "dgx1", 8))))
-    assert to_document(machine_use.from_document(made, "r.json")) == made
-    assert "9 entries" in refusal(machine_use.from_document, {**made, "x": [0.0] * 9}, "r.json")
+    assert to_document(read(made, machine_use.RULES, "r.json")) == made
+    assert "9 entries" in refusal(read, {**made, "x": [0.0] * 9}, machine_use.RULES, "r.json")
     assert "too many" in refusal(
-        machine_use.from_document,
+        read,
         {**made, "source": [0] * 10**6, "parts": 10**4},
+        machine_use.RULES,
         "r.json",
     )
 
@@ -122,13 +123,15 @@ def test_curves_keep_the_peaks(ranks: int) -> None:
     timeline = simulate(find("ring").build(ranks, 1e6), ring(ranks, bandwidth=1e9))
     traced = memory.trace(timeline.schedule, timeline)
     curves = curves_of(traced, [f"rank {k}" for k in range(ranks)], timeline.makespan)
-    assert curves.most.max() == pytest.approx(traced.peak)
-    assert curves.redundant.max() == pytest.approx(traced.peak_redundant)
-    assert (curves.least <= curves.mean + 1e-6).all()
-    assert (curves.mean <= curves.most + 1e-6).all()
-    assert len(curves.rows) == min(ranks, SHOWN)
-    assert len(curves.remarks) == (ranks > SHOWN)
+    assert curves["most"].max() == pytest.approx(traced.peak)
+    assert curves["redundant"].max() == pytest.approx(traced.peak_redundant)
+    assert (curves["least"] <= curves["mean"] + 1e-6).all()
+    assert (curves["mean"] <= curves["most"] + 1e-6).all()
+    assert len(curves["rows"]) == min(ranks, SHOWN)
+    assert len(curves["remarks"]) == (ranks > SHOWN)
     made = json.loads(json.dumps(to_document(curves)))
-    assert to_document(memory_curves.from_document(made, "r.json")) == made
-    assert "entries" in refusal(memory_curves.from_document, {**made, "held": [1.0]}, "r.json")
-    assert "is empty" in refusal(memory_curves.from_document, {**made, "least": []}, "r.json")
+    assert to_document(read(made, memory_curves.RULES, "r.json")) == made
+    assert "entries" in refusal(read, {**made, "held": [1.0]}, memory_curves.RULES, "r.json")
+    assert "empty: at least one" in refusal(
+        read, {**made, "least": []}, memory_curves.RULES, "r.json"
+    )

@@ -15,7 +15,7 @@ from chrome_traces import assert_disjoint, covering, nanoseconds, slices
 from experiments.names import rank_name
 from experiments.pictures.timelines import chrome_trace as writer
 from experiments.pictures.timelines.chrome_trace import chrome_trace, microseconds
-from experiments.pictures.timelines.collective_spans import sends, traced_spans
+from experiments.pictures.timelines.collective_spans import run_rows, traced_spans
 from experiments.pictures.timelines.step_spans import strategy_spans
 from experiments.trace_choice import ALL, TraceChoice
 from refusals import refusal
@@ -295,7 +295,7 @@ def test_the_memory_of_each_rank_is_a_counter(run: Run) -> None:
 @pytest.mark.parametrize("shape", ["star", "bus", "ring", "full_mesh"])
 def test_in_turn_no_two_transfers_hold_a_medium_at_once(run: Run, shape: str) -> None:
     _, timeline = run(DDP(streams=2, bucket=0.0), 5, layers=4, shape=shape)
-    sent = sends(timeline)
+    sent = run_rows(timeline).sent
     assert len(sent.task) == int(timeline.schedule.remote.sum())
     for medium in set(sent.link.tolist()):
         mine = np.flatnonzero(sent.link == medium)
@@ -306,11 +306,13 @@ def test_in_turn_no_two_transfers_hold_a_medium_at_once(run: Run, shape: str) ->
 def test_a_transfer_holds_its_first_medium_for_its_bytes(run: Run) -> None:
     """Under fair sharing until its last byte is sent; of several media that which takes longest."""
     _, timeline = run(ASGD(), 2, bandwidth=1e6)
-    sent, media = sends(timeline), timeline.routed.topology.medium_names
+    sent, media = run_rows(timeline).sent, timeline.routed.topology.medium_names
     np.testing.assert_allclose(sent.end - sent.start, timeline.schedule.nbytes[sent.task] / 1e6)
     assert {media[k] for k in sent.link.tolist()} == {f"gpu{k}->switch" for k in range(3)}
     _, timeline = run(DDP(bucket=1000.0), 3, sharing="fair")
-    np.testing.assert_allclose(sends(timeline).end, timeline.sent[sends(timeline).task])
+    np.testing.assert_allclose(
+        run_rows(timeline).sent.end, timeline.sent[run_rows(timeline).sent.task]
+    )
     _, timeline = run(ranks=3, shape="bus")
     media = timeline.routed.topology.medium_names
-    assert {media[k] for k in sends(timeline).link.tolist()} == {"bus"}
+    assert {media[k] for k in run_rows(timeline).sent.link.tolist()} == {"bus"}

@@ -18,7 +18,6 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from experiments.pictures.figure_file import to_bytes
-from experiments.pictures.timelines import chart
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.painter import timeline_drawing
 from experiments.pictures.timelines.palette import COLOURS, FILLS, pale
@@ -258,16 +257,6 @@ def test_hairlines_with_bubbles_between_them_stay_apart(run: Run) -> None:
     boxes_of = boxes(drawn(run(DDP(sync_batch_norm=True), ranks=2, layers=200, channels=1))[1])
     assert len(boxes_of["forward"]) == 2 * 200
     assert sum(end - start for start, end, *_ in boxes_of["forward"]) == pytest.approx(2 * 0.2)
-
-
-def test_too_many_boxes_are_thinned_and_it_says_so(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chart, "BOXES", 8)
-    _, axes = drawn(run(ranks=2))
-    drawn_boxes = {kind: len(rows) for kind, rows in boxes(axes).items() if "hidden" not in kind}
-    assert drawn_boxes == {"backward": 4, "all-reduce": 2, "idle: transfer": 2}
-    assert "the longest 8 of 16 boxes are drawn" in axes.get_title(loc="left")
 
 
 def test_a_lone_worker_and_a_dollar_in_a_name(run: Run) -> None:

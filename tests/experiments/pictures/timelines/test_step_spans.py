@@ -25,11 +25,7 @@ from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
 from experiments.pictures.timelines.kineto_export import STREAM, kineto_files
 from experiments.pictures.timelines.painter import timeline_drawing
-from experiments.pictures.timelines.step_spans import (
-    Communication,
-    step_spans,
-    strategy_spans,
-)
+from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from experiments.trace_choice import ALL, TraceChoice
 from experiments.training.job import Job
 from experiments.training.training_grid import TrainingGrid
@@ -63,7 +59,7 @@ for folder in sys.argv[1:]:
 
 
 def test_names_of_lanes(run: Run) -> None:
-    assert strategy_spans(*run(find("asgd")(), 2)).lanes[:2] == ("compute", "communication")
+    assert strategy_spans(*run(find("asgd")(), 2)).graph.lanes[:2] == ("compute", "communication")
 
 
 def gaps(plan: Plan, timeline: Timeline) -> BubbleSpans:
@@ -140,12 +136,12 @@ def planned(text: str) -> Step:
 def test_a_step_with_ddp_shows_copies_on_the_device_and_hooks_on_the_cpu() -> None:
     spans = step_spans(planned("dp=4,ddp=yes"))
     lanes = {
-        name: {spans.lanes[lane] for lane in spans.boxes.lane[spans.boxes.name == number]}
+        name: {spans.graph.lanes[lane] for lane in spans.boxes.lane[spans.boxes.name == number]}
         for number, name in enumerate(spans.names)
     }
     assert lanes["copy"] == lanes["copy 0"] == {"compute"}
     assert lanes["hooks 0"] == {"host"}
-    assert {*spans.kinds} <= {*spans.legend}
+    assert {*spans.kinds.values()} <= {*spans.legend}
 
 
 def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bubbles() -> None:
@@ -154,12 +150,13 @@ def test_a_step_of_a_plan_has_labels_and_groups_and_its_picture_has_shares_of_bu
     tasks = boxes.task
     assert spans.worker_of.tolist() == [0, 0, 1, 1]
     assert spans.groups["tp"].tolist() == [[0, 1], [2, 3]]
-    assert {Communication("all_reduce", "tp"), Communication("send", "send")} <= {*spans.calls}
+    talks = {spans.communication(task) for task in tasks.tolist()}
+    assert {("all_reduce", "tp"), ("send", "send")} <= talks
     named = np.array(spans.names)[boxes.name]
     assert set(graph.micro[tasks[named == "forward 1"]].tolist()) == {1}
-    calls = spans.call[tasks[named == "tp all_reduce"]].tolist()
-    assert {spans.calls[call] for call in calls} == {Communication("all_reduce", "tp")}
-    assert (spans.call[tasks[boxes.lane == COMPUTE]] == -1).all()
+    calls = tasks[named == "tp all_reduce"].tolist()
+    assert {spans.communication(task) for task in calls} == {("all_reduce", "tp")}
+    assert (graph.call[tasks[boxes.lane == COMPUTE]] == -1).all()
     shown = timeline_drawing(spans.spans()).axes[0].get_title(loc="left").splitlines()
     assert shown[0] == "what each device computes and communicates, and why it is idle"
     assert shown[1].startswith("not computing: ")
