@@ -31,7 +31,7 @@ from simulator.training.plan import HeldBytes, Holdings, Plan, Setting
 from simulator.training.strategy import Strategy, option
 from simulator.training.trainer import Trainer
 from topologies.errors import InputError
-from topologies.topology import Ints
+from topologies.topology import Floats, Ints
 
 COLLECTIVES = {"all_gather": kinds.ALL_GATHER, "reduce_scatter": kinds.REDUCE_SCATTER}
 ROOT, MODEL = "root", "model"
@@ -123,6 +123,9 @@ class _UnknownTimes(GroupTimes):
 
     def by_place(self, kind: str, collective: str, nbytes: float) -> Mapping[int, float]:
         return {0: 0.0}
+
+    def behind_others(self, kind: str, collective: str, nbytes: float) -> Floats:
+        return np.ones(self.degrees.pp)
 
 
 def _units(model: Model) -> list[tuple[str, tuple[Layer, ...]]]:

@@ -87,7 +87,7 @@ class Timed(NamedTuple):
 
     def at(self, end: End | None, place: int) -> float:
         """The time of the groups of a place, or an end of its interval, in seconds."""
-        slowest = self._slowest(place)
+        slowest = self.slowest(place)
         if slowest not in self.intervals or end is None or end == "time":
             return self.seconds[slowest]
         return float(getattr(self.intervals[slowest], end))
@@ -96,7 +96,7 @@ class Timed(NamedTuple):
         """The media that the groups of a place use, for which share of the time of each phase, how
         many messages are there on average, and the share of its time that a call has left behind
         each phase, for V = `nbytes`. Shape (phases, media)."""
-        slowest, loads = self._slowest(place), self.laid.loads(place)
+        slowest, loads = self.slowest(place), self.laid.loads(place)
         share = (loads.seconds * nbytes + loads.gaps) / (self.seconds[slowest] or 1.0)
         share = np.minimum(share, 1.0)[None]
         if slowest not in self.phases:
@@ -108,12 +108,8 @@ class Timed(NamedTuple):
         changing = np.minimum(np.where(known, busy[:, column], 1.0) * share, 1.0)
         return loads.medium, changing, np.where(known, flows[:, column], share * loads.flows), until
 
-    def factor(self, place: int) -> float:
-        """By which factor the groups of a place take longer behind another such call."""
-        known = place in self.laid.parts_of
-        return self.again.get(self._slowest(place), 1.0) if known else 1.0
-
-    def _slowest(self, place: int) -> int:
+    def slowest(self, place: int) -> int:
+        """The part of a place that takes longest."""
         return max(self.laid.parts_of[place], key=self.seconds.__getitem__)
 
 
@@ -226,6 +222,14 @@ class GroupTimes:
             times = _allowed(partial(self._time, nbytes), every)
             self._times[key] = min(times, key=lambda timed: max(timed.seconds.values()))
         return self._times[key]
+
+    def behind_others(self, kind: str, collective: str, nbytes: float) -> Floats:
+        """By which factor the groups of each device of the pipeline take longer behind another such
+        call; 1 where they do not."""
+        timed, factors = self.timed(kind, collective, nbytes), np.ones(self.degrees.pp)
+        for place in timed.laid.parts_of if timed.again else ():
+            factors[place] = timed.again.get(timed.slowest(place), 1.0)
+        return factors
 
     def least(self, kind: str, collective: str, nbytes: float) -> float:
         """Seconds that `seconds` does not go below, without a simulation: for how long the busiest

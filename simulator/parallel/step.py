@@ -290,14 +290,9 @@ def behind_others(
     times: GroupTimes, calls: Sequence[Call], call: Ints, device: Ints, place: Ints, lane: Ints
 ) -> Floats:
     """By which factor each task takes longer, as calls come before on its lane."""
-    factors, follows = (
-        np.ones(len(call)),
-        places_in_groups(place, lane, (call >= 0).astype(np.int32)) > 0,
-    )
+    factors, calling = np.ones(len(call)), call >= 0
+    follows = places_in_groups(place, lane, calling.astype(np.int32)) > 0
     for number, each in enumerate(calls):
-        timed = times.timed(*each[:3])
-        if timed.again:
-            rows = follows & (call == number)
-            table = np.array([timed.factor(p) for p in range(times.degrees.pp)])
-            factors[rows] = table[device[rows]]
+        rows = follows & (call == number)
+        factors[rows] = times.behind_others(*each[:3])[device[rows]]
     return factors
