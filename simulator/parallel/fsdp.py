@@ -195,7 +195,6 @@ def _write(
             done = trainer.compute(Label(kind, name), seconds * factor, *before, lane=lane)
         tasks.append(done)
         if task == forward and trainer.failed():
-            assert trainer.tail is not None
             return tasks + [trainer.tail] * (len(graph) - len(tasks))
     trainer.end(tasks[-1], batches=batches)
     return tasks

@@ -56,7 +56,7 @@ class ASGD(Served):
 
     def plan(self, model: Model, setting: Setting) -> Plan:
         """The updates of `setting` as a schedule. Each worker makes as many as there are steps."""
-        return _Cycles(self, model, setting).plan()
+        return _Cycles(self, model, setting).run()
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class SSP(ASGD):
             raise InputError(f"bound is {self.bound}: it is 0 or more")
 
 
-class _Cycles:
+class _Cycles(ServerTrainer):
     """The cycles of one run, one after the other, with a server for each share of the parameters.
 
     A worker has slots for the shares of its gradient and of its copy of the parameters. A server
@@ -85,14 +85,14 @@ class _Cycles:
     """
 
     def __init__(self, options: ASGD, model: Model, setting: Setting) -> None:
-        self.options, self.model, self.setting = options, model, setting
+        self.options, self.failure = options, setting.conditions.failure
         self.bound = options.bound if isinstance(options, SSP) else None
         ranks = setting.ranks
         self.shares = shares = ranks if options.server == "sharded" else 1
         # Each worker pulls, asks, pushes, and has an update and its result at every server.
         step, once = ranks * (5 * shares + 2 + (shares > 1)), ranks * (shares + (shares == 1))
         setting.check_size(step, once, repeats=False)
-        self._forward, self._backward = model.forward_of(ranks), model.backward_of(ranks)
+        self.forwards, self.backwards = model.forward_of(ranks), model.backward_of(ranks)
         self.copy, self.inbox, self.weights = self.shares, 2 * self.shares, 2 * self.shares + ranks
         self.seconds = options.updating(model) / self.shares
         # Round by round, every worker turns to another server, lest all queue for the same one.
@@ -101,7 +101,7 @@ class _Cycles:
         ) % self.shares
         self.first = ranks * options.servers(ranks)
         share = model.parameters / model.gradients / self.shares
-        self.builder = ScheduleBuilder(
+        builder = ScheduleBuilder(
             ranks,
             model.gradients,
             slots=self.shares,
@@ -112,13 +112,12 @@ class _Cycles:
         # A failure repeats no steps of others.
         conditions = replace(setting.conditions, failure=None)
         setting = replace(setting, conditions=conditions)
-        self.trainer = ServerTrainer(model, setting, self.builder, LANES, together=False)
+        super().__init__(model, setting, builder, LANES, together=False)
         self.asked = np.full(self.share.shape, -1, dtype=np.int32)
         self.applied = self.asked.copy()
         """The latest request of each worker to the server of each share, and its latest update
         there."""
         self._ask(np.arange(ranks, dtype=np.int32))
-        self.ends: list[Ints] = []
         self.updates: list[Updates] = [Updates(*np.zeros((3, 0), dtype=np.int32))]
 
     def _cycle(self, workers: Ints, failure: Failure | None = None) -> None:
@@ -128,7 +127,7 @@ class _Cycles:
         A worker that has asked gets the parameters when they include its own update and the clock
         allows it.
         """
-        builder, phase, factor = self.builder, self.trainer.phase, self.trainer.factor[workers]
+        builder, phase, factor = self.builder, self.phase, self.factor[workers]
         worker, share = np.tile(workers, self.shares), self.share[:, workers].ravel()
         asked, applied = self.asked[:, workers].ravel(), self.applied[:, workers].ravel()
         server, clock = self.first + share, np.full(len(worker), self._clock())
@@ -140,23 +139,23 @@ class _Cycles:
             target=self.copy + share,
             after=columns(asked, applied, clock),
         )
-        self.trainer.note(worker, asked, pulled)
+        self.note(worker, asked, pulled)
         phase(Label(kinds.FORWARD))
         copies = {"reads": self.copy, "count": self.shares}
-        forward = builder.compute(workers, self._forward[workers] * factor, **copies)
+        forward = builder.compute(workers, self.forwards[workers] * factor, **copies)
         if failure:
             phase(Label(kinds.RESTART))
             away = failure.timeout + failure.restart
             self._ask(workers, builder.compute(workers, away, after=columns(forward)))
             return
         phase(Label(kinds.BACKWARD))
-        seconds, after = self._backward[workers] * factor, columns(forward)
+        seconds, after = self.backwards[workers] * factor, columns(forward)
         backward = builder.compute(workers, seconds, writes=0, after=after, **copies)
         self._ask(workers, backward)
         phase(Label(kinds.PUSH))
         inbox = self.inbox + worker
         pushed = builder.copy(worker, server, slot=share, target=inbox)
-        self.trainer.note(worker, pushed, pushed)
+        self.note(worker, pushed, pushed)
         phase(Label(kinds.UPDATE))
         updated = builder.compute(server, self.seconds, lane=SERVER_LANE, reads=inbox)
         self.applied[:, workers] = builder.reduce(
@@ -167,7 +166,7 @@ class _Cycles:
         self.updates.append(Updates(workers, pulls, self.applied[of_share_0, workers]))
 
     def _ask(self, workers: Ints, after: Ints | None = None) -> None:
-        self.trainer.phase(Label(kinds.PULL))
+        self.phase(Label(kinds.PULL))
         worker, share = np.tile(workers, self.shares), self.share[:, workers]
         waits = None if after is None else np.tile(after, self.shares)
         asked = self.builder.signal(worker, self.first + share.ravel(), after=columns(waits))
@@ -192,32 +191,31 @@ class _Cycles:
             return (text,)
         return text, f"staleness is that of 1 of {self.shares} shares"
 
-    def plan(self) -> Plan:
+    def run(self) -> Plan:
         """Run all cycles."""
         for step in range(self.setting.steps):
             self._step(step)
-        return self.trainer.plan(
+        return self.plan(
             updates=Updates(*map(np.concatenate, zip(*self.updates, strict=True))),
             holdings=self._holdings(),
             words=self._words(),
         )
 
     def _step(self, step: int) -> None:
-        conditions, failure = self.setting.conditions, self.setting.conditions.failure
+        conditions, failure = self.setting.conditions, self.failure
         workers = np.flatnonzero(conditions.has_input(step, self.setting.ranks)).astype(np.int32)
         if failure and failure.step == step and failure.rank in workers:
             self._cycle(np.array([failure.rank], dtype=np.int32), failure)
         if len(workers):
             self._cycle(workers)
-        self.ends.append(self._ended())
-        self.trainer.end(self.ends[-1])
+        self.end(self._ended())
 
     def _clock(self) -> int:
         """The operation at which all workers have finished the cycle that must precede the next, or
         -1."""
         if self.bound is None or len(self.ends) <= self.bound:
             return -1
-        self.trainer.phase(Label(kinds.CLOCK))
+        self.phase(Label(kinds.CLOCK))
         before = self.ends[-self.bound - 1]
         return int(self.builder.compute(self.first, 0.0, lane=CLOCK_LANE, after=before)[0])
 
@@ -227,7 +225,7 @@ class _Cycles:
         last: Ints = np.where(self.applied < 0, self.asked, self.applied)
         if self.shares == 1 and len(self.ends) < self.setting.steps - 1:
             return np.asarray(last[0])
-        self.trainer.phase(Label(kinds.APPLIED))
+        self.phase(Label(kinds.APPLIED))
         return self.builder.compute(
             np.arange(self.setting.ranks), 0.0, lane=CLOCK_LANE, after=last.T
         )

@@ -98,15 +98,15 @@ class DataParallel(Strategy):
         segments = self._segments(model.gradients, orders)
         # Sums go on round the rings.
         reduce = chain_reduce(ranks, model.gradients, orders[:, ::-1], segments=segments)
-        steps = _ReplicaSteps(self, Trainer(model, setting, LANES), replicate, reduce)
-        for _ in steps.trainer.attempts:
+        steps = _ReplicaSteps(self, model, setting, replicate, reduce)
+        for _ in steps.attempts:
             steps.step()
         state = model.parameters * model.state
         holdings = Holdings(
             np.where(np.arange(ranks) == 0, replica + state, replica), replica + state
         )
         words = _described(replicate, len(orders))
-        return steps.trainer.plan(holdings=holdings, stored=steps.stored(), words=words)
+        return steps.plan(holdings, steps.stored(), words=words)
 
     def _segments(self, nbytes: float, orders: Ints) -> int:
         """The chunks, each cut for all chains."""
@@ -118,47 +118,48 @@ class DataParallel(Strategy):
         return max(1, ceil(nbytes / self.chunk)) * len(orders)
 
 
-class _ReplicaSteps:
+class _ReplicaSteps(Trainer):
     """The steps of one run. Each worker waits for `start` before it goes on. That is the end of the
     step before, or of a restart, or the loss."""
 
     def __init__(
-        self, options: DataParallel, trainer: Trainer, replicate: Schedule, reduce: Schedule
+        self,
+        options: DataParallel,
+        model: Model,
+        setting: Setting,
+        replicate: Schedule,
+        reduce: Schedule,
     ) -> None:
-        self.options = options
-        self.trainer = trainer
-        self.replicate = replicate
-        self.reduce = reduce
-        self.model, self.workers = trainer.model, trainer.ranks
+        super().__init__(model, setting, LANES)
+        self.options, self.replicate, self.reduce = options, replicate, reduce
         self.start = self._moment(Label(kinds.BEGIN), np.zeros(0, dtype=np.int32))
         self._outputs: list[tuple[int, float]] = []
 
     def step(self) -> None:
         """Scatter, replicate, forward, gather, backward, reduce, update; where a worker fails,
         forward and restart."""
-        trainer = self.trainer
-        inputs = trainer.has_input
+        inputs = self.has_input
         peers = [rank for rank in np.flatnonzero(inputs).tolist() if rank]
         batch = self._scatter(
             Label(kinds.SCATTER, "inputs"), peers if self.options.scatter else [], self.model.inputs
         )
         # Replicas count elsewhere: every worker is taken to hold the parameters anyway.
-        replicated = trainer.collective(
+        replicated = self.collective(
             Label(kinds.REPLICATE), self.replicate, batch, memory="elsewhere"
         )
         self._forward(inputs, replicated)
-        if trainer.failed():
-            self.start = self._tail
+        if self.failed():
+            self.start = self.tail
             return
         nbytes = len(peers) * self.model.outputs
-        self._outputs.append((int(self._tail[0]), nbytes))
+        self._outputs.append((int(self.tail[0]), nbytes))
         self._gather(peers)
         self._backward(self._scatter(Label(kinds.SCATTER, "gradients"), peers, self.model.outputs))
-        self._outputs.append((int(self._tail[0]), -nbytes))
+        self._outputs.append((int(self.tail[0]), -nbytes))
         summed = Label(kinds.SUM_UP, "gradients")
-        arrived = self._moment(summed, self._tail)
-        self._update(trainer.collective(summed, self.reduce, arrived, memory="held"))
-        trainer.end()
+        arrived = self._moment(summed, self.tail)
+        self._update(self.collective(summed, self.reduce, arrived, memory="held"))
+        self.end()
 
     def stored(self) -> HeldBytes:
         """The outputs of the others, which the first device holds."""
@@ -166,60 +167,50 @@ class _ReplicaSteps:
         outputs = np.array(nbytes, np.float64)
         return HeldBytes(np.array(task, np.int32), outputs, outputs)
 
-    @property
-    def _tail(self) -> Ints:
-        tail = self.trainer.tail
-        assert tail is not None
-        return tail
-
     def _moment(self, label: Label, after: Ints) -> Ints:
         """What all workers wait for: until all of `after` are done."""
-        moment = self.trainer.compute(
-            label, 0.0, after[None], lane=COMMUNICATION, ranks=self.workers[:1]
-        )
-        return np.repeat(moment, len(self.workers))
+        moment = self.compute(label, 0.0, after[None], lane=COMMUNICATION, ranks=self.ranks[:1])
+        return np.repeat(moment, len(self.ranks))
 
     def _scatter(self, label: Label, targets: list[int], nbytes: float) -> Ints:
         """The first sends `nbytes` to each of `others`; returns with what each has them, and the
         first has sent all."""
         arrival = self.start.copy()
         for target in targets:
-            arrival[[0, target]] = self.trainer.message(label, (0, target), nbytes, arrival[:1])
+            arrival[[0, target]] = self.message(label, (0, target), nbytes, arrival[:1])
         return arrival
 
     def _gather(self, sources: list[int]) -> None:
         """Each of `others` sends its outputs to the first, when both have theirs: that has the
         loss."""
-        label, last = Label(kinds.GATHER_OUTPUTS), self._tail[:1]
+        label, last = Label(kinds.GATHER_OUTPUTS), self.tail[:1]
         for source in sources:
-            both = np.append(last, self._tail[source])
-            last = self.trainer.message(label, (source, 0), self.model.outputs, both)
-        self.start = np.repeat(last, len(self.workers))
+            both = np.append(last, self.tail[source])
+            last = self.message(label, (source, 0), self.model.outputs, both)
+        self.start = np.repeat(last, len(self.ranks))
 
     def _forward(self, inputs: Flags, replicated: Ints) -> None:
         launched = self.start
         for layer in self.model.layers:
             launched = self._launch(layer, inputs, launched)
-            self.trainer.forward(layer, replicated, launched)
+            self.forward(layer, replicated, launched)
 
     def _launch(self, layer: Layer, inputs: Flags, before: Ints) -> Ints:
-        threads, seconds = np.zeros_like(self.workers), np.where(inputs, self.options.launch, 0.0)
+        threads, seconds = np.zeros_like(self.ranks), np.where(inputs, self.options.launch, 0.0)
         label = Label(kinds.LAUNCH, layer.name)
-        return self.trainer.compute(label, seconds, before, lane=INTERPRETER, ranks=threads)
+        return self.compute(label, seconds, before, lane=INTERPRETER, ranks=threads)
 
     def _backward(self, arrived: Ints) -> None:
         for layer in reversed(self.model.layers):
-            self.trainer.backward(layer, arrived)
+            self.backward(layer, arrived)
 
     def _update(self, reduced: Ints) -> None:
         """The optimizer of the first: the step ends with it, and elsewhere with the reduction."""
-        seconds = float(self.model.optimizer_of(len(self.workers))[0] * self.trainer.factor[0])
-        self.trainer.tail = None
-        updated = self.trainer.compute(
-            Label(kinds.OPTIMIZER), seconds, reduced[:1], ranks=self.workers[:1]
-        )
-        self.start = np.repeat(updated, len(self.workers))
-        self.trainer.tail = np.append(updated, reduced[1:])
+        seconds = float(self.model.optimizer_of(len(self.ranks))[0] * self.factor[0])
+        self.tail = reduced[:1]
+        updated = self.compute(Label(kinds.OPTIMIZER), seconds, ranks=self.ranks[:1])
+        self.start = np.repeat(updated, len(self.ranks))
+        self.tail = np.append(updated, reduced[1:])
 
 
 def _described(replicate: Schedule, chains: int) -> tuple[str, ...]:

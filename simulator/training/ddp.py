@@ -131,9 +131,7 @@ class DDP(Strategy):
         )
         more = (f"communication {number}" for number in range(2, self.streams + 1))
         lanes = "compute", "communication", *more, "host"
-        trainer = Trainer(model, setting, lanes, communicator, startup=int(self.startup))
-        rules = self._overheads(model, setting)
-        steps = _BucketSteps(self, trainer, communicator, rules)
+        steps = _BucketSteps(self, model, setting, lanes, communicator)
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
         if self.startup:
             # The first iteration has a single bucket, unless buckets are never rebuilt.
@@ -141,12 +139,12 @@ class DDP(Strategy):
         usual = steps.costs(buckets)
         for _ in setting.conditions.attempts(setting.steps):
             steps.step(buckets, usual)
-        words = _described(buckets), *usual.words(rules.interference), *communicator.words
+        words = _described(buckets), *usual.words(steps.rules.interference), *communicator.words
         holdings = self._holdings(model, setting.ranks)
         slowdown = self.slowdown if setting.ranks > 1 else 0.0
-        return trainer.plan(holdings=holdings, words=words, slowdown=slowdown)
+        return steps.plan(holdings, words=words, slowdown=slowdown)
 
-    def _overheads(self, model: Model, setting: Setting) -> BucketRules:
+    def overheads(self, model: Model, setting: Setting) -> BucketRules:
         """What copies and hooks depend on, and what collectives take from the backward. A single
         worker has none."""
         if setting.ranks == 1:
@@ -179,28 +177,34 @@ class DDP(Strategy):
         return Holdings(np.full(ranks, replica + gradients + copies), replica + ranks * gradients)
 
 
-class _BucketSteps:
+class _BucketSteps(Trainer):
     """The steps of one run: forward, backward, all-reduces of the buckets, optimizer."""
 
+    communicator: Communicator
+
     def __init__(
-        self, options: DDP, trainer: Trainer, communicator: Communicator, overheads: BucketRules
+        self,
+        options: DDP,
+        model: Model,
+        setting: Setting,
+        lanes: tuple[str, ...],
+        communicator: Communicator,
     ) -> None:
-        self.options, self.trainer, self.communicator = options, trainer, communicator
-        self.overheads = overheads
-        self.layers = trainer.model.layers
+        super().__init__(model, setting, lanes, communicator, startup=int(options.startup))
+        self.options, self.rules = options, options.overheads(model, setting)
         self.waits: list[Ints | None] = []
         self.host = COMMUNICATION + options.streams
         """The lane of the CPU, after the communication streams."""
 
     def costs(self, buckets: list[Bucket]) -> Costs:
         """What buckets cost beside their all-reduces."""
-        ranks = self.trainer.setting.ranks
+        ranks = self.setting.ranks
         sent = 2 * (ranks - 1) / ranks * self.options.wire(1.0)
-        return costs(self.trainer.model, buckets, sent, self.overheads)
+        return costs(self.model, buckets, sent, self.rules)
 
     def start(self, buckets: list[Bucket]) -> None:
         """Rank 0's model goes to all; the first iteration has `buckets` of its own."""
-        model = self.trainer.model
+        model = self.model
         replica = self.communicator.of("tree_broadcast", model.parameters + model.buffers)
         self.waits.append(self._call(Label(kinds.BROADCAST, "model"), replica))
         self.step(buckets, self.costs(buckets), "used")
@@ -208,33 +212,33 @@ class _BucketSteps:
     def step(self, buckets: list[Bucket], usual: Costs, memory: Memory = "held") -> None:
         """Forwards and backwards of all batches, the collectives of the last, the optimizer.
         `memory` says when the buffers of the buckets are held."""
-        trainer, options = self.trainer, self.options
+        options = self.options
         self.waits.append(self._prepared())
-        if trainer.setting.conditions.batches:
-            self._scalar(Label(kinds.ALL_REDUCE, "join"), trainer.tail)
+        if self.setting.conditions.batches:
+            self._scalar(Label(kinds.ALL_REDUCE, "join"), self.tail)
         for batch in range(options.accumulate):
             self._forward(first=batch == 0)
-            if trainer.failed():
+            if self.failed():
                 return
             is_last = batch == options.accumulate - 1
             if is_last and options.find_unused:
                 # Which parameters take part is found before the backward that is synchronised.
-                seconds = options.walk * sum(len(layer.tensors) for layer in self.layers)
-                trainer.compute(Label(kinds.WALK), seconds * trainer.factor)
-            begun = trainer.tail
+                seconds = options.walk * sum(len(layer.tensors) for layer in self.model.layers)
+                self.compute(Label(kinds.WALK), seconds * self.factor)
+            begun = self.tail
             arrived = self._backward(usual if is_last else None)
         reduced = self._reduce(buckets, usual, memory, arrived, begun)
         for number, seconds in enumerate(usual.copies_out):
             self._copy(Label(kinds.COPY, f"bucket {number} back"), seconds, reduced[number])
-        trainer.optimize(*trainer.streams())
+        self.optimize(*self.streams())
         metric = None
         if options.metric:
-            metric = self._scalar(Label(kinds.ALL_REDUCE, "metric"), trainer.tail)
-        trainer.end(metric, batches=options.accumulate)
+            metric = self._scalar(Label(kinds.ALL_REDUCE, "metric"), self.tail)
+        self.end(metric, batches=options.accumulate)
         self.waits.append(metric)
 
     def _call(self, label: Label, schedule: Schedule, *after: Ints | None) -> Ints:
-        return self.trainer.collective(label, schedule, *after, seconds=self.options.launch)
+        return self.collective(label, schedule, *after, seconds=self.options.launch)
 
     def _scalar(self, label: Label, *after: Ints | None) -> Ints:
         return self._call(label, self.communicator.small(SCALAR), *after)
@@ -242,26 +246,25 @@ class _BucketSteps:
     def _prepared(self) -> Ints | None:
         if not self.options.prepare:
             return None
-        tail, label = self.trainer.tail, Label(kinds.PREPARE, "data")
-        before = np.full(self.trainer.setting.ranks, -1, np.int32) if tail is None else tail.copy()
+        before, label = self.tail.copy(), Label(kinds.PREPARE, "data")
         rank, seconds = np.zeros(1, np.int32), self.options.prepare
-        before[:1] = self.trainer.compute(label, seconds, before[:1], lane=self.host, ranks=rank)
+        before[:1] = self.compute(label, seconds, before[:1], lane=self.host, ranks=rank)
         return self._scalar(Label(kinds.BARRIER), before)
 
     def _forward(self, *, first: bool) -> None:
-        model, trainer = self.trainer.model, self.trainer
+        model = self.model
         if first and self.options.broadcast_buffers and model.buffers:
             statistics = self.communicator.of("tree_broadcast", model.buffers)
             label = Label(kinds.BROADCAST, "buffers")
-            self.waits.append(self._call(label, statistics, trainer.tail, *self.waits))
-        for layer in self.layers:
-            trainer.forward(layer, *self.waits)
+            self.waits.append(self._call(label, statistics, self.tail, *self.waits))
+        for layer in self.model.layers:
+            self.forward(layer, *self.waits)
             self.waits = []
             if self._is_normed(layer):
-                nbytes = (2 * layer.channels + 1) * SCALAR * trainer.setting.ranks
+                nbytes = (2 * layer.channels + 1) * SCALAR * self.setting.ranks
                 gathered = self.communicator.of("ring_all_gather", nbytes)
                 label = Label(kinds.ALL_GATHER, layer.name)
-                self.waits.append(self._call(label, gathered, trainer.tail))
+                self.waits.append(self._call(label, gathered, self.tail))
 
     def _is_normed(self, layer: Layer) -> bool:
         """Whether a layer sees the batch of all ranks."""
@@ -271,14 +274,14 @@ class _BucketSteps:
         """Layer by layer, the last first; returns the tasks after which the gradients of each are
         there, and in their buckets if `usual` says what that takes."""
         arrived: list[Ints] = []
-        for number, layer in reversed(list(enumerate(self.layers))):
+        for number, layer in reversed(list(enumerate(self.model.layers))):
             synced = None
             if self._is_normed(layer):
                 sums = self.communicator.small(2 * layer.channels * SCALAR)
                 label = Label(kinds.ALL_REDUCE, layer.name)
-                synced = self._call(label, sums, self.trainer.tail)
+                synced = self._call(label, sums, self.tail)
             slower = usual.slower[number] if usual else 0.0
-            done = self.trainer.backward(layer, *self.waits, synced, slower=slower)
+            done = self.backward(layer, *self.waits, synced, slower=slower)
             if usual and number in usual.copies_in:
                 label = Label(kinds.COPY, f"{layer.name} into buckets")
                 done = self._copy(label, usual.copies_in[number])
@@ -287,7 +290,7 @@ class _BucketSteps:
         return arrived[::-1]
 
     def _copy(self, label: Label, seconds: float, *after: Ints) -> Ints:
-        return self.trainer.compute(label, seconds * self.trainer.factor, *after)
+        return self.compute(label, seconds * self.factor, *after)
 
     def _reduce(
         self,
@@ -295,44 +298,42 @@ class _BucketSteps:
         usual: Costs,
         memory: Memory,
         arrived: list[Ints],
-        begun: Ints | None,
+        begun: Ints,
     ) -> list[Ints]:
         """A bucket is launched when it is full, its hooks are done and all before it are launched.
         The CPU calls the first hook when the tasks `begun` before the backward are done. Returns
         the last tasks of each bucket."""
-        options, trainer, done = self.options, self.trainer, list[Ints]()
+        options, done = self.options, list[Ints]()
         launched, hooked = None, begun
         for number, bucket in enumerate(buckets):
-            full = arrived[min(bucket.layers)] if options.overlap else trainer.tail
+            full = arrived[min(bucket.layers)] if options.overlap else self.tail
             # To compress a bucket or to expand it is to read it and write half of it, or the
             # reverse.
-            packing = 1.5 * bucket.nbytes / trainer.model.memory_bandwidth * options.compress
+            packing = 1.5 * bucket.nbytes / self.model.memory_bandwidth * options.compress
             begin, lane = options.launch + packing, COMMUNICATION + number % options.streams
             waits: list[Ints | None] = [full, launched]
             if number in usual.late:
                 label = Label(kinds.HOOKS, f"of bucket {number}")
-                seconds = usual.late[number] * trainer.factor
-                hooked = trainer.compute(label, seconds, hooked, lane=self.host)
+                seconds = usual.late[number] * self.factor
+                hooked = self.compute(label, seconds, hooked, lane=self.host)
                 waits.append(hooked)
             if options.streams > 1:
                 # On several streams collectives do not wait for each other, but their launches do.
-                launched = trainer.call(f"launch of bucket {number}", begin, lane, *waits)
+                launched = self.call(f"launch of bucket {number}", begin, lane, *waits)
                 begin, waits = 0.0, [launched]
             label = Label(kinds.ALL_REDUCE, f"bucket {number}", bucket=number)
             schedule = self.communicator.large(options.wire(bucket.nbytes))
-            last = trainer.collective(
-                label, schedule, *waits, lane=lane, seconds=begin, memory=memory
-            )
+            last = self.collective(label, schedule, *waits, lane=lane, seconds=begin, memory=memory)
             if packing:
-                last = trainer.call(f"unpacking of bucket {number}", packing, lane, last)
+                last = self.call(f"unpacking of bucket {number}", packing, lane, last)
             done.append(last)
         if options.find_unused:
-            tensors = sum(len(layer.tensors) for layer in self.layers)
+            tensors = sum(len(layer.tensors) for layer in self.model.layers)
             used, label = (
                 self.communicator.small(SCALAR * tensors),
                 Label(kinds.ALL_REDUCE, "used parameters"),
             )
-            self._call(label, used, trainer.tail, launched)
+            self._call(label, used, self.tail, launched)
         return done
 
 

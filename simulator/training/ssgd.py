@@ -84,7 +84,7 @@ class SSGD(Served):
         """The steps of `setting` as a schedule."""
         units = units_of(model, self.pipelined)
         setting.check_size(self._operations(model, setting.ranks, len(units)))
-        return _ServedSteps(self, model, setting, units).plan()
+        return _ServedSteps(self, model, setting, units).run()
 
     def _operations(self, model: Model, ranks: int, units: int) -> int:
         separate = bool(self.server_kind)
@@ -100,7 +100,7 @@ class SSGD(Served):
         return 3 * model.gradients / self.memory(model)
 
 
-class _ServedSteps:
+class _ServedSteps(ServerTrainer):
     """The steps of one run. Each worker's next forward of a layer waits for `arrivals[layer]`, the
     first for `batch`.
 
@@ -113,7 +113,7 @@ class _ServedSteps:
     def __init__(
         self, options: SSGD, model: Model, setting: Setting, units: dict[int, Tensor]
     ) -> None:
-        self.options, self.model, ranks = options, model, setting.ranks
+        self.options, ranks = options, setting.ranks
         every = np.arange(ranks)
         if options.server == "sharded":
             self.hosts, self.worker = every, np.tile(every, ranks - 1)
@@ -126,60 +126,58 @@ class _ServedSteps:
             np.array([unit.nbytes for unit in units.values()]) / model.parameters / len(self.hosts)
         )
         self.units = units
-        self.builder = ScheduleBuilder(
+        builder = ScheduleBuilder(
             ranks,
             model.gradients,
             slots=np.repeat(shares, len(self.hosts)).tolist(),
             scratch=np.append(shares / model.gradient_width, np.tile(shares, ranks)).tolist(),
             servers=options.servers(ranks),
         )
-        self.trainer = ServerTrainer(model, setting, self.builder, LANES)
-        self.workers = self.trainer.ranks
-        factors = setting.conditions.factors(len(self.trainer.attempts), ranks)
-        self.slower = np.pad(factors, ((0, 0), (0, 1)), constant_values=1.0)
+        super().__init__(model, setting, builder, LANES)
+        self.slower = np.pad(self.factors, ((0, 0), (0, 1)), constant_values=1.0)
         self.arrivals: dict[int, Ints] = {}
         self.batch: Ints | None = None
 
-    def plan(self) -> Plan:
+    def run(self) -> Plan:
         """Forward, backward, push, update, pull; where a worker fails, forward and restart."""
-        for number, attempt in enumerate(self.trainer.attempts):
+        for number, attempt in enumerate(self.attempts):
             self._forward(attempt)
-            if self.trainer.failed():
+            if self.failed():
                 continue
             updated, moved = self._backward(self.slower[number])
             if not self.options.pipelined:
                 self.batch = self._scatter(attempt, self._at_all(updated[0]))
             self._end(moved)
-        return self.trainer.plan(holdings=self._holdings(), words=(self._described(),))
+        return self.plan(holdings=self._holdings(), words=(self._described(),))
 
     def _end(self, moved: list[Ints]) -> None:
-        self.trainer.phase(Label(kinds.PULL))
+        self.phase(Label(kinds.PULL))
         waits = columns(self.batch, *self.arrivals.values())
-        last = self.builder.compute(self.workers, 0.0, lane=COMMUNICATION, after=waits)
+        last = self.builder.compute(self.ranks, 0.0, lane=COMMUNICATION, after=waits)
         for each in moved:
             self._span(self.worker, self.server, each)
         if not self.options.pipelined:
             complete = self.builder.compute(self.hosts[0], 0.0, lane=COMMUNICATION, after=last)
             self.arrivals[0] = self._at_all(complete[0])
-        self.trainer.end(last)
+        self.end(last)
 
     def _at_all(self, operation: int) -> Ints:
-        return np.full(len(self.workers), operation, dtype=np.int32)
+        return np.full(len(self.ranks), operation, dtype=np.int32)
 
     def _forward(self, attempt: Attempt) -> None:
         first, *later_layers = self.model.layers
-        done = self.trainer.forward(first, self.batch, self.arrivals.pop(0, None))
+        done = self.forward(first, self.batch, self.arrivals.pop(0, None))
         early = self.options.pipelined and not attempt.fails
         self.batch = self._scatter(attempt, done) if early else None
         for number, layer in enumerate(later_layers, 1):
-            self.trainer.forward(layer, self.arrivals.pop(number, None))
+            self.forward(layer, self.arrivals.pop(number, None))
 
     def _backward(self, slower: Floats) -> tuple[Ints, list[Ints]]:
         """Backward and exchange. Returns the updates of the first unit at every server, and what
         moved units, for every pair."""
         first, moved = np.zeros(0, dtype=np.int32), list[Ints]()
         for number in reversed(range(len(self.model.layers))):
-            ready = self.trainer.backward(self.model.layers[number])
+            ready = self.backward(self.model.layers[number])
             if number in self.units:
                 updated, *both = self._exchange(number, ready, slower)
                 first, moved = first if moved else updated, moved + both
@@ -189,26 +187,26 @@ class _ServedSteps:
         """Push, sum, update and pull the unit of a layer, whose gradients are `ready`. Returns the
         updates at every server, and the pushes and pulls of every pair."""
         number, unit = list(self.units).index(layer), self.units[layer]
-        builder, hosts, trainer = self.builder, self.hosts, self.trainer
+        builder, hosts = self.builder, self.hosts
         home, host_slots = self._home(number), self._shard(number, hosts)
         slot, inbox = self._shard(number, self.server), self._inbox(number)
         share = unit.nbytes / self.model.parameters / len(hosts)
-        trainer.phase(Label(kinds.PUSH, unit.name))
+        self.phase(Label(kinds.PUSH, unit.name))
         after = ready[self.worker, None]
         pushed = builder.copy(self.worker, self.server, slot=slot, target=inbox, after=after)
-        trainer.phase(Label(kinds.SUM, unit.name))
+        self.phase(Label(kinds.SUM, unit.name))
         seconds = share * self.options.adding(self.model) * slower[self.server]
         added = builder.compute(self.server, seconds, lane=COMPUTE, reads=inbox)
         self._sum(number, ready, added)
-        trainer.phase(Label(kinds.UPDATE, unit.name))
+        self.phase(Label(kinds.UPDATE, unit.name))
         seconds = share * self.options.updating(self.model) * slower[hosts]
         updated = builder.compute(hosts, seconds, lane=COMPUTE, reads=home, writes=home)
-        trainer.phase(Label(kinds.PULL, unit.name))
+        self.phase(Label(kinds.PULL, unit.name))
         pulled = builder.copy(self.server, self.worker, slot=home, target=slot)
         if not self.options.server_kind:
             builder.copy(hosts, hosts, slot=home, target=host_slots)
         self.arrivals[layer] = builder.compute(
-            self.workers, 0.0, lane=COMMUNICATION, reads=host_slots[0], count=len(hosts)
+            self.ranks, 0.0, lane=COMMUNICATION, reads=host_slots[0], count=len(hosts)
         )
         return updated, pushed, pulled
 
@@ -238,10 +236,10 @@ class _ServedSteps:
         """Send each worker its next batch. Returns the operation of its arrival at each worker, or
         -1."""
         source, arrivals = self.hosts[0], self._at_all(-1)
-        wants = self.trainer.setting.conditions.has_input(attempt.step + 1, len(self.workers))
+        wants = self.setting.conditions.has_input(attempt.step + 1, len(self.ranks))
         is_sent = self.options.scatter and self.model.inputs > 0
-        to = np.flatnonzero(wants & (self.workers != source) & is_sent)
-        self.trainer.phase(Label(kinds.SCATTER))
+        to = np.flatnonzero(wants & (self.ranks != source) & is_sent)
+        self.phase(Label(kinds.SCATTER))
         sent = self.builder.signal(source, to, nbytes=self.model.inputs, after=after[to, None])
         arrivals[to] = sent
         self._span(to, np.full(len(to), source), sent)
@@ -249,14 +247,14 @@ class _ServedSteps:
 
     def _span(self, worker: Numbers, server: Numbers, moved: Ints) -> None:
         """Note communications for both ends that are workers."""
-        serves = server < len(self.workers)
-        self.trainer.note(worker, moved, moved)
-        self.trainer.note(server[serves], moved[serves], moved[serves])
+        serves = server < len(self.ranks)
+        self.note(worker, moved, moved)
+        self.note(server[serves], moved[serves], moved[serves])
 
     def _holdings(self) -> Holdings:
         """Memory outside of slots: copies of the parameters at the workers (servers have them in
         slots), buffers, and the optimizer state at the servers."""
-        model, workers, hosts = self.model, len(self.workers), self.hosts
+        model, workers, hosts = self.model, len(self.ranks), self.hosts
         nbytes, share = np.zeros(max(workers, int(hosts.max()) + 1)), 1 / len(hosts)
         nbytes[:workers] = model.parameters + model.buffers
         nbytes[hosts[hosts < workers]] -= model.parameters * share

@@ -52,7 +52,8 @@ class Trainer:
     schedule.
 
     What a worker computes on its main lane comes one after the other; `tail` is the last task of
-    each so far. What a task waits for is given in columns of tasks, with a row for each worker.
+    each so far, -1 for none. What a task waits for is given in columns of tasks, with a row for
+    each worker.
     """
 
     def __init__(
@@ -81,14 +82,14 @@ class Trainer:
         self.setting.check_size(3.0 * len(self.ranks))
         self.attempts = [Attempt(0)] * startup + setting.conditions.attempts(setting.steps)
         self._startup, self._every = startup, every
-        self._factors = setting.conditions.factors(len(self.attempts), setting.ranks)
+        self.factors = setting.conditions.factors(len(self.attempts), setting.ranks)
         self._layers = {layer.name: number for number, layer in enumerate(model.layers)}
         self._streams: dict[int, Ints] = {}
         self._parts: list[TaskRows] = []
         self._size = self._operations = self._of_all = self._once = 0
-        self._ends: list[Ints] = []
+        self.ends: list[Ints] = []
         self._samples: list[int] = []
-        self.tail: Ints | None = None
+        self.tail: Ints = np.full(len(self.ranks), -1, dtype=np.int32)
         inputs = setting.conditions.has_input(setting.steps - 1, setting.ranks)
         if together and not inputs.any():
             raise InputError(f"{setting.steps} steps: nobody has input for all of them, take fewer")
@@ -96,7 +97,7 @@ class Trainer:
     @property
     def attempt(self) -> Attempt:
         """The current step."""
-        return self.attempts[len(self._ends)]
+        return self.attempts[len(self.ends)]
 
     @property
     def has_input(self) -> Flags:
@@ -106,7 +107,7 @@ class Trainer:
     @property
     def factor(self) -> Floats:
         """What the times of each rank are multiplied by in the current step."""
-        factors = self._factors[len(self._ends)] * self.has_input
+        factors = self.factors[len(self.ends)] * self.has_input
         return np.asarray(factors[self.ranks], dtype=np.float64)
 
     def compute(
@@ -194,7 +195,6 @@ class Trainer:
         failure = self.setting.conditions.failure
         if failure is None or not self.attempt.fails:
             return False
-        assert self.tail is not None
         last = np.full_like(self.tail, self.tail[failure.rank])
         self.compute(Label(RESTART), failure.timeout + failure.restart, last)
         self.end()
@@ -203,12 +203,10 @@ class Trainer:
     def end(self, last: Ints | None = None, *, batches: int = 1) -> None:
         """The step, of `batches` batches a worker, ends with `last`, by default with its latest
         computation."""
-        tail = self.tail if last is None else last
-        assert tail is not None
         inputs = int(self.has_input.sum()) * (not self.attempt.lost)
         self._samples.append(self.model.batch * batches * inputs)
-        self._ends.append(tail)
-        steps = len(self._ends) - self._startup
+        self.ends.append(self.tail if last is None else last)
+        steps = len(self.ends) - self._startup
         if not steps:
             self._once = self._operations
         if steps == self._every and self.setting.priced_beyond == inf:
@@ -270,12 +268,12 @@ class Trainer:
 
     def _check(self) -> None:
         """Raise InputError if the run has too many operations, as the steps so far tell."""
-        step = (self._operations - self._once) / (len(self._ends) - self._startup)
+        step = (self._operations - self._once) / (len(self.ends) - self._startup)
         self.setting.check_size(step, self._once, every=self._every)
 
     def _written(self) -> tuple[dict[str, Any], Ints | None]:
         """What the plan has of the run; and the task that each task becomes, unless it stays."""
-        ranks, number, ends = self.setting.ranks, None, np.array(self._ends)
+        ranks, number, ends = self.setting.ranks, None, np.array(self.ends)
         nbytes, sizes, parts = buffers(self._parts, ranks)
         communicator = self.communicator
         is_priced = communicator is not None and ranks > 1
@@ -382,4 +380,4 @@ class ServerTrainer(Trainer):
         )
         ends = np.concatenate((computed, last))[order]
         written = {"schedule": schedule, "first": starts[order], "last": ends, "graph": graph}
-        return written | {"ends": np.array(self._ends, dtype=np.int32)}, None
+        return written | {"ends": np.array(self.ends, dtype=np.int32)}, None
