@@ -30,5 +30,4 @@ KERNELS: tuple[Kernel, ...] = (
     _flow_kernels.least_flow,
     dependencies.meetings,
     queues.idle,
-    queues.contended,
 )
