@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.contention import contended, history, queued_media, sections
+from simulator.analysis.contention import history, queued_media, sections
 from simulator.kernels import queues
 from simulator.kernels.path import latest
 from simulator.kernels.queues import Gaps
@@ -51,20 +51,10 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Floats:
     fair sharing, the part that other ranks cause comes first.
     """
     computing, gaps, free = all_gaps(timeline, lane)
-    parts = kernel(queues.idle, len(timeline.schedule))(history(timeline), gaps, float(end))
-    gap, _, node, cause = np.ascontiguousarray(parts.places.T)
-    since, until = np.ascontiguousarray(parts.times.T)
-    queued, causes = cause == queues.QUEUES, len(CAUSES) - 1
-    lasting, contention = until - since, np.zeros(len(gap))
-    behind = contended(timeline, node[queued], since[queued], until[queued])
-    contention[queued] = np.minimum(lasting[queued], behind)
-    first = gaps.rank[gap] * causes
-    place = np.concatenate((first + np.where(queued, TRANSFER, cause), first + CONTENTION))
-    by_cause = sums(
-        place, np.concatenate((lasting - contention, contention)), timeline.schedule.ranks * causes
-    )
-    seconds = by_cause.reshape(-1, causes)
-    return with_drain(seconds, computing, free, min(timeline.makespan, end))
+    rows, causes = _by_cause(timeline, gaps, end), len(CAUSES) - 1
+    places = gaps.rank[rows.gap] * causes + rows.cause
+    by_cause = sums(places, rows.end - rows.start, timeline.schedule.ranks * causes)
+    return with_drain(by_cause.reshape(-1, causes), computing, free, min(timeline.makespan, end))
 
 
 def all_gaps(timeline: Timeline, lane: int) -> tuple[Flags, Gaps, Floats]:
@@ -174,8 +164,7 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
     ([0, 0, 1, 1], [1.0, 3.0, 3.0, 4.0], [3.0, 4.0, 4.0, 5.0])
     """
     computing, gaps, free = all_gaps(timeline, lane)
-    parts = kernel(queues.idle, len(timeline.schedule))(history(timeline), gaps, float(end))
-    rows = _by_cause(timeline, parts)
+    rows = _by_cause(timeline, gaps, end)
     stretches = BubbleSpans(
         rank=gaps.rank[rows.gap],
         lane=np.full_like(rows.gap, lane),
@@ -184,7 +173,7 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
         cause=rows.cause,
         awaited=_awaited(timeline, gaps)[rows.gap],
         operation=rows.operation,
-        medium=rows.medium,
+        medium=_media(timeline, rows),
     )
     drains = _drains(computing, free, min(timeline.makespan, end), lane)
     spans = BubbleSpans.joined(_merged(stretches, rows.gap), drains)
@@ -209,8 +198,9 @@ def gaps_without_causes(timeline: Timeline, lane: int = 0) -> BubbleSpans:
 class _Rows(NamedTuple):
     gap: Ints
     operation: Ints
+    node: Ints
+    """The node that waits in a queue, or -1."""
     cause: Ints
-    medium: Ints
     start: Floats
     end: Floats
 
@@ -218,30 +208,29 @@ class _Rows(NamedTuple):
         return _Rows._make(column[chosen] for column in self)
 
 
-def _by_cause(timeline: Timeline, parts: queues.GapParts) -> _Rows:
-    """The parts by gap and time; a queue has a row for each operation in front."""
-    gap, operation, node, cause = np.ascontiguousarray(parts.places.T)
-    start, end = np.ascontiguousarray(parts.times.T)
-    queued = cause == queues.QUEUES
-    medium = np.full_like(gap, -1)
-    medium[queued] = queued_media(timeline, node[queued])
-    flows = cause == CONTENTION
-    medium[flows] = _busiest(timeline, operation[flows])
-    rows = _Rows(gap, operation, cause, medium, start, end)
-    in_front = _in_front(timeline, rows.take(queued), node[queued])
-    columns: Iterable[tuple[Any, Any]] = zip(rows.take(~queued), in_front, strict=True)
+def _by_cause(timeline: Timeline, gaps: queues.Gaps, end: float) -> _Rows:
+    """The parts of gaps by gap and time. A queue is cut where the sender in front changes:
+    contention if it is another one."""
+    parts = kernel(queues.idle, len(timeline.schedule))(history(timeline), gaps, float(end))
+    rows = _Rows(*np.ascontiguousarray(parts.places.T), *np.ascontiguousarray(parts.times.T))
+    queued = rows.cause == queues.QUEUES
+    waits, rows = rows.take(queued), rows.take(~queued)
+    cut = sections(timeline, waits.node, waits.start, waits.end)
+    cause = np.where(cut.others, CONTENTION, TRANSFER).astype(np.int32)
+    waits = waits.take(cut.row)._replace(cause=cause, start=cut.start, end=cut.end)
+    rows = rows._replace(node=np.full_like(rows.node, -1))
+    columns: Iterable[tuple[Any, Any]] = zip(rows, waits, strict=True)
     rows = _Rows._make(np.concatenate(pair) for pair in columns)
     return rows.take(np.lexsort((rows.start, rows.gap)))
 
 
-def _in_front(timeline: Timeline, rows: _Rows, node: Ints) -> _Rows:
-    """Waits in queues, cut where the sender in front changes: contention if it is another one."""
-    cut = sections(timeline, node, rows.start, rows.end)
-    rows = rows.take(cut.row)._replace(start=cut.start, end=cut.end)
-    return rows._replace(
-        cause=np.where(cut.others, CONTENTION, TRANSFER).astype(np.int32),
-        medium=np.where(cut.others, rows.medium, -1).astype(np.int32),
-    )
+def _media(timeline: Timeline, rows: _Rows) -> Ints:
+    """Where there is contention, the medium for which a node queues; of a flow, the busiest."""
+    medium, lost = np.full_like(rows.node, -1), rows.cause == CONTENTION
+    queued, flows = lost & (rows.node >= 0), lost & (rows.node < 0)
+    medium[queued] = queued_media(timeline, rows.node[queued])
+    medium[flows] = _busiest(timeline, rows.operation[flows])
+    return medium
 
 
 def _busiest(timeline: Timeline, operation: Ints) -> Ints:

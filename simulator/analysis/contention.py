@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.kernels import path, queues
+from simulator.kernels import path
 from simulator.kernels.records import History
 from simulator.schedules.timeline import Occupancy, Timeline
 from topologies.columns import distinct_rows, sums
-from topologies.jit import kernel
 from topologies.topology import Flags, Floats, Ints, Longs, Numbers
 
 ROUNDING = 1e-9
@@ -33,11 +32,12 @@ def waited(timeline: Timeline) -> tuple[Floats, Floats]:
         return every, every * contended_share(timeline)
     operation, _, node = timeline.hops
     arrived, start = arrivals(timeline), timeline.node_start[node]
-    contention = contended(timeline, node, arrived, start)
-    every, behind_others = (
-        sums(operation, seconds, operations) for seconds in (start - arrived, contention)
+    behind = sections(timeline, node, arrived, start)
+    lasting = np.where(behind.others, behind.end - behind.start, 0.0)
+    return (
+        sums(operation, start - arrived, operations),
+        sums(operation[behind.row], lasting, operations),
     )
-    return every, behind_others
 
 
 def arrivals(timeline: Timeline) -> Floats:
@@ -49,22 +49,6 @@ def arrivals(timeline: Timeline) -> Floats:
         before += np.roll(_held(timeline), 1)
     first = node == timeline.routed.node_indptr[operation]
     return np.where(first, timeline.ready[operation], before)
-
-
-def contended(timeline: Timeline, node: Numbers, since: Floats, until: Floats) -> Floats:
-    """For how many seconds, from `since` to `until`, each node waited for operations of other
-    ranks, shape (nodes,)."""
-    waited_for = kernel(queues.contended, len(node))
-    return np.asarray(
-        waited_for(
-            np.ascontiguousarray(node, np.int32),
-            since,
-            until,
-            timeline.routed.sender,
-            timeline.node_start,
-            timeline.node_cause,
-        )
-    )
 
 
 def _held(timeline: Timeline) -> Floats:
@@ -198,7 +182,7 @@ def queue_spans(timeline: Timeline) -> QueueSpans:
     return QueueSpans(operation[kept], medium, begin[kept], end[kept])
 
 
-def sections(timeline: Timeline, node: Ints, since: Floats, until: Floats) -> Sections:
+def sections(timeline: Timeline, node: Numbers, since: Floats, until: Floats) -> Sections:
     """The waits of nodes from `since` to `until`, by the messages in front."""
     start, cause, sender = timeline.node_start, timeline.node_cause, timeline.routed.sender
     row, front = np.arange(len(node)), cause[node]

@@ -1,4 +1,4 @@
-"""What operations wait for: contention, and the causes of bubbles."""
+"""What operations wait for: the causes of bubbles."""
 
 from __future__ import annotations
 
@@ -40,20 +40,6 @@ class GapParts(NamedTuple):
     """When the part begins and ends, shape (parts, 2)."""
     used: Longs
     """The number of parts, shape (1,)."""
-
-
-def contended(
-    nodes: Ints, since: Floats, until: Floats, sender: Ints, start: Floats, cause: Ints
-) -> Floats:
-    """For how long, from `since` to `until`, each of `nodes` waited for nodes of other senders."""
-    seconds = np.zeros(len(nodes))
-    for k in range(len(nodes)):
-        released, occupant = start[nodes[k]], cause[nodes[k]]
-        while occupant >= 0 and released > since[k]:
-            if sender[occupant] != sender[nodes[k]]:
-                seconds[k] += max(0.0, min(released, until[k]) - max(since[k], start[occupant]))
-            released, occupant = start[occupant], cause[occupant]
-    return seconds
 
 
 class Gaps(NamedTuple):

@@ -3,7 +3,6 @@ take turns."""
 
 from simulator.kernels import (
     cells,
-    copies,
     dependencies,
     fair_sharing,
     first_come,
@@ -23,12 +22,12 @@ KERNELS: tuple[Kernel, ...] = (
     first_come.simulate,
     rates.simulate,
     cells.fill,
-    copies.follow,
+    cells.unite,
+    cells.raise_peaks,
     _kernels.distances,
     path.walk,
     _kernels.shortest,
     _flow_kernels.least_flow,
     dependencies.meetings,
     queues.idle,
-    queues.contended,
 )
