@@ -40,11 +40,6 @@ def in_turn(algorithm: Algorithm) -> Algorithm:
     )
 
 
-def takes_turns(algorithm: Algorithm) -> bool:
-    """Whether an algorithm is one of :func:`in_turn`."""
-    return algorithm.recipe is not None and algorithm.recipe[0] is in_turn
-
-
 def _in_turn(schedule: Schedule) -> Schedule:
     """The operations, of which each message waits for the one before on its connection."""
     remote = np.flatnonzero(schedule.remote)

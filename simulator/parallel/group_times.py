@@ -11,7 +11,7 @@ import numpy as np
 
 from simulator.collectives import Algorithm, find
 from simulator.engines import run
-from simulator.parallel.connections import in_turn, takes_turns
+from simulator.parallel.connections import in_turn
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_routes import Laid, Loads, lay
 from simulator.parallel.node_levels import two_levels
@@ -41,8 +41,8 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
 several nodes take two levels instead of rings. A dispatch sends tokens to their experts, and a
 combine returns them."""
 FREE = 1.05
-"""How many times as long messages may take that follow each other, as each waits for the latency of
-the one before."""
+"""How many times as long an algorithm may take whose messages follow each other: each waits for the
+latency of the one before."""
 EXPLAINED = 2**16
 """Operations of a part whose phases are looked for, at most."""
 End = Literal["time", "expected", "low", "high"]
@@ -84,6 +84,11 @@ class Timed(NamedTuple):
     """That of each part of which the profile says how sure it is, if an end was asked for."""
     phases: Mapping[int, Phases]
     """Those of each part, if they are known."""
+
+    @property
+    def longest(self) -> float:
+        """The time of all groups, in seconds."""
+        return max(self.seconds.values())
 
     def at(self, end: End | None, place: int) -> float:
         """The time of the groups of a place, or an end of its interval, in seconds."""
@@ -222,12 +227,12 @@ class GroupTimes:
                 chosen = self.usual.fastest(kind, collective, nbytes).name
                 every = [laid for laid in every if laid.algorithm.name == chosen]
             times = _allowed(partial(self._time, nbytes), every)
-
-            def cost(timed: Timed) -> float:
-                free = self.takes_turns and not takes_turns(timed.laid.algorithm)
-                return max(timed.seconds.values()) * (FREE if free else 1.0)
-
-            self._times[key] = min(times, key=cost)
+            fastest: dict[str, Timed] = {}
+            for timed in times:
+                name = timed.laid.algorithm.name
+                if name not in fastest or timed.longest * FREE < fastest[name].longest:
+                    fastest[name] = timed
+            self._times[key] = min(fastest.values(), key=lambda timed: timed.longest)
         return self._times[key]
 
     def least(self, kind: str, collective: str, nbytes: float) -> float:

@@ -1,14 +1,17 @@
 """Messages between two ranks that follow each other."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 
 from simulator.collectives import find
 from simulator.collectives.proof import prove
-from simulator.engines import simulate
-from simulator.parallel.connections import in_turn, takes_turns
+from simulator.engines import run, simulate
+from simulator.parallel.connections import in_turn
+from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
 from simulator.schedules.timeline import Timeline
 from topologies.catalogue import find as find_machine
 
@@ -54,6 +57,24 @@ def test_an_algorithm_has_its_turns_once_and_keeps_its_name_and_options() -> Non
     algorithm = find("ring:segments=2")
     turns = in_turn(algorithm)
     assert turns is in_turn(algorithm) is pickle.loads(pickle.dumps(turns))
-    assert takes_turns(turns)
-    assert not takes_turns(algorithm)
     assert (turns.name, turns.options) == (algorithm.name, algorithm.options)
+
+
+def times_on(machine: str) -> GroupTimes:
+    """The times of eight ranks in data parallel under fair sharing."""
+    built, fairly = find_machine(machine).build(8), partial(run, sharing="fair")
+    return GroupTimes(built, Degrees(dp=8), run=fairly, takes_turns=True)
+
+
+def test_a_call_has_turns_unless_latency_makes_it_longer() -> None:
+    times, gather = times_on("alps:nodes=2"), find("rings_all_gather")
+    assert times.fastest("data", "all_gather", 1e9) is in_turn(gather)
+    assert times.fastest("data", "all_gather", 1e5) is gather
+
+
+def test_the_fastest_algorithm_counts_whether_it_has_turns_or_not() -> None:
+    times = times_on("hgx_h100:nodes=2,nics=2")
+    for nbytes in (1e4, 1e6, 1e8):
+        chosen = times.timed("data", "all_reduce", nbytes)
+        alone = [times._time(nbytes, laid) for laid in times._every("data", "all_reduce")]
+        assert chosen.longest <= 1.05 * min(timed.longest for timed in alone)
