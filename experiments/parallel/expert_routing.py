@@ -162,7 +162,8 @@ def prove(plan: Plan, routing: Routing | None, experts: Experts | None) -> Mappi
         proven["cp"] = "every query meets every key that it may see once"
     if 1 < plan.ep <= LARGE and experts is not None:
         rest = "; what is dropped counts as 0" if _dropped(plan, routing, experts) else ""
-        proven["ep"] = f"every token returns to its owner with the sum of its experts{rest}"
+        returned = "every token reaches its experts, and their results return to its owner"
+        proven["ep"] = returned + rest
     return proven
 
 

@@ -38,9 +38,8 @@ def prove_experts(
     dispatch: Algorithm, combine: Algorithm, chosen: Longs, local: int, slots: int = 0
 ) -> int:
     """Raise WrongResult unless each token reaches all of its experts, and what these make of it
-    returns to its owner, who adds it up. `chosen` has the experts of each token of each rank,
-    shape (ranks, tokens, top); a rank holds `local` experts. With `slots` an expert takes so many
-    tokens of each rank.
+    returns to its owner. `chosen` has the experts of each token of each rank, shape (ranks, tokens,
+    top); a rank holds `local` experts. With `slots` an expert takes so many tokens of each rank.
 
     It returns how many copies of tokens are dropped.
     """

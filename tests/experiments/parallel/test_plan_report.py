@@ -39,7 +39,7 @@ from tests.experiments.parallel.test_plan_run import SMALL, simulated
             "ep=8,router=zipf:0.5,seed=2",
             "mixtral_8x7b:layers=2",
             "hgx_h100",
-            ("seed 2", "busiest rank", "dropped", "combine", "returns to its owner"),
+            ("seed 2", "busiest rank", "dropped", "combine", "return to its owner"),
         ),
     ],
 )
