@@ -96,7 +96,11 @@ class CriticalPath:
     @classmethod
     def joined(cls, paths: Iterable[CriticalPath]) -> CriticalPath:
         """Paths, one after the other."""
-        return JoinedPath([cls.empty(), *paths])
+        several = [cls.empty(), *paths]
+        columns = (
+            np.concatenate([getattr(path, field.name) for path in several]) for field in fields(cls)
+        )
+        return cls(*columns)
 
     @classmethod
     def empty(cls) -> CriticalPath:
@@ -110,28 +114,6 @@ class CriticalPath:
         """The amounts of a part by where, shape (length,)."""
         chosen = self.part == SEGMENT_PARTS.index(part)
         return sums(self.where[chosen], self.amount[chosen], length)
-
-
-class JoinedPath(CriticalPath):
-    """Paths, one after the other. Each column is joined when it is first read."""
-
-    def __init__(self, paths: Sequence[CriticalPath]) -> None:
-        vars(self)["_paths"] = paths
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in {field.name for field in fields(self)}:
-            raise AttributeError(name)
-        column = np.concatenate([getattr(path, name) for path in self._paths])
-        vars(self)[name] = column
-        return column
-
-    def take(self, chosen: npt.NDArray[np.bool_ | np.integer]) -> CriticalPath:
-        """Some of the segments."""
-        if chosen.dtype != np.bool_:
-            return super().take(chosen)
-        ends = np.cumsum([len(path) for path in self._paths])
-        rows = np.split(chosen, ends[:-1])
-        return JoinedPath([path.take(row) for path, row in zip(self._paths, rows, strict=True)])
 
 
 class MachineCosts(NamedTuple):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from simulator.schedules.routed import Routed
-from topologies.columns import distinct
+from topologies.columns import distinct, distinct_rows
 from topologies.link import Link
 from topologies.topology import Floats, Ints, Longs
 
@@ -40,8 +39,7 @@ class Fabric(Link):
         return self.gap + nbytes / self.bandwidth
 
 
-@dataclass(frozen=True)
-class Crossings:
+class Crossings(NamedTuple):
     """The media that take time, and the routes that cross them: a row for each crossing."""
 
     route: Longs
@@ -52,35 +50,24 @@ class Crossings:
     """Of a folded schedule: what takes the medium that stands for its orbit to the one crossed. The
     ends are those of the route that crosses the former."""
 
-    @cached_property
+    def take(self, rows: npt.NDArray[np.integer | np.bool_]) -> Crossings:
+        """Some of the rows."""
+        return Crossings._make(column[rows] for column in self)
+
     def distinct(self) -> Crossings:
         """The same by medium and then by route, each crossing once."""
-        order = np.lexsort((self.shift, self.route, self.medium))
-        new = np.ones(len(order), dtype=np.bool_)
-        rows = np.stack((self.medium, self.route, self.shift))[:, order]
-        new[1:] = (rows[:, 1:] != rows[:, :-1]).any(axis=0)
-        return self.chosen(order[new])
+        return self.take(distinct_rows(self.medium, self.route, self.shift)[0])
 
-    def chosen(self, rows: npt.NDArray[np.integer | np.bool_]) -> Crossings:
-        """Some of the rows."""
-        columns = self.route, self.medium, *self._ends, self.shift
-        return Crossings(*(column[rows] for column in columns))
-
-    @cached_property
     def groups(self) -> MediumRoutes:
-        """The routes that cross each medium. The rows must be :attr:`distinct`."""
+        """The routes that cross each medium. The rows must be :meth:`distinct`."""
         medium, first, size = np.unique(self.medium, return_index=True, return_counts=True)
         sender, receiver = (
             np.minimum.reduceat(end, first) == np.maximum.reduceat(end, first)
             if len(first)
             else np.zeros(0, dtype=np.bool_)
-            for end in self._ends
+            for end in (self.sender, self.receiver)
         )
         return MediumRoutes(medium, first, size, sender, receiver)
-
-    @property
-    def _ends(self) -> tuple[Longs, Longs]:
-        return self.sender, self.receiver
 
 
 class MediumRoutes(NamedTuple):
@@ -121,7 +108,7 @@ def observe(routed: Routed) -> Fabric:
         ends = fold.shifts.back(ends, shift)
     crossings = Crossings(route[link], media, ends[0], ends[1], shift)
     entered = np.isin(link, starts)
-    ports = _ports(routed, crossings.chosen(timed), crossings.chosen(timed & entered), best)
+    ports = _ports(routed, crossings.take(timed), crossings.take(timed & entered), best)
     latency_s, gap_s, bandwidth_Bps = best.tolist()
     reduction = float(routed.reduction.max())
     return Fabric(
@@ -141,10 +128,10 @@ def _sums(values: Floats, starts: Longs, counts: Ints) -> Floats:
 def _ports(routed: Routed, crossings: Crossings, entered: Crossings, best: Floats) -> Ports:
     """`crossings` are of all links, `entered` of the first link of each route; `best` has α, g and
     β of the best route."""
-    distinct, topology = crossings.distinct, routed.topology
+    distinct, entered, topology = crossings.distinct(), entered.distinct(), routed.topology
     if len(distinct.route) < len(crossings.route):
         return "blocking"
-    groups = distinct.groups
+    groups, at_once = distinct.groups(), entered.groups()
     shared = groups.size > 1
     if not shared.any():
         return "peer"
@@ -152,14 +139,15 @@ def _ports(routed: Routed, crossings: Crossings, entered: Crossings, best: Float
     gap, bandwidth = topology.medium_gap[media], topology.medium_bandwidth[media]
     if (gap != best[1]).any() or (bandwidth != best[2]).any():
         return "blocking"
-    at_once = entered.distinct.groups
     routes = (len(routed.route_indptr) - 2) * routed.schedule.members
     if not (groups.same_sender | groups.same_receiver)[shared].all():
         return "bus" if shared.sum() == 1 and (at_once.size == routes).any() else "blocking"
     if not _all_share(routed, distinct, groups):
         return "blocking"
-    receiving = _members(routed, distinct, shared & groups.same_receiver & ~groups.same_sender)
-    entering = _members(routed, entered.distinct, at_once.size > 1)
+    receiving = _members(
+        routed, distinct, groups, shared & groups.same_receiver & ~groups.same_sender
+    )
+    entering = _members(routed, entered, at_once, at_once.size > 1)
     return "one" if receiving & entering else "switch"
 
 
@@ -177,12 +165,11 @@ def _all_share(routed: Routed, crossings: Crossings, groups: MediumRoutes) -> bo
 
 
 def _members(
-    routed: Routed, crossings: Crossings, chosen: npt.NDArray[np.bool_]
+    routed: Routed, crossings: Crossings, groups: MediumRoutes, chosen: npt.NDArray[np.bool_]
 ) -> set[tuple[bytes, bytes]]:
     """The routes of some groups, each group as bytes: those of a folded schedule, and by what they
     are shifted against the first."""
-    groups, fold = crossings.groups, routed.schedule.fold
-    members = set()
+    fold, members = routed.schedule.fold, set()
     for first, size in zip(groups.first[chosen], groups.size[chosen], strict=True):
         rows = slice(first, first + size)
         shift = crossings.shift[rows]

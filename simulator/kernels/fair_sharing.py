@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from simulator.kernels.first_come import turn_of
+from simulator.kernels.first_come import occupy_lane
 from simulator.kernels.flow_levels import mark, mark_route, solve
 from simulator.kernels.flows import Queues, Rates, advance, attach, detach, ending, expect, progress
 from simulator.kernels.records import Csr, FlowRoutes, Index, Ints, Times, Turns, Work
@@ -76,7 +76,7 @@ def simulate(
             hops = indptr[r + 1] - indptr[r]
             transfers = node - nodes[i] < hops
             if not transfers:
-                serve(work, times, lanes, i, node, now)
+                occupy_lane(work, times, lanes, i, node, now)
             else:
                 start[node : node + hops] = now
                 if nbytes[i] > 0.0 and media[r + 1] > media[r]:
@@ -96,16 +96,6 @@ def simulate(
                 if waiting[j] == 0:
                     heappush(arrivals, (ready[j] + gap[route[j]], np.int64(nodes[j])))
     return done
-
-
-def serve(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: float) -> None:
-    """Take a lane for a computation, or for the work at the end of a transfer."""
-    lane, seconds = turn_of(work, i)
-    if lanes.free[lane] > now:
-        times.cause[node] = lanes.holder[lane]
-    times.start[node] = max(now, lanes.free[lane])
-    times.finish[i] = times.start[node] + seconds
-    lanes.free[lane], lanes.holder[lane] = times.finish[i], node
 
 
 def merges(work: Work, routes: FlowRoutes, times: Times, i: Index, now: float) -> bool:

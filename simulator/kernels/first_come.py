@@ -68,7 +68,7 @@ def simulate(
                     continue
                 start[node + 1] = finish[i]
         else:
-            occupy(work, times, lanes, i, node, now)
+            occupy_lane(work, times, lanes, i, node, now)
         # The operation is finished: what waited for it alone is ready.
         done += 1
         for k in range(successors.indptr[i], successors.indptr[i + 1]):
@@ -100,7 +100,7 @@ def cross(
     return start, sent
 
 
-def occupy(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: float) -> None:
+def occupy_lane(work: Work, times: Times, lanes: Turns, i: Index, node: Index, now: float) -> None:
     """Take a turn on a lane, for a computation or to merge or copy at the receiver; the operation
     is finished at its end."""
     lane, seconds = turn_of(work, i)

@@ -109,8 +109,6 @@ def test_paths_are_joined_one_after_the_other() -> None:
     expected = [*one.take(one.seconds > 0.5), *other.take(other.seconds > 0.5)]
     assert list(joined.take(chosen)) == list(joined.take(np.flatnonzero(chosen))) == expected
     assert 0 < len(expected) < len(joined)
-    with pytest.raises(AttributeError, match="width"):
-        _ = joined.width  # type: ignore[attr-defined]
 
 
 PARAMETERS = ("latency", "gap", "inverse_bandwidth", "reduction", "copy")
