@@ -3,6 +3,7 @@ for which link."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -32,12 +33,10 @@ def waited(timeline: Timeline) -> tuple[Floats, Floats]:
         return every, every * contended_share(timeline)
     operation, _, node = timeline.hops
     arrived, start = arrivals(timeline), timeline.node_start[node]
-    behind = sections(timeline, node, arrived, start)
-    lasting = np.where(behind.others, behind.end - behind.start, 0.0)
-    return (
-        sums(operation, start - arrived, operations),
-        sums(operation[behind.row], lasting, operations),
-    )
+    behind = np.zeros(len(node))
+    for layer in _layers(timeline, node, arrived, start):
+        behind[layer.row] += np.where(layer.others, layer.end - layer.start, 0.0)
+    return sums(operation, start - arrived, operations), sums(operation, behind, operations)
 
 
 def arrivals(timeline: Timeline) -> Floats:
@@ -184,21 +183,27 @@ def queue_spans(timeline: Timeline) -> QueueSpans:
 
 def sections(timeline: Timeline, node: Numbers, since: Floats, until: Floats) -> Sections:
     """The waits of nodes from `since` to `until`, by the messages in front."""
+    parts = list(_layers(timeline, node, since, until))
+    columns = zip(*parts, strict=True) if parts else ((np.zeros(0, int),),) * 4
+    return Sections._make(np.concatenate(column) for column in columns)
+
+
+def _layers(timeline: Timeline, node: Numbers, since: Floats, until: Floats) -> Iterator[Sections]:
+    """The same, first by the message that each node waits for, then by the one in front of that,
+    and so on. Together they are as many as all queues are long, which may be too many to keep."""
     start, cause, sender = timeline.node_start, timeline.node_cause, timeline.routed.sender
     row, front = np.arange(len(node)), cause[node]
-    released, parts = np.minimum(start[node], until), list[Sections]()
+    released = np.minimum(start[node], until)
     while len(row):
         waits = (front >= 0) & (released > since)
         begin = np.where(waits, np.maximum(since, start[front]), since)
-        some = released > begin
+        lasts = released > begin
         others = waits & (sender[front] != sender[node])
-        parts.append(Sections(row[some], begin[some], released[some], others[some]))
+        yield Sections(row[lasts], begin[lasts], released[lasts], others[lasts])
         more = begin > since
         released = np.minimum(released, begin)[more]
         row, node, since = row[more], node[more], since[more]
         front = cause[front[more]]
-    columns = zip(*parts, strict=True) if parts else ((np.zeros(0, int),),) * 4
-    return Sections._make(np.concatenate(column) for column in columns)
 
 
 def queued_media(timeline: Timeline, node: Ints) -> Ints:
