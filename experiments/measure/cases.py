@@ -22,7 +22,6 @@ from experiments.measure.points import (
     schedule_of,
 )
 from experiments.measure.program import Message, compile_program
-from experiments.measure.slot_layout import ElementSpan
 from experiments.measure.transport import transport_for
 from topologies.topology import Floats
 
@@ -153,7 +152,7 @@ def _gather(source: torch.Tensor, site: Site) -> _Call:
 
 
 def _send_recv(source: torch.Tensor, site: Site) -> _Call:
-    received, span = torch.empty_like(source), ElementSpan(0, len(source))
+    received, span = torch.empty_like(source), slice(0, len(source))
     previous, following = (site.rank - 1) % site.ranks, (site.rank + 1) % site.ranks
     parts = [
         (Message(0, False, previous, span), received),

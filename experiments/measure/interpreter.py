@@ -47,9 +47,9 @@ def bind(program: RankProgram, memory: Any, transport: Transport) -> list[Step]:
             return partial(wait, instruction)
         if isinstance(instruction, ElementMove):
             move = transport.add if instruction.adds else transport.copy
-            source, target = (memory[slice(*span)] for span in instruction[:2])
+            source, target = (memory[span] for span in instruction[:2])
             return partial(move, target, source)
-        parts = [(message, memory[slice(*message.span)]) for message in instruction]
+        parts = [(message, memory[message.span]) for message in instruction]
         numbers = [message.number for message in instruction]
         return partial(post, transport.prepare(parts), numbers)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.measure.slot_layout import ElementSpan, slot_bounds, slot_span
+from experiments.measure.slot_layout import slot_bounds, slot_span
 from simulator.kernels import dependencies
 from simulator.kernels.records import Csr
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
@@ -105,15 +105,15 @@ class Message(NamedTuple):
     """Whether this end sends."""
     peer: int
     """The rank of the other end."""
-    span: ElementSpan
+    span: slice
     """The elements to send, or where to receive them."""
 
 
 class ElementMove(NamedTuple):
     """Elements to copy to other elements, or to add to them."""
 
-    source: ElementSpan
-    target: ElementSpan
+    source: slice
+    target: slice
     adds: bool
 
 
@@ -170,9 +170,9 @@ class _Task:
     """Whether this rank sends."""
     peer: int | None
     """The rank of the other end; None if the operation is local."""
-    source: ElementSpan
+    source: slice
     """The elements to read."""
-    target: ElementSpan
+    target: slice
     """The elements to write."""
     adds: bool
     """Whether it adds instead of copying."""
@@ -188,9 +188,9 @@ class _ProgramWriter:
     def __init__(self, slots: int) -> None:
         self.instructions: list[Instruction] = []
         self.size = slots + 1
-        self._signal = ElementSpan(slots, slots + 1)
-        self._free: dict[int, list[ElementSpan]] = {}
-        self._inboxes: dict[int, ElementSpan] = {}
+        self._signal = slice(slots, slots + 1)
+        self._free: dict[int, list[slice]] = {}
+        self._inboxes: dict[int, slice] = {}
 
     def post(self, tasks: Iterable[_Task]) -> None:
         messages = tuple(self._message(task, task.peer) for task in tasks if task.peer is not None)
@@ -202,7 +202,7 @@ class _ProgramWriter:
         inbox = self._inboxes.pop(task.number, None)
         if inbox is not None:
             self.instructions.append(ElementMove(inbox, task.target, True))
-            self._free[inbox.end - inbox.begin].append(inbox)
+            self._free[inbox.stop - inbox.start].append(inbox)
 
     def move(self, task: _Task) -> None:
         if task.source != task.target or task.adds:
@@ -210,18 +210,18 @@ class _ProgramWriter:
 
     def _message(self, task: _Task, peer: int) -> Message:
         span = task.source if task.sends else task.target
-        if span.begin == span.end:
+        if span.start == span.stop:
             span = self._signal
         elif task.adds and not task.sends:
-            span = self._inboxes[task.number] = self._inbox(span.end - span.begin)
+            span = self._inboxes[task.number] = self._inbox(span.stop - span.start)
         return Message(task.number, task.sends, peer, span)
 
-    def _inbox(self, elements: int) -> ElementSpan:
+    def _inbox(self, elements: int) -> slice:
         free = self._free.setdefault(elements, [])
         if free:
             return free.pop()
         self.size += elements
-        return ElementSpan(self.size - elements, self.size)
+        return slice(self.size - elements, self.size)
 
 
 def _tasks(schedule: Schedule, rank: int, bounds: Ints) -> dict[int, _Task]:
@@ -234,7 +234,7 @@ def _tasks(schedule: Schedule, rank: int, bounds: Ints) -> dict[int, _Task]:
         )
         peer = None if sender == receiver else receiver if sender == rank else sender
         spans = slot_span(bounds, source, count), slot_span(bounds, target, count)
-        moved, room = (span.end - span.begin for span in spans)
+        moved, room = (span.stop - span.start for span in spans)
         if moved != room:
             raise InputError(f"operation {number} moves {moved} elements to where {room} belong")
         task = tasks[number] = _Task(

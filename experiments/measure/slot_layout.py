@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from fractions import Fraction
 from math import lcm
-from typing import NamedTuple
 
 import numpy as np
 
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError
 from topologies.topology import Ints
-
-
-class ElementSpan(NamedTuple):
-    """The elements from `begin` to `end` (exclusive)."""
-
-    begin: int
-    end: int
 
 
 def granularity(schedule: Schedule) -> int:
@@ -49,10 +41,6 @@ def slot_bounds(schedule: Schedule, elements: int) -> Ints:
     return np.concatenate(([0], np.cumsum(sizes)))
 
 
-def slot_span(bounds: Ints, slot: int, count: int) -> ElementSpan:
+def slot_span(bounds: Ints, slot: int, count: int) -> slice:
     """The elements of `count` slots from `slot` on; none of slot -1."""
-    return (
-        ElementSpan(int(bounds[slot]), int(bounds[slot + count]))
-        if slot >= 0
-        else ElementSpan(0, 0)
-    )
+    return slice(int(bounds[slot]), int(bounds[slot + count])) if slot >= 0 else slice(0, 0)

@@ -129,8 +129,8 @@ def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, MatrixRo
     starts = [
         place
         for place, (word, _) in enumerate(words)
-        if word in columns and any(cells := links[place + 1 :][: len(columns)])
-        if 2 * sum(cells) >= len(cells)
+        if word in columns and any(ahead := links[place + 1 :][: len(columns)])
+        if 2 * sum(ahead) >= len(ahead)
     ]
     for start, end in pairwise([*starts, len(words)]):
         label, line = words[start]

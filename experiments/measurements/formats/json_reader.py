@@ -27,7 +27,6 @@ from experiments.measurements.formats.log_settings import LIBRARY, settings, ver
 from experiments.measurements.formats.participants import Device, programs, whole_list
 from experiments.measurements.formats.printed_table import (
     PrintedCell,
-    PrintedHeader,
     PrintedRow,
     fits,
 )
@@ -129,21 +128,20 @@ def _after(text: str, at: int) -> int:
 
 
 def _curves(document: _Document, cut: str, source: str, skipped: Skipped) -> Iterator[Curve]:
-    run, cpu_time = _run(document, cut), False
+    run = _run(document, cut)
     for number, result in enumerate(_list(document, "results"), 1):
         row = _row(number, result)
         if row is None:
             skipped["unreadable"].append(number)
             continue
         run.rows.append(row)
-        cpu_time = cpu_time or _has_cpu_time(result)
-    header = PrintedHeader(1, (), re.compile(""), 1e6, cpu_time)
+        run.cpu_time |= _has_cpu_time(result)
     run.capped = not cut and _capped(document, run.rows)
     if run.capped:
         run.notes.append(
             "sizes end before the largest asked for: lowered by the benchmark for lack of memory"
         )
-    yield from curves_of(run, header, source, skipped)
+    yield from curves_of(run, source, skipped)
 
 
 def _run(value: _Document, cut: str) -> LoggedTest:

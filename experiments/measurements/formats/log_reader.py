@@ -222,7 +222,7 @@ def _job(text: str, source: str) -> Measurements:
     for run in sections.runs:
         curves: list[Curve] = []
         if header := run.header:
-            curves += curves_of(run, header, f"{source}:{header.line}", skipped)
+            curves += curves_of(run, f"{source}:{header.line}", skipped)
         job_curves += curves
         bare = header is not None and header.line in skipped["bare"]
         failures += died(run, curves, source, bare=bare, last=run is sections.runs[-1])

@@ -53,6 +53,8 @@ class LoggedTest:
     places: tuple[str, ...] = _PLACES
     """Which half of the table is in place."""
     header: PrintedHeader | None = None
+    cpu_time: bool = False
+    """Whether times end when the call returned."""
     header_lost: bool = False
     """Whether rows came without a header."""
     rows: list[PrintedRow] = field(default_factory=list)
@@ -78,6 +80,11 @@ class LoggedTest:
     """Values of variables, for all tests."""
     choices: Choices = field(default_factory=dict)
     """What NCCL says that it runs."""
+
+    @property
+    def per_second(self) -> float:
+        """Units of time in a second."""
+        return self.header.per_second if self.header else 1e6
 
     @property
     def over(self) -> bool:
@@ -203,7 +210,7 @@ def _lists_device(run: LoggedTest, content: str) -> bool:
 
 def _open(sections: LogTests, header: PrintedHeader) -> None:
     run = _preamble(sections)
-    run.header = header
+    run.header, run.cpu_time = header, header.cpu_time
     run.exported = dict(sections.exported)
 
 

@@ -24,13 +24,13 @@ from experiments.measurements.formats.osu_table import (
     BENCHMARKS,
     PER_RANK,
     PROGRAMS,
-    OsuHeader,
     OsuRow,
     Title,
     find_header,
     find_title,
+    read_row,
 )
-from experiments.measurements.formats.text import numbered, too_long
+from experiments.measurements.formats.text import TableHeader, numbered, too_long
 from experiments.measurements.networks import network_of
 from experiments.output import counted
 
@@ -57,7 +57,7 @@ class _OsuTable:
     title: Title
     line: int
     """The line of the title."""
-    header: OsuHeader | None = None
+    header: TableHeader | None = None
     rows: list[OsuRow] = field(default_factory=list)
     dtype: str = ""
     pairs: int | None = None
@@ -162,11 +162,11 @@ def _read_remark(tables: list[_OsuTable], content: str) -> None:
 
 
 def _read_row(
-    table: _OsuTable, header: OsuHeader, line: int, content: str, skipped: Skipped
+    table: _OsuTable, header: TableHeader, line: int, content: str, skipped: Skipped
 ) -> None:
     """Read a row. Sizes only grow, so a row with a smaller size is a piece of another row."""
     text = header.strip(content)
-    row = header.row(line, text)
+    row = read_row(header, line, text)
     if row is not None and not all(map(isfinite, row.values.values())):
         skipped["infinite"].append(line)
     elif row is not None and (not table.rows or row.size > table.rows[-1].size):
@@ -278,7 +278,7 @@ def _point(row: OsuRow, size: int, time_s: float) -> Point:
 
 def _notes(
     table: _OsuTable,
-    header: OsuHeader,
+    header: TableHeader,
     collective: str,
     ranks: int | None,
     points: tuple[Point, ...],

@@ -17,7 +17,9 @@ _COLUMN = re.compile(
     r"|(?P<percentile>P[0-9]{1,2}(?:\.[0-9]{1,4})? Tail (?:Lat|BW|Bandwidth) "
     r"?\((?:us|MB/s)\))|(?P<sent>Transmit Size)"
 )
-_VALUE = re.compile(r"[0-9]{1,15}\.[0-9]{2}|-?(?:inf|nan)|[0-9.]{1,21}e\+?[0-9]{3,4}")
+_VALUE = re.compile(
+    r"[0-9]{1,15}\.[0-9]{2}|-?(?:inf|nan)|[0-9]{1,18}(?:\.[0-9]{1,9})?e\+?[0-9]{3,4}"
+)
 """OSU prints values that are not finite, or endless, after it has divided by a time of 0."""
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _VERDICTS = ("Pass", "Fail", "-")
@@ -75,32 +77,18 @@ class OsuRow(NamedTuple):
     """Characters up to the end of the last value."""
 
 
-class OsuHeader(TableHeader):
-    """The header of a table of OSU micro-benchmarks."""
-
-    def row(self, line: int, text: str) -> OsuRow | None:
-        """The row in `text` (without prefix), or None if it is not one complete row of this
-        table."""
-        tokens = text.split()
-        verdicts = [token for token in tokens[1:] if token in _VERDICTS]
-        values = [token for token in tokens[1:] if token not in _VERDICTS]
-        names = [name for name in self.columns if name != "validation"]
-        complete = len(values) == len(names) and len(verdicts) == ("validation" in self.columns)
-        if (
-            not tokens
-            or not complete
-            or not _WHOLE.fullmatch(tokens[0])
-            or not all(map(_fits, names, values))
-        ):
-            return None
-        right = None if not verdicts or verdicts[0] == "-" else verdicts[0] == "Pass"
-        return OsuRow(
-            line,
-            int(tokens[0]),
-            {name: float(text) for name, text in zip(names, values, strict=True)},
-            right,
-            len(text.rstrip()),
-        )
+def read_row(header: TableHeader, line: int, text: str) -> OsuRow | None:
+    """The row in `text` (without prefix), or None if it is not one complete row of this table."""
+    size, *tokens = text.split() or [""]
+    verdicts = [token for token in tokens if token in _VERDICTS]
+    values = [token for token in tokens if token not in _VERDICTS]
+    names = [name for name in header.columns if name != "validation"]
+    complete = len(values) == len(names) and len(verdicts) == ("validation" in header.columns)
+    if not complete or not _WHOLE.fullmatch(size) or not all(map(_fits, names, values)):
+        return None
+    right = None if not verdicts or verdicts[0] == "-" else verdicts[0] == "Pass"
+    numbers = dict(zip(names, map(float, values), strict=True))
+    return OsuRow(line, int(size), numbers, right, len(text.rstrip()))
 
 
 def find_title(text: str) -> Title | None:
@@ -113,7 +101,7 @@ def find_title(text: str) -> Title | None:
     return Title(match[1], match[2] or "", match[3], match[4] or "") if match else None
 
 
-def find_header(line: int, text: str) -> OsuHeader | None:
+def find_header(line: int, text: str) -> TableHeader | None:
     """The header in a line, None if it has no size or a column that is not known here."""
     start = re.search(r"#[ \t]{0,9}Size\b", text)
     if start is None or len(text) > 2000:
@@ -124,7 +112,7 @@ def find_header(line: int, text: str) -> OsuHeader | None:
     if not matches or _COLUMN.sub("", columns_text[first_column:]).strip():
         return None
     names = tuple(_name(match) for match in matches)
-    return OsuHeader(line, names, prefix_pattern(text[: start.start()]))
+    return TableHeader(line, names, prefix_pattern(text[: start.start()]))
 
 
 def _name(match: re.Match[str]) -> str:

@@ -2,10 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 
-from experiments.measurements.collectives import bus_factor
+from experiments.measurements.collectives import UNKNOWN, bus_factor
 from experiments.measurements.curve import NO_FOOTER, Curve, Point, Skipped, tally
 from experiments.measurements.formats.log_sections import LoggedTest
 from experiments.measurements.formats.log_settings import forced, library, variables
@@ -20,7 +20,6 @@ from experiments.measurements.formats.participants import (
 from experiments.measurements.formats.printed_table import (
     Interval,
     PrintedCell,
-    PrintedHeader,
     PrintedRow,
     bus_ratio,
     copies,
@@ -32,21 +31,8 @@ from experiments.measurements.formats.tuning_lines import labels_of
 from experiments.output import counted
 
 
-@dataclass(frozen=True)
-class _Table:
-    """The rows of one table with the same data type, reduction and root."""
-
-    run: LoggedTest
-    header: PrintedHeader
-    rows: tuple[PrintedRow, ...]
-    ranks: RankCount
-    notes: tuple[str, ...]
-
-
-def curves_of(
-    run: LoggedTest, header: PrintedHeader, source: str, skipped: Skipped
-) -> Iterator[Curve]:
-    """The curves of one table: one for each data type, reduction and root.
+def curves_of(run: LoggedTest, source: str, skipped: Skipped) -> Iterator[Curve]:
+    """The curves of the table of a test: one for each data type, reduction and root.
 
     Lines that are not used are added to `skipped`.
     """
@@ -54,7 +40,7 @@ def curves_of(
     usual = _usual(copies_of_rows)
     skipped["torn"] += [*run.begun]
     if not run.rows and not run.begun:
-        skipped["bare"].append(header.line)
+        skipped["bare"].append(run.header.line if run.header else 1)
     kinds: dict[tuple[str, str, int | None], list[PrintedRow]] = defaultdict(list)
     for row, number in zip(run.rows, copies_of_rows, strict=True):
         # a row may have lost digits of its size
@@ -62,16 +48,15 @@ def curves_of(
             kinds[row.kind, row.redop, row.root].append(row)
         else:
             skipped["torn"].append(row.line)
-    notes = _run_notes(run, header)
+    ranks, notes = _ranks(run), _run_notes(run)
     for (kind, redop, root), rows in kinds.items():
         series = (
             f"type {kind}, redop {redop or 'none'}, root {root}: one of {len(kinds)} series in "
             f"its table"
         )
-        table = _Table(
-            run, header, tuple(rows), _ranks(run), notes + ((series,) if len(kinds) > 1 else ())
-        )
-        curve = _curve(_checked(table, skipped), source, skipped)
+        consistent, remarks = _consistent(run, rows, ranks.ranks, skipped)
+        remarks = (*notes, *(series,) * (len(kinds) > 1), *remarks)
+        curve = _curve(run, consistent, ranks, remarks, source, skipped)
         if curve.points or curve.in_place:
             yield curve
 
@@ -82,9 +67,9 @@ def _usual(numbers: Sequence[float | None]) -> float:
     return max(counts, key=lambda number: (counts[number], number), default=1.0)
 
 
-def _run_notes(run: LoggedTest, header: PrintedHeader) -> tuple[str, ...]:
+def _run_notes(run: LoggedTest) -> tuple[str, ...]:
     notes = list(run.notes)
-    if header.cpu_time:
+    if run.cpu_time:
         notes.append("times are cputime: until the call returned, not until the data was there")
     if not run.closed:
         notes.append(NO_FOOTER)
@@ -102,36 +87,39 @@ def _ranks(run: LoggedTest) -> RankCount:
     return count_ranks(run.devices)
 
 
-def _checked(table: _Table, skipped: Skipped) -> _Table:
-    """The table without rows of size 0, infinite numbers, or numbers that contradict each other."""
-    infinite = {row.line for row in table.rows if not all(map(finite, row.cells))}
-    rows = [row for row in table.rows if row.size and row.line not in infinite]
-    skipped["infinite"] += infinite
-    skipped["empty"] += [row.line for row in table.rows if not row.size]
-    factor, notes = _convention(rows, table)
-    consistent = tuple(row for row in rows if row_agrees(row, table.header.per_second, factor))
-    skipped["inconsistent"] += sorted({row.line for row in rows} - {row.line for row in consistent})
-    return replace(table, rows=consistent, notes=table.notes + notes)
+def _consistent(
+    run: LoggedTest, rows: Sequence[PrintedRow], ranks: int | None, skipped: Skipped
+) -> tuple[list[PrintedRow], tuple[str, ...]]:
+    """The rows without those of size 0, infinite numbers, or numbers that contradict each other.
 
-
-def _convention(rows: Sequence[PrintedRow], table: _Table) -> tuple[float, tuple[str, ...]]:
-    """algbw over size / time: 1, but (n-1)/n in hypercube, and until 2020 in all-gather."""
-    parts = bus_factor("all_gather", table.ranks.ranks or 1)
-    per_second = table.header.per_second
+    algbw is size / time, but (n-1)/n of that in hypercube, and until 2020 in all-gather: then there
+    is a note.
+    """
+    skipped["infinite"] += [row.line for row in rows if not all(map(finite, row.cells))]
+    skipped["empty"] += [row.line for row in rows if not row.size]
+    whole = [row for row in rows if row.size and all(map(finite, row.cells))]
+    parts = bus_factor("all_gather", ranks or 1)
     plain, old = (
-        sum(row_agrees(row, per_second, factor) for row in rows) for factor in (1.0, parts)
+        [row for row in whole if row_agrees(row, run.per_second, factor)] for factor in (1.0, parts)
     )
-    if old <= plain or old * 2 <= len(rows):
-        return 1.0, ()
-    return parts, (
-        f"algbw is (n-1)/n of size / time, n = {table.ranks.ranks}: hypercube, or a version "
-        f"before 2.0.9",
-    )
+    is_old = len(old) > len(plain) and len(old) * 2 > len(whole)
+    consistent = old if is_old else plain
+    lines = {row.line for row in consistent}
+    skipped["inconsistent"] += [row.line for row in whole if row.line not in lines]
+    note = f"algbw is (n-1)/n of size / time, n = {ranks}: hypercube, or a version before 2.0.9"
+    return consistent, (note,) * is_old
 
 
-def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
-    collective, ranks, notes = _identity(table)
-    run = table.run
+def _curve(
+    run: LoggedTest,
+    rows: Sequence[PrintedRow],
+    listed: RankCount,
+    remarks: tuple[str, ...],
+    source: str,
+    skipped: Skipped,
+) -> Curve:
+    collective, ranks, notes = _identity(run, rows, listed)
+    notes += remarks
     # Its own settings before those that are exported for all tests.
     settings = run.exported | run.settings
     label, (version, doubt), (device, mixed) = (
@@ -140,17 +128,17 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
         gpu_model(run.devices),
     )
     series: dict[str, tuple[Point, ...]] = {"out-of-place": (), "in-place": ()}
-    sizes = [row.size for row in table.rows]
+    sizes = [row.size for row in rows]
     labels = labels_of(run.choices, collective, ranks.ranks, sizes)
     for at, place in enumerate(run.places):
-        timed = [row for row in table.rows if at < len(row.cells)]
+        timed = [row for row in rows if at < len(row.cells)]
         skipped["untimed"] += [row.line for row in timed if not measured(row.cells[at])]
         usable = [row for row in timed if measured(row.cells[at])]
-        points, remarks = _points(table, usable, at, place)
+        points, doubts = _points(run, usable, at, place)
         series[place] = tuple(
             replace(point, ran=" ".join(labels.get(point.size, ()))) for point in points
         )
-        notes += remarks
+        notes += doubts
     return Curve(
         collective,
         ranks.ranks,
@@ -164,7 +152,7 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
         library=version,
         gpus_per_node=ranks.per_node,
         device=device,
-        dtype=table.rows[0].kind if table.rows else "",
+        dtype=rows[0].kind if rows else "",
         capped=run.capped,
         unfinished=not run.closed,
         variables=variables(settings),
@@ -172,12 +160,13 @@ def _curve(table: _Table, source: str, skipped: Skipped) -> Curve:
     )
 
 
-def _identity(table: _Table) -> tuple[str, RankCount, tuple[str, ...]]:
-    if not table.rows:
-        return "unknown", table.ranks, table.notes
-    run, rows, ranks = table.run, table.rows, table.ranks
+def _identity(
+    run: LoggedTest, rows: Sequence[PrintedRow], ranks: RankCount
+) -> tuple[str, RankCount, tuple[str, ...]]:
+    if not rows:
+        return UNKNOWN, ranks, ()
     programs = [run.started] if run.started else run.programs
-    ratio = bus_ratio(rows, table.header.per_second)
+    ratio = bus_ratio(rows, run.per_second)
     collective, note = name_collective(programs, rows, ranks.ranks, ratio)
     if ranks.ranks and contradicts(collective, ranks.ranks, ratio):
         ranks = RankCount(
@@ -187,7 +176,7 @@ def _identity(table: _Table) -> tuple[str, RankCount, tuple[str, ...]]:
         )
     elif ranks.ranks is None and not ranks.notes:
         ranks = _by_threads(run, collective, ratio)
-    return collective, ranks, (*((note,) if note else ()), *ranks.notes, *table.notes)
+    return collective, ranks, (*filter(None, [note]), *ranks.notes)
 
 
 def _by_threads(run: LoggedTest, collective: str, ratio: Interval | None) -> RankCount:
@@ -201,17 +190,15 @@ def _by_threads(run: LoggedTest, collective: str, ratio: Interval | None) -> Ran
 
 
 def _points(
-    table: _Table, rows: Sequence[PrintedRow], at: int, place: str
+    run: LoggedTest, rows: Sequence[PrintedRow], at: int, place: str
 ) -> tuple[tuple[Point, ...], tuple[str, ...]]:
     """The points of one half of the table, one a size, and notes on wrong results and repeated
     sizes."""
-    numbered = [(row.line, _point(row.size, row.cells[at], table)) for row in rows]
+    numbered = [(row.line, _point(row.size, row.cells[at], run)) for row in rows]
     wrong = [line for line, point in numbered if point.wrong]
     notes: tuple[str, ...] = ()
     if wrong:
-        notes += (
-            f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong, table.run.unit)}",
-        )
+        notes += (f"wrong results {place}: {tally('row', 'with #wrong above 0', wrong, run.unit)}",)
     points = sorted((point for _, point in numbered), key=lambda point: (point.size, point.time_s))
     sizes = [list(group) for _, group in groupby(points, key=lambda point: point.size)]
     if len(sizes) < len(points):
@@ -223,13 +210,13 @@ def _points(
     return tuple(group[(len(group) - 1) // 2] for group in sizes), notes
 
 
-def _point(size: int, cell: PrintedCell, table: _Table) -> Point:
+def _point(size: int, cell: PrintedCell, run: LoggedTest) -> Point:
     minimum, cv = (None if text == "N/A" else float(text) for text in (cell.least, cell.cv))
     return Point(
         size,
-        float(cell.time) / table.header.per_second,
+        float(cell.time) / run.per_second,
         None if cell.wrong == "N/A" else int(float(cell.wrong)),
         None if cv is None else cv / 100,
-        table.run.iterations,
-        None if minimum is None else minimum / table.header.per_second,
+        run.iterations,
+        None if minimum is None else minimum / run.per_second,
     )

@@ -23,7 +23,7 @@ from experiments.measure.program import (
     compile_program,
     with_signals,
 )
-from experiments.measure.slot_layout import ElementSpan, granularity, slot_bounds, slot_span
+from experiments.measure.slot_layout import granularity, slot_bounds, slot_span
 from grouped_cases import each_case
 from law_cases import a_third, tries
 from refusals import refusal
@@ -230,9 +230,9 @@ def test_the_test_would_see_a_deadlock() -> None:
 
 def test_what_a_rank_of_a_ring_does() -> None:
     """Slots are 0:2 and 2:4, signals 4:5, what is received to be added waits in 5:7."""
-    first, inbox = ElementSpan(0, 2), ElementSpan(5, 7)
-    receives, sends = Message(1, False, 1, inbox), Message(0, True, 1, ElementSpan(2, 4))
-    passes, gathers = Message(2, True, 1, first), Message(3, False, 1, ElementSpan(2, 4))
+    first, inbox = slice(0, 2), slice(5, 7)
+    receives, sends = Message(1, False, 1, inbox), Message(0, True, 1, slice(2, 4))
+    passes, gathers = Message(2, True, 1, first), Message(3, False, 1, slice(2, 4))
     assert compile_program(ring_all_reduce(2, 16.0), 0, 4) == RankProgram(
         (
             (receives, sends),
@@ -292,7 +292,7 @@ def test_slots_may_differ() -> None:
     before = contents(schedule)
     bounds = slot_bounds(schedule, before.shape[1])
     spans = [slot_span(bounds, *slots) for slots in ((0, 1), (1, 2), (-1, 0))]
-    assert spans == [(0, 36), (36, 72), (0, 0)]
+    assert spans == [slice(0, 36), slice(36, 72), slice(0, 0)]
     after = execute(schedule, before, random.Random(0).randrange, Network())
     np.testing.assert_array_equal(after[2, 36:], before[2, 36:] + before[0, 36:])
     np.testing.assert_array_equal(after[:2], before[:2])

@@ -14,7 +14,7 @@ from experiments.measurements.formats.json_reader import parse_json
 from experiments.measurements.formats.osu_reader import parse_osu
 from grouped_cases import each_case
 from law_cases import tries
-from nccl_logs import INFO, SIZES, WHOLE, log, only, parse, rows
+from nccl_logs import INFO, SIZES, log, parse, rows
 from refusals import refusal
 from topologies.errors import InputError
 
@@ -69,16 +69,6 @@ TEARS = st.dictionaries(
     st.tuples(st.integers(0, 120), st.sampled_from(["", INFO, "\n" + INFO])),
     max_size=8,
 )
-
-
-def test_the_log_to_be_damaged_is_whole() -> None:
-    assert len(TRUTH) == 13
-    assert parse(FULL).skipped == ()
-
-
-@given(st.integers(0, len(FULL)))
-def test_truncation_invents_nothing(length: int) -> None:
-    check(FULL[:length])
 
 
 @tries(75, 300)
@@ -194,21 +184,11 @@ def test_a_row_with_a_number_that_is_not_finite_is_named_and_left_out(
     assert measurements.skipped == ("1 row with a number that is not finite: line 14",)
 
 
-@each_case("word", WORDS)
-def test_a_log_of_such_rows_alone_is_refused_in_one_line(word: str) -> None:
-    message = refusal(lambda: parse(log(*(with_word(line, "busbw", word) for line in rows()))))
-    assert "4 rows with a number that is not finite: line 13, line 14, line 15, line 16" in message
-
-
 def test_a_number_of_wrong_elements_without_end_is_no_number() -> None:
     lines = rows()
     lines[2] = f"{lines[2][:-5]}1e400"
     measurements = parse(log(*lines))
     assert measurements.skipped == ("1 row with a number that is not finite: line 15",)
-
-
-def test_the_other_rows_are_as_they_were() -> None:
-    assert only(log()) == WHOLE
 
 
 def document(**cell: object) -> str:

@@ -1,7 +1,6 @@
 """Logs of NCCL Inspector: the time of a call, damage, and what is no record."""
 
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -278,18 +277,6 @@ def test_a_cut_line_of_a_folder_is_named_with_its_file(tmp_path: Path) -> None:
     assert measurements.skipped == (
         f"{folder}/node2-pid4203.log: line 18, the last, is cut: left out",
     )
-
-
-def test_long_logs_are_read_in_linear_time(tmp_path: Path) -> None:
-    """2 s for 100 MB."""
-    file = tmp_path / "long.log"
-    file.write_text(
-        "".join(line(record(k % 4, k // 4, 8192 << k // 4 % 9, 30 + k % 7)) for k in range(40_000))
-    )
-    start = time.perf_counter()
-    (curve,) = read(file).curves
-    assert time.perf_counter() - start < 5
-    assert sum(point.repetitions or 0 for point in curve.points) == 10_000
 
 
 def test_the_example_is_healthy(simctl: Simctl) -> None:

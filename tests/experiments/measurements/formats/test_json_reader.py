@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -271,10 +270,3 @@ def test_what_is_no_such_json_is_refused_in_one_line(tmp_path: Path, text: str, 
     message = refusal(read, path)
     assert re.search(says, message)
     assert len(message) < 500
-
-
-def test_a_large_file_is_read_soon() -> None:
-    results = [result(1024 * at, 20.0 + at) for at in range(1, 2_001)]
-    began = time.monotonic()
-    assert len(only(results=results).points) == 2_000
-    assert time.monotonic() - began < 5

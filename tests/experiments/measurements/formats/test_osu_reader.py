@@ -1,19 +1,15 @@
 """OSU micro-benchmarks: tables, pairs and damage."""
 
 import re
-import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from experiments.measurements import Point, read
 from experiments.measurements.formats.osu_reader import parse_osu
 from grouped_cases import each_case
 from nccl_logs import INFO
 from osu_outputs import (
-    AVERAGE,
     AVERAGES,
     FULL,
     LATENCY,
@@ -24,7 +20,6 @@ from osu_outputs import (
     only,
     parse,
     renamed,
-    seconds,
 )
 from refusals import refusal
 from topologies.errors import InputError
@@ -301,41 +296,3 @@ def test_other_text_is_refused(tmp_path: Path) -> None:
     assert "no title" in refusal(parse_osu, path.read_text(), str(path))
     path.write_text("")
     assert "is empty" in refusal(read, path)
-
-
-@pytest.mark.parametrize(
-    "piece", ["# OSU ", "mpirun osu_ ", "1 ", "# Size ", "Latency (us) ", "x\n", "8 1.00\n"]
-)
-def test_a_large_file_of_garbage_is_read_soon(piece: str) -> None:
-    began = time.monotonic()
-    assert len(parse(PLAIN + piece * (100_000 // len(piece))).curves) == 1
-    assert len(parse(PLAIN + (piece.strip() * 400 + "\n") * 200).curves) == 1
-    assert time.monotonic() - began < 5
-
-
-ALL = FULL + LATENCY + RATES + renamed(PLAIN, "Allgather Latency")
-LINES = ALL.splitlines()
-
-
-def all_points(text: str) -> set[tuple[int, float]]:
-    """Sizes and times; the file refused gives none. The number of pairs may be lost, and the table
-    with it."""
-    try:
-        curves, message = parse(text).curves, ""
-    except InputError as error:
-        curves, message = (), str(error)
-    assert "\n" not in message
-    return {(point.size, point.time_s) for curve in curves for point in curve.points}
-
-
-TRUTH = all_points(ALL) | {(point.size, point.time_s) for point in seconds(AVERAGE)}
-
-
-@given(st.sets(st.integers(0, len(LINES) - 1).filter(lambda line: not LINES[line].startswith("#"))))
-def test_lost_rows_invent_nothing(lost: set[int]) -> None:
-    assert (
-        all_points(
-            "\n".join(line for number, line in enumerate(LINES) if number not in lost) + "\n"
-        )
-        <= TRUTH
-    )
