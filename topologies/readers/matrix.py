@@ -109,7 +109,7 @@ def _parsed(lines: list[str], top: int, first: int, file: str) -> Matrix:
     level, nvlinks, places = _cells(rows, columns)
     names = _names(lines, columns, file)
     affinities = tuple(
-        affinity(rows[label].affinities, heading.affinities) if label in rows else None
+        affinity(rows[label].rest, heading.affinities) if label in rows else None
         for label in columns
     )
     matrix = Matrix(file, columns, names, level, nvlinks, places, affinities)
@@ -145,7 +145,7 @@ def _check_row(
 
 
 def _mistake(label: str, row: MatrixRow, columns: Sequence[str]) -> str | None:
-    for column, (word, line) in zip(columns, row.cells, strict=False):
+    for column, word, line in zip(columns, row.words, row.lines, strict=False):
         place = f"line {line}, column {column}"
         if not is_link(word):
             return f"{place}: {shown(word)} is no link: {_RIGHT}"
@@ -154,12 +154,14 @@ def _mistake(label: str, row: MatrixRow, columns: Sequence[str]) -> str | None:
                 f"{place}: {word} in the row of {label}: X is right where a device meets itself, "
                 f"and only there"
             )
-    if len(row.cells) < len(columns):
-        missing = columns[len(row.cells)]
-        line = row.cells[-1][1] if row.cells else row.line
-        return f"line {line}, column {missing}: the row of {label} ends before it: {_RIGHT}"
-    first = row.affinities[0] if row.affinities else ""
-    if len(row.cells) > len(columns) or (is_link(first) and first not in SILENT):
+    if len(row.words) < len(columns):
+        missing = columns[len(row.words)]
+        return (
+            f"line {row.lines[-1]}, column {missing}: the row of {label} ends before it: {_RIGHT}"
+        )
+    if len(row.words) > len(columns) or (
+        row.rest and is_link(row.rest[0]) and row.rest[0] not in SILENT
+    ):
         return (
             f"line {row.line}: the row of {label} has more than {len(columns)} cells, as many as "
             f"there are columns"
@@ -181,9 +183,10 @@ def _cells(rows: dict[str, MatrixRow], columns: Sequence[str]) -> tuple[Ints, In
     level, nvlinks, lines = (np.full(shape, value, dtype=np.int32) for value in (UNSAID, 0, 0))
     for device, label in enumerate(columns):
         if label in rows:
-            words, lines[device] = zip(*rows[label].cells, strict=True)
+            words = rows[label].words
             level[device] = [LEVELS.get(word, UNSAID) for word in words]
             nvlinks[device] = [int(word[2:]) if word.startswith("NV") else 0 for word in words]
+            lines[device] = rows[label].lines
     present = np.flatnonzero([label in rows for label in columns])
     missing = np.setdiff1d(np.arange(len(columns)), present)
     for table in (level, nvlinks):

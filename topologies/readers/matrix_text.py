@@ -7,7 +7,8 @@ line. Other text may stand before, between and after them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -33,15 +34,18 @@ _ESCAPES = re.compile(
 _FRAMES = str.maketrans(dict.fromkeys("|│┃`*", " "))
 
 
-class MatrixRow(NamedTuple):
+@dataclass
+class MatrixRow:
     """A row of the matrix, which may go on over several lines."""
 
     line: int
     """The line where the row begins."""
-    cells: list[tuple[str, int]]
-    """The word of each cell, and its line."""
-    affinities: list[str]
-    """The other words, of which the first are affinities."""
+    words: list[str] = field(default_factory=list)
+    """The word of each cell."""
+    lines: list[int] = field(default_factory=list)
+    """The line of each cell."""
+    rest: list[str] = field(default_factory=list)
+    """The other words, such as affinities."""
 
 
 class Heading(NamedTuple):
@@ -121,62 +125,55 @@ def heading_of(lines: list[str], top: int, first: int, file: str) -> Heading:
 
 
 def rows_of(lines: list[str], heading: Heading, file: str) -> dict[str, MatrixRow]:
-    """The rows by their label, up to the next heading. A row is a label and the words up to the
-    next row, in whatever lines."""
-    columns, rows = heading.columns, dict[str, MatrixRow]()
-    words = [*_words_below(lines, heading)]
-    links = [is_link(word) for word, _ in words]
-    starts = [
-        place
-        for place, (word, _) in enumerate(words)
-        if word in columns and any(ahead := links[place + 1 :][: len(columns)])
-        if 2 * sum(ahead) >= len(ahead)
-    ]
-    for start, end in pairwise([*starts, len(words)]):
-        label, line = words[start]
-        if label in rows:
-            raise InputError(
-                f"{file} line {line}: a second row of {label}, see line {rows[label].line}"
+    """The rows by their label, up to the next heading."""
+    rows: dict[str, MatrixRow] = {}
+    labels, row = set(heading.columns), None
+    for number in range(heading.end, min(len(lines), heading.end + _MOST_LINES)):
+        words = words_of(lines[number])
+        start = next((place for place, word in enumerate(words) if word in labels), len(words))
+        cells = words[start + 1 :][: len(labels)]
+        if cells and 2 * sum(map(is_link, cells)) >= len(cells):
+            label = words[start]
+            if label in rows:
+                raise InputError(
+                    f"{file} line {number + 1}: a second row of {label}, see line "
+                    f"{rows[label].line}"
+                )
+            row = rows[label] = MatrixRow(
+                number + 1, rest=words[:start] if heading.affinity_first else []
             )
-        cells = list[tuple[str, int]]()
-        place = start + 1
-        while len(cells) < len(columns) and place < end:
-            word, number = words[place]
-            # if columns have no blanks between them, one word is several links
-            cells += [(part, number) for part in (_LINK.findall(word) if links[place] else [word])]
-            place += 1
-        others = [word for word, _ in words[place:end]]
-        if heading.affinity_first:
-            others = [word for word, number in words[max(0, start - 9) : start] if number == line]
-        rows[label] = MatrixRow(line, cells, others)
+            _fill(row, words[start + 1 :], number + 1, heading)
+        elif row and words and _goes_on(row, words[0], heading):
+            _fill(row, words, number + 1, heading)
+        elif words and (len(rows) == len(labels) or (rows and _is_heading(words))):
+            break
     return rows
 
 
-def _words_below(lines: list[str], heading: Heading) -> Iterator[tuple[str, int]]:
-    """The words below a heading, up to the next, and the line of each."""
-    for number in range(heading.end, min(len(lines), heading.end + _MOST_LINES)):
-        words = words_of(lines[number])
-        if _is_heading(words):
-            return
-        yield from ((word, number + 1) for word in words)
-
-
 def unbroken(lines: list[str], top: int, first: int) -> list[str]:
-    """The lines as they were before a terminal broke those of the matrix at its width. The rest of
-    a broken line is empty."""
+    """The lines as they were before a terminal broke those of the matrix at its width. The other
+    lines are empty."""
     blank = (number for number in range(first, len(lines)) if not lines[number])
     end = min(next(blank, len(lines)), top + _MOST_LINES)
     width, below = max(map(len, lines[top:end])), _heading_end(lines, top, first)
-    labels = {*words_of("".join(line.ljust(width, " ") for line in lines[top:below]))}
-    joined, start = [*lines], top
-    for number in range(top + 1, end):
+    labels = set(
+        words_of("".join(line if len(line) == width else f"{line} " for line in lines[top:below]))
+    )
+    parts: dict[int, list[str]] = {}
+    start = top
+    for number in range(top, end):
         line = lines[number]
-        begins = number >= below and (line[:1].isspace() or {*words_of(line)[:1]} & labels)
-        if begins or len(lines[number - 1]) < width:
+        begins = number >= below and (
+            line[:1].isspace() or not labels.isdisjoint(words_of(line)[:1])
+        )
+        if begins or number == top or len(lines[number - 1]) < width:
             start = number
-        else:
-            joined[start], joined[number] = joined[start] + line, ""
-    return joined
+        parts.setdefault(start, []).append(line)
+    return [
+        *lines[:top],
+        *("".join(parts.get(number, ())) for number in range(top, end)),
+        *lines[end:],
+    ]
 
 
 def affinity(words: list[str], affinities: tuple[str, ...]) -> str | None:
@@ -225,3 +222,21 @@ def _check_columns(columns: Sequence[str], place: str) -> None:
         if column in known:
             raise InputError(f"{place}: column {column} is there twice: each device has one")
         known.add(column)
+
+
+def _goes_on(row: MatrixRow, word: str, heading: Heading) -> bool:
+    if len(row.words) < len(heading.columns):
+        return is_link(word)
+    return bool(heading.affinities) and not row.rest and _AFFINITY.fullmatch(word) is not None
+
+
+def _fill(row: MatrixRow, words: list[str], line: int, heading: Heading) -> None:
+    """Add the words of a line to a row. If columns have no blanks between them, one word is several
+    links."""
+    for place, word in enumerate(words):
+        if len(row.words) >= len(heading.columns):
+            row.rest += words[place:]
+            break
+        parts = _LINK.findall(word) if is_link(word) else [word]
+        row.words += parts
+        row.lines += [line] * len(parts)
