@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from pydantic import AliasPath, BaseModel, Field
+from pydantic import BaseModel, Field
 
 from experiments.models.kineto import contents
 from experiments.output import counted
@@ -35,11 +35,6 @@ _Count = Annotated[int, Field(ge=0, lt=2**63)]
 _Name = Annotated[str, Field(pattern="^[0-9A-Za-z]{1,40}$")]
 
 
-def _of(key: str, inner: str) -> Any:
-    """A field that is the value of a key within the value of another."""
-    return Field(validation_alias=AliasPath(key, inner))
-
-
 class CommunicatorRow(NamedTuple):
     """A communicator."""
 
@@ -53,27 +48,35 @@ class CommunicatorRow(NamedTuple):
     """The calls of each collective, from the rank with fewest to the one with most."""
 
 
-class _Rank(BaseModel, strict=True):
-    rank: _Count
-    init_state: _Count = _of("status", "init_state")
-    async_error: _Count = _of("status", "async_error")
-    finalize_called: bool = _of("status", "finalize_called")
-    destroy_flag: bool = _of("status", "destroy_flag")
-    abort_flag: bool = _of("status", "abort_flag")
-    collective_counts: dict[_Name, _Count]
+class _State(BaseModel, strict=True):
+    init_state: _Count
+    async_error: _Count
+    finalize_called: bool
+    destroy_flag: bool
+    abort_flag: bool
 
     @property
-    def state(self) -> str:
+    def word(self) -> str:
         if self.abort_flag:
             return "aborted"
         ends = self.finalize_called or self.destroy_flag
         return "ending" if ends else "starting" if self.init_state else "running"
 
 
+class _Rank(BaseModel, strict=True):
+    rank: _Count
+    status: _State
+    collective_counts: dict[_Name, _Count]
+
+
+class _Silence(BaseModel, strict=True):
+    unresponsive: bool
+    considered_dead: bool
+
+
 class _MissingRank(BaseModel, strict=True):
     rank: _Count
-    unresponsive: bool = _of("status", "unresponsive")
-    considered_dead: bool = _of("status", "considered_dead")
+    status: _Silence
 
 
 class _Communicator(BaseModel, strict=True):
@@ -83,10 +86,14 @@ class _Communicator(BaseModel, strict=True):
     missing_ranks: list[_MissingRank]
 
 
+class _Collection(BaseModel, strict=True):
+    timeouts_count: _Count
+
+
 class _Document(BaseModel, strict=True):
     communicators_count: _Count
     communicators: list[_Communicator]
-    timeouts_count: _Count = _of("ras", "timeouts_count")
+    ras: _Collection
 
 
 def read_status(paths: Sequence[Path]) -> tuple[list[CommunicatorRow], list[Problem]] | None:
@@ -99,7 +106,7 @@ def read_status(paths: Sequence[Path]) -> tuple[list[CommunicatorRow], list[Prob
     name, mistakes, rows = files[0].name[:80], Mistakes(), list[CommunicatorRow]()
     status = mistakes.checked(_Document, load_json(decoded(data, name), name))
     mistakes.report(lambda location: f"{name}: {spelling(location)}")
-    number, late = len(status.communicators), status.timeouts_count
+    number, late = len(status.communicators), status.ras.timeouts_count
     if number != status.communicators_count:
         expected = f"expected the communicators_count {status.communicators_count}"
         raise InputError(f"{name} has {counted(number, 'communicator')}: {expected}")
@@ -123,7 +130,7 @@ def _row(each: _Communicator, where: str) -> CommunicatorRow:
         )
     if len({frozenset(rank.collective_counts) for rank in each.ranks}) > 1:
         raise InputError(f"{where} has collective_counts with other names: expected the same")
-    states = ", ".join(dict.fromkeys(rank.state for rank in each.ranks)) or "unknown"
+    states = ", ".join(dict.fromkeys(rank.status.word for rank in each.ranks)) or "unknown"
     spans = {name: (min(calls), max(calls)) for name, calls in _calls(each).items() if any(calls)}
     calls = [f"{name} {low}" + f" to {high}" * (high > low) for name, (low, high) in spans.items()]
     return CommunicatorRow(
@@ -141,8 +148,8 @@ def _missing(each: _Communicator) -> Iterator[Problem]:
     """The ranks that do not answer, by the reason."""
     reasons = defaultdict[str, list[int]](list)
     for rank in each.missing_ranks:
-        reason = "no answer" if rank.unresponsive else "an answer without this communicator"
-        reasons["dead" if rank.considered_dead else reason].append(rank.rank)
+        reason = "no answer" if rank.status.unresponsive else "an answer without this communicator"
+        reasons["dead" if rank.status.considered_dead else reason].append(rank.rank)
     for reason, ranks in reasons.items():
         yield Problem("missing", f"{listed_ranks(ranks)}: {reason}")
 
@@ -151,8 +158,8 @@ def _errors(each: _Communicator) -> Iterator[Problem]:
     """The ranks with an error or an abort, and states that differ."""
     errors, states = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
     for rank in each.ranks:
-        states[rank.state].append(rank.rank)
-        for result in {rank.init_state, rank.async_error} - {0, 7}:
+        states[rank.status.word].append(rank.rank)
+        for result in {rank.status.init_state, rank.status.async_error} - {0, 7}:
             errors[ERRORS.get(result, f"the unknown result {result}")].append(rank.rank)
     if "aborted" in states:
         errors["an abort"] = states["aborted"]

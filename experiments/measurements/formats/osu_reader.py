@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
@@ -242,13 +242,12 @@ def _hosts(command: str) -> tuple[str, ...]:
 
 
 def _points(table: _OsuTable, kind: str, scale: int, skipped: Skipped) -> Iterator[Point]:
-    """The points of the rows that are as wide as most, if most are equally wide."""
-    widths = Counter(row.width for row in table.rows)
-    usual = [width for width, rows in widths.items() if 2 * rows > len(table.rows)]
+    """The points of the rows that end where most do, if columns are aligned to the right."""
+    width = _usual_width(table.rows)
     for row in table.rows:
         time_s = _time(row, kind, table.pairs)
         # wider sizes move the values to the right
-        if usual and row.width != usual[0] and row.size < 10**10:
+        if width not in (0, len(row.text)) and row.size < 10**10:
             skipped["torn"].append(row.line)
         elif not row.size or not time_s:
             skipped["unmeasured"].append(row.line)
@@ -263,6 +262,14 @@ def _time(row: OsuRow, kind: str, pairs: int | None) -> float:
         return values.get("most", values.get("time", 0.0)) / 1e6
     messages = {"bidirectional bandwidth": 2, "multi-pair bandwidth": pairs or 1}.get(kind, 1)
     return messages * row.size / (values["rate"] * 1e6) if values["rate"] else 0.0
+
+
+def _usual_width(rows: Sequence[OsuRow]) -> int:
+    """The width of most rows, if sizes and values of several lengths end there; else 0."""
+    ((width, number),) = Counter(len(row.text) for row in rows).most_common(1) or [(0, 0)]
+    tokens = [row.text.split() for row in rows if len(row.text) == width]
+    lengths = {len(token[0]) for token in tokens}, {len(token[-1]) for token in tokens}
+    return width if 2 * number > len(rows) and min(map(len, lengths)) > 1 else 0
 
 
 def _point(row: OsuRow, size: int, time_s: float) -> Point:

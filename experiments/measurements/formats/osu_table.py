@@ -73,8 +73,8 @@ class OsuRow(NamedTuple):
     values: dict[str, float]
     right: bool | None
     """Whether the result was right; None if nobody checked."""
-    width: int
-    """Characters up to the end of the last value."""
+    text: str
+    """The row up to the end of the last value."""
 
 
 def read_row(header: TableHeader, line: int, text: str) -> OsuRow | None:
@@ -88,7 +88,7 @@ def read_row(header: TableHeader, line: int, text: str) -> OsuRow | None:
         return None
     right = None if not verdicts or verdicts[0] == "-" else verdicts[0] == "Pass"
     numbers = dict(zip(names, map(float, values), strict=True))
-    return OsuRow(line, int(size), numbers, right, len(text.rstrip()))
+    return OsuRow(line, int(size), numbers, right, text.rstrip())
 
 
 def find_title(text: str) -> Title | None:

@@ -234,6 +234,16 @@ def test_a_torn_row_is_never_taken_for_another(text: str, foreign: str) -> None:
         assert len(points) == 3 or "row" in result.skipped[0]
 
 
+@each_case("layout", ["{} {}", "{}\t{}", "{:<24}{}"])
+def test_a_table_without_columns_to_the_right_keeps_its_rows(layout: str) -> None:
+    values = dict(
+        zip((1, 2, 4, 8, 16, 1024, 1048576), (1.23, 1.24, 1.31, 1.4, 9.55, 17, 230), strict=True)
+    )
+    rows = "".join(layout.format(size, f"{us:.2f}") + "\n" for size, us in values.items())
+    curve = only("# OSU MPI Allreduce Latency Test v7.0\n# Size  Avg Latency(us)\n" + rows)
+    assert [point.size for point in curve.points] == list(values)
+
+
 def test_tables_without_rows_are_counted() -> None:
     assert parse("".join(PLAIN.splitlines(keepends=True)[:4]) + PLAIN).skipped == (
         "1 table without rows: line 4",
