@@ -60,6 +60,8 @@ class LoggedTest:
     rows: list[PrintedRow] = field(default_factory=list)
     begun: dict[int, list[str]] = field(default_factory=dict)
     """The values of rows that are not whole, by the line where they begin."""
+    joined: list[int] = field(default_factory=list)
+    """The lines where rows begin that go on in later lines."""
     closed: bool = False
     next_programs: list[str] = field(default_factory=list)
     """Benchmarks named after the table: those of the next test."""
@@ -140,14 +142,16 @@ def _read_line(sections: LogTests, line: int, content: str) -> None:
 
 def _read_row(run: LoggedTest, header: PrintedHeader, line: int, values: list[str]) -> None:
     """Read a line with values. A row that mpirun tore between two values goes on in later lines."""
-    if header.begins_row(values):
+    is_piece = not header.begins_row(values)
+    if not is_piece:
         run.begun[line] = values
     elif run.begun and values and not values[0].isalpha():
         line, first = run.begun.popitem()
         values = [*first, *values][: len(header.columns) + 1]
         run.begun[line] = values
     if row := header.row(line, values):
-        run.begun.pop(line, None)
+        if run.begun.pop(line, None) and is_piece:
+            run.joined.append(line)
         run.rows.append(row)
 
 

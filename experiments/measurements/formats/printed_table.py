@@ -20,6 +20,8 @@ _ALIASES = {
 _STAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})")
 _FOREIGN = re.compile(r"[A-Za-z[]\S*[:\]]")
 """How lines of NCCL, launchers and other programs begin."""
+_GLUED = re.compile(r"(?<!\S)([0-9.]{1,21})(?=[A-Za-z][\w.-]{0,60}:[0-9])")
+"""A value in front of such a line, without a blank."""
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _WORD = re.compile(r"[A-Za-z]\w*")
 _NUMBER = re.compile(
@@ -112,7 +114,7 @@ def values_of(text: str) -> list[str]:
     >>> values_of("   8   2  float node1:42:42 [0] NCCL INFO")
     ['8', '2', 'float']
     """
-    words = _STAMP.sub(r"\1T\2", text).split()
+    words = _GLUED.sub(r"\1 ", _STAMP.sub(r"\1T\2", text)).split()
     return list(takewhile(lambda word: not _FOREIGN.match(word), words))
 
 

@@ -69,6 +69,8 @@ def _usual(numbers: Sequence[float | None]) -> float:
 
 def _run_notes(run: LoggedTest) -> tuple[str, ...]:
     notes = list(run.notes)
+    if run.joined:
+        notes.append(tally("row", "torn in two and put together again", run.joined))
     if run.cpu_time:
         notes.append("times are cputime: until the call returned, not until the data was there")
     if not run.closed:

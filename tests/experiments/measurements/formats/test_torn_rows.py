@@ -91,6 +91,21 @@ def test_a_row_torn_between_two_values_is_put_together_and_others_are_counted(
         assert len(points) == len(WHOLE.points) or column < ends[0] or "torn" in result.skipped[0]
 
 
+def test_a_row_torn_in_two_says_so() -> None:
+    body = rows()
+    at = body[1].rindex(" ")
+    body[1] = body[1][:at] + INFO + "\n" + body[1][at:]
+    curve = only(log(*body))
+    assert curve.points == WHOLE.points
+    assert curve.notes == ("1 row torn in two and put together again: line 14",)
+
+
+def test_a_line_of_nccl_behind_the_last_value_is_no_tear() -> None:
+    body = rows()
+    body[1] += "node1:42:77 [0] NCCL INFO Connected all rings"
+    same(log(*body))
+
+
 def test_a_header_torn_in_its_last_name_is_mended() -> None:
     for missing in range(1, 7):
         same(log().replace(HEADER, f"{HEADER[:-missing]}\n{HEADER[-missing:]}"))
