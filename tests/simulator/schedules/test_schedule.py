@@ -261,8 +261,7 @@ def checking_kernels() -> ExitStack:
     stack = ExitStack()
     for module in ("slots", "schedule", "semantics", "folded_routes"):
         stack.enter_context(patch(f"simulator.schedules.{module}.kernel", both_ways))
-    for module in ("bubbles", "contention"):
-        stack.enter_context(patch(f"simulator.analysis.{module}.kernel", both_ways))
+    stack.enter_context(patch("simulator.analysis.bubbles.kernel", both_ways))
     stack.enter_context(patch("simulator.engines.compiled.compiled", both_ways))
     return stack
 
