@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
+from experiments.measurements.collectives import canonical
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,39 +35,11 @@ WIDTHS = {
     "Float8_e5m2": 1,
 }
 """Bytes of an element, by torch's name of its type."""
-NAMES = {
-    "allreduce": "all_reduce",
-    "allreducecoalesced": "all_reduce",
-    "allgather": "all_gather",
-    "allgathersingle": "all_gather",
-    "allgatherv": "all_gather",
-    "allgathercoalesced": "all_gather",
-    "allgatherbase": "all_gather",
-    "allgatherintotensorcoalesced": "all_gather",
-    "reducescatter": "reduce_scatter",
-    "reducescattersingle": "reduce_scatter",
-    "reducescatterv": "reduce_scatter",
-    "reducescattercoalesced": "reduce_scatter",
-    "reducescatterbase": "reduce_scatter",
-    "reducescattertensorcoalesced": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "alltoallsingle": "all_to_all",
-    "alltoallvsingle": "all_to_all",
-    "alltoallbase": "all_to_all",
-    "alltoallv": "all_to_all",
-    "broadcast": "broadcast",
-    "broadcastoop": "broadcast",
-    "reduce": "reduce",
-    "reduceoop": "reduce",
-    "gather": "gather",
-    "scatter": "scatter",
-    "barrier": "barrier",
-    "allreducebarrier": "barrier",
-    "send": "send",
-    "recv": "recv",
-    "sendrecv": "send",
-}
-"""Our names of what torch and NCCL call, without signs and in lower case."""
+NAMES = {"allreducebarrier": "barrier", "send": "send", "recv": "recv", "sendrecv": "send"}
+"""Our names of what torch and NCCL call, without signs and in lower case, and not by
+:func:`experiments.measurements.collectives.canonical`."""
+_VARIANT = re.compile(r"(?:intotensor|tensor|single|base|coalesced|oop|v)+$")
+"""How torch's names of the variants of a collective end."""
 MESSAGES = ("send", "recv")
 """Calls of two ranks."""
 Nanoseconds = npt.NDArray[np.int64]
@@ -116,7 +90,7 @@ def collective_of(name: str) -> str:
     """
     word = name[:200].rpartition(":")[2].partition(" ")[0]
     plain = "".join(letter for letter in word.lower() if letter.isalpha() or letter.isdigit())
-    return NAMES.get(plain, word[:40])
+    return NAMES.get(plain) or canonical(_VARIANT.sub("", plain)) or word[:40]
 
 
 def size_of(collective: str, taken: float | None, given: float | None) -> float | None:

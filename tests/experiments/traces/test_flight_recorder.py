@@ -225,6 +225,12 @@ def test_a_call_that_was_given_up_has_not_ended() -> None:
         ("nccl:ALLGATHER_coalesced", "all_gather"),
         ("nccl:REDUCE_SCATTER_coalesced", "reduce_scatter"),
         ("nccl:allreduce_coalesced", "all_reduce"),
+        ("nccl:_all_gather_base", "all_gather"),
+        ("nccl:all_gather_into_tensor_coalesced", "all_gather"),
+        ("nccl:all_gather_v", "all_gather"),
+        ("nccl:reduce_scatter_tensor_coalesced", "reduce_scatter"),
+        ("nccl:all_to_allv_single", "all_to_all"),
+        ("nccl:all_reduce_barrier", "barrier"),
         ("xccl:all_reduce_barrier", "barrier"),
     ],
 )
