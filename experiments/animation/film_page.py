@@ -100,14 +100,6 @@ def trees(schedule: Schedule) -> list[tuple[Edge, ...]]:
     return kinds if are_trees else []
 
 
-def depths_of(edges: tuple[Edge, ...]) -> dict[int, int]:
-    """How far each rank of a tree is from the root."""
-    import networkx
-
-    (root,) = {parent for parent, _ in edges} - {child for _, child in edges}
-    return dict(networkx.single_source_shortest_path_length(networkx.DiGraph(edges), root))
-
-
 def trees_figures(schedule: Schedule) -> list[pages.Figure]:
     """A picture of the trees for a page, if there are any."""
     if not (kinds := trees(schedule)):
@@ -121,12 +113,14 @@ def trees_figures(schedule: Schedule) -> list[pages.Figure]:
 def tree_figure(schedule: Schedule, kinds: list[tuple[Edge, ...]]) -> Figure:
     """The trees side by side: a rank is as far to the right as its number says."""
     from matplotlib.figure import Figure
+    from networkx import DiGraph, single_source_shortest_path_length
 
     from experiments.pictures.timelines.palette import ink_on
 
     figure, colours = Figure(figsize=(10, 3)), rank_colours(schedule.ranks)
     for place, edges in enumerate(kinds, 1):
-        depth = depths_of(edges)
+        (root,) = {parent for parent, _ in edges} - {child for _, child in edges}
+        depth = single_source_shortest_path_length(DiGraph(edges), root)
         axes = figure.add_subplot(1, len(kinds), place)
         axes.set_axis_off()
         axes.margins(0.08, 0.15)

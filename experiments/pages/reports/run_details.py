@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from experiments.names import rank_name
 from experiments.pages.machine_use import use_of
 from experiments.pages.memory_curves import curves_of
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
+<<<<<<< HEAD
 from experiments.pictures.timelines.stored import Document
 from experiments.pictures.timelines.timeline_file import write_collective, write_timeline
+=======
+>>>>>>> h-views
 from simulator.analysis import memory
 from simulator.analysis.critical_path import critical_path
 from simulator.parallel.step_splits import ranks_of
 
+<<<<<<< HEAD
 if TYPE_CHECKING:
     from experiments.output import Files
     from experiments.pages.reports.result import Result
@@ -24,28 +28,28 @@ if TYPE_CHECKING:
     from simulator.analysis.memory import MemoryTrace
     from simulator.schedules.timeline import Timeline
 
+=======
+>>>>>>> h-views
 
 def details(kind: str, subject: Any) -> Mapping[str, Any]:
     """What a kind of result has besides its report: of collectives from their timeline, of a
     training run from that, of a plan from its step."""
+    if kind == "plan":
+        return {"spans": step_spans(subject).spans(critical_path(subject.timeline))}
     if kind == "train":
-        return training_details(subject)
-    return step_details(subject) if kind == "plan" else run_details(subject)
-
-
-def _memory(held: MemoryTrace, timeline: Timeline) -> Document:
+        timeline, held, is_priced = subject.timeline, subject.memory, subject.plan.is_priced
+        spans = strategy_spans(subject.plan, timeline).spans(subject.path)
+    else:
+        timeline, held, is_priced = subject, memory.trace(subject.schedule, subject), False
+        spans = collective_spans(timeline, critical_path(timeline))
     schedule = timeline.schedule
     names = [rank_name(schedule, rank) for rank in range(schedule.ranks)]
-    return curves_of(held, names, timeline.makespan)
-
-
-def run_details(timeline: Timeline) -> Mapping[str, Any]:
-    """What the result of collectives has besides its report."""
     return {
-        "spans": collective_spans(timeline, critical_path(timeline)),
-        "use": use_of(timeline),
-        "memory": _memory(memory.trace(timeline.schedule, timeline), timeline),
+        "spans": spans,
+        "use": None if is_priced else use_of(timeline),
+        "memory": held and curves_of(held, names, timeline.makespan),
     }
+<<<<<<< HEAD
 
 
 def training_details(training: TrainingRun) -> Mapping[str, Any]:
@@ -82,3 +86,5 @@ def draw(result: Result, files: Files, subject: Any) -> None:
         write_timeline(timeline, *drawn, title, training.times.device, *about)
     else:
         write_collective(subject, files, result.story.title, result.parameters)
+=======
+>>>>>>> h-views

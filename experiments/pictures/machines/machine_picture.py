@@ -61,6 +61,7 @@ LONGEST = 24
 """Letters of a name that are shown."""
 
 
+@mpl.rc_context({"text.parse_math": False})
 def machine_drawing(topology: Topology) -> Figure:
     """A picture; full-duplex links are one line, and the legend counts the whole machine.
 
@@ -79,7 +80,7 @@ def machine_drawing(topology: Topology) -> Figure:
     figure = Figure(figsize=(width * column + LEGEND, inches), layout="constrained")
     axes = figure.add_subplot(aspect="equal", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
     axes.set_axis_off()
-    axes.set_title(_plain("\n".join([_title(topology), *where.left_out])), fontsize=11)
+    axes.set_title("\n".join([_title(topology), *where.left_out]), fontsize=11)
     _draw_frames(axes, where, min(LETTERS, 72 * column * 0.4))
     # The fastest first, so that thin lines lie on wide ones.
     for look, ends in zip(looks, pairs, strict=True):
@@ -176,7 +177,7 @@ def _draw_devices(
         look: Any = {"fc": fills[topology.device_kinds[device]], "ec": "0.2", "zorder": 3}
         corner, size = np.array((x - width / 2, y - HALF)), np.array((width, 2 * HALF))
         _box(axes, corner, size, 0.12, lw=2.0 if topology.in_network[device] else 0.7, **look)
-        axes.text(x, y, _plain(label), fontsize=sizes[y], **middle)
+        axes.text(x, y, label, fontsize=sizes[y], **middle)
 
 
 def _box(axes: Axes, corner: Floats, size: Floats, radius: float, **look: str | float) -> None:
@@ -211,7 +212,7 @@ def _colours(kinds: Words, colours: dict[str, str], palette_name: str) -> dict[s
 def _device_handles(topology: Topology, fills: dict[str, str]) -> Iterator[Patch]:
     for kind in topology.device_kinds.vocabulary:
         if count := int(topology.device_kinds.are(kind).sum()):
-            yield Patch(facecolor=fills[kind], edgecolor="0.2", label=_plain(f"{count} {kind}"))
+            yield Patch(facecolor=fills[kind], edgecolor="0.2", label=f"{count} {kind}")
     if topology.in_network.any():
         look: Any = {"facecolor": "white", "edgecolor": "0.2", "linewidth": 2.0}
         yield Patch(label="reduces and multicasts", **look)
@@ -222,9 +223,4 @@ def _link_handle(group: LinkGroup, look: dict[str, Any]) -> Line2D:
     bandwidth = "unlimited" if unlimited else format_bandwidth(group.bandwidth_Bps)
     remarks = ["one way"] * (not group.duplex) + ["assumed"] * group.assumed
     words = ", ".join([bandwidth, format_seconds(group.latency_s), *remarks])
-    return Line2D([], [], label=_plain(f"{group.number} {group.kind}: {words}"), **look)
-
-
-def _plain(text: str) -> str:
-    """Text in which a dollar is no formula."""
-    return text.replace("$", r"\$")
+    return Line2D([], [], label=f"{group.number} {group.kind}: {words}", **look)

@@ -51,10 +51,8 @@ def boxes_of(spans: Spans) -> tuple[Columns, Longs, list[str]]:
     joined &= columns.start[1:] <= columns.end[:-1] + 1e-9 * spans.makespan
     joined &= (band[1:] == band[:-1]) & (look[1:] == look[:-1])
     columns, band = columns.united(joined), band[np.append(True, ~joined)[: len(band)]]
-    remarks = list[str]()
-    if joined.any():
-        remarks.append("narrow neighbours of one kind are drawn as one")
-    return columns, band, remarks
+    remarks = ["narrow neighbours of one kind are drawn as one"]
+    return columns, band, remarks * bool(joined.any())
 
 
 @dataclass(frozen=True, eq=False)

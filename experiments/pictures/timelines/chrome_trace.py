@@ -113,10 +113,11 @@ def complete_events(
     process: npt.ArrayLike,
     track: npt.ArrayLike,
     start: Nanoseconds,
-    end: Nanoseconds,
+    end: Nanoseconds | Floats,
     texts: Iterable[str],
 ) -> list[str]:
-    """Events of processes on tracks, with their names, categories and args as JSON."""
+    """Events of processes on tracks, from nanosecond to nanosecond, with their names, categories
+    and args as JSON."""
     columns = np.broadcast_arrays(process, track, microseconds(start), (end - start) / 1000)
     rows = zip(*(column.tolist() for column in columns), texts, strict=True)
     return [

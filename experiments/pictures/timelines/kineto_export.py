@@ -6,12 +6,14 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
 from experiments.output import provenance
 from experiments.pictures.timelines.chrome_trace import (
     EVENTS,
+    Nanoseconds,
     complete_events,
     document,
     nanoseconds,
@@ -23,6 +25,7 @@ from experiments.trace_choice import ALL, TraceChoice
 from simulator.steps.kinds import RESTART
 from simulator.training.model import WIDTHS
 from topologies.errors import InputError
+from topologies.topology import Floats
 
 STREAM = 7
 """The CUDA stream of a worker's main lane. Lane k is stream 7 + k."""
@@ -142,11 +145,12 @@ def _events(
     """The steps of a rank, each from the end of the step before, and its kernels, each after its
     launch: at its start, but before the end of the last step. A plan has a step for the whole
     run."""
-    numbers, ends = step.numbers.tolist(), nanoseconds(step.ends[:, worker])
+    numbers = step.numbers.tolist()
+    ends: Nanoseconds | Floats = nanoseconds(step.ends[:, worker])
     start, end = nanoseconds(boxes.start), nanoseconds(boxes.end)
     launch = np.minimum(start, max(0, int(ends[-1]) - 1))
     if step.what != "rank":
-        numbers, ends = [0], nanoseconds(np.array([step.timeline.makespan]))
+        numbers, ends = [0], np.array([step.timeline.makespan * 1e9])
     steps = [
         f'"cat": "user_annotation", "name": "ProfilerStep#{number}", "args": {{}}'
         for number in numbers
@@ -160,10 +164,11 @@ def _events(
         launches.append(f'"cat": "cuda_runtime", "name": "cudaLaunchKernel", "args": {{{link}}}')
         about = f'"device": {rank}, "stream": {stream}, {link}{args}'
         kernels.append(f'"cat": "kernel", "name": {name}, "args": {{{about}}}')
+    launched = complete_events(rank, 1, launch, launch, launches)
+    run = complete_events(rank, streams, start, end, kernels)
     return [
         *complete_events(rank, 1, np.append(0, ends[:-1]), ends, steps),
-        *complete_events(rank, 1, launch, launch, launches),
-        *complete_events(rank, streams, start, end, kernels),
+        *chain(*zip(launched, run, strict=True)),
     ]
 
 

@@ -61,7 +61,7 @@ def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
     heights = [chart.inches + (1.3 if alone else 0.5) for chart in charts]
     lines = sum(1 + str(handle.get_label()).count("\n") for handle in handles)
     height = max(sum(heights), (lines + 1) * LEGEND * 1.62 / 72, 3.0)
-    with mpl.rc_context({"hatch.linewidth": 0.5}):
+    with mpl.rc_context({"hatch.linewidth": 0.5, "text.parse_math": False}):
         figure = Figure(figsize=(13.5, height), layout="constrained")
         grid = figure.subplots(len(charts), 1, squeeze=False, height_ratios=heights)
         for axes, chart in zip(grid[:, 0], charts, strict=True):
@@ -69,7 +69,7 @@ def timeline_drawing(*panels: Spans, title: str = "") -> Figure:
             if alone:
                 _explain(axes, chart)
         if title:
-            figure.suptitle(title, parse_math=False)
+            figure.suptitle(title)
         legend = figure.legend(
             handles=handles, loc="outside right upper", frameon=False, fontsize=LEGEND
         )
@@ -132,7 +132,7 @@ def _paint(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
     else:
         remarks.append(f"one {spans.what} in {chart.every} is named, boxes have no labels")
     remarks += _name_rows(axes, chart)
-    axes.set_title("\n".join(remarks), loc="left", fontsize=8, color=TEXT, parse_math=False)
+    axes.set_title("\n".join(remarks), loc="left", fontsize=8, color=TEXT)
     _draw_steps(axes, chart)
 
 
@@ -140,7 +140,7 @@ def _explain(axes: Axes, chart: Chart) -> None:
     """Say above a picture of its own what it shows, and at the right each worker's share of the
     run in which it is idle."""
     remarks = "\n".join([*_remarks(chart), axes.get_title(loc="left")]).strip()
-    axes.set_title(remarks, loc="left", fontsize=8, color=TEXT, parse_math=False)
+    axes.set_title(remarks, loc="left", fontsize=8, color=TEXT)
     axes.set_xlabel("time")
     if chart.spans.main < 0:
         return
@@ -225,8 +225,8 @@ def _label_boxes(axes: Axes, chart: Chart, palette: dict[str, str]) -> None:
         points = length[k] * POINTS / chart.seconds
         fits = (word for word in words if word and len(word) * LETTER * size < points)
         if size >= SMALLEST and (text := next(fits, "")):
-            plain, centred = text.replace("$", r"\$"), {"ha": "center", "va": "center_baseline"}
-            written = axes.text(centre[k], middle[k], plain, centred, fontsize=size, color=ink)
+            centred = {"ha": "center", "va": "center_baseline"}
+            written = axes.text(centre[k], middle[k], text, centred, fontsize=size, color=ink)
             written.set(in_layout=False, clip_on=True)
             if behind:
                 written.set_bbox({"facecolor": behind, "edgecolor": "none", "pad": 0.5})

@@ -3,8 +3,10 @@
 import matplotlib as mpl
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
 from experiments.pictures import plot_style as style
 from grouped_cases import each_case
@@ -77,3 +79,18 @@ def test_long_titles_and_labels_are_folded_and_dollars_are_plain() -> None:
     assert "$x$" in label
     assert note == "not drawn: 3 more"
     assert max(map(len, axes.get_title().split("\n"))) <= style.TITLE
+
+
+def test_the_band_of_an_only_curve_has_its_colour_in_the_legend() -> None:
+    for number, colours in enumerate((style.COLOURS[:1], style.COLOURS[:2])):
+        figure = Figure(layout="constrained")
+        axes = axes_of(figure)
+        for colour in colours:
+            style.draw(axes, [1, 2], [2, 3], [1, 2], [3, 4], color=colour, label=colour)
+        style.legend_beside(figure)
+        handles = figure.legends[0].legend_handles
+        assert len(handles) == len(colours) + 1
+        band = handles[-1]
+        assert isinstance(band, Line2D if number else Patch)
+        shown = band.get_color() if isinstance(band, Line2D) else band.get_facecolor()
+        assert to_hex(shown) == (to_hex("0.85") if number else colours[0])
