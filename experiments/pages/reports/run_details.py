@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from experiments.names import rank_name
 from experiments.pages.machine_use import use_of
 from experiments.pages.memory_curves import curves_of
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
-<<<<<<< HEAD
-from experiments.pictures.timelines.stored import Document
 from experiments.pictures.timelines.timeline_file import write_collective, write_timeline
-=======
->>>>>>> h-views
 from simulator.analysis import memory
 from simulator.analysis.critical_path import critical_path
 from simulator.parallel.step_splits import ranks_of
 
-<<<<<<< HEAD
 if TYPE_CHECKING:
     from experiments.output import Files
     from experiments.pages.reports.result import Result
-    from experiments.parallel.plan_run import PlanRun
-    from experiments.training.job import TrainingRun
-    from simulator.analysis.memory import MemoryTrace
-    from simulator.schedules.timeline import Timeline
 
-=======
->>>>>>> h-views
 
 def details(kind: str, subject: Any) -> Mapping[str, Any]:
     """What a kind of result has besides its report: of collectives from their timeline, of a
-    training run from that, of a plan from its step."""
+    training run from that, of a plan from its step, if that has no conditions."""
     if kind == "plan":
-        return {"spans": step_spans(subject).spans(critical_path(subject.timeline))}
+        if subject.has_conditions:
+            return {}
+        step = subject.step
+        return {"spans": step_spans(step).spans(critical_path(step.timeline))}
     if kind == "train":
         timeline, held, is_priced = subject.timeline, subject.memory, subject.plan.is_priced
         spans = strategy_spans(subject.plan, timeline).spans(subject.path)
@@ -49,25 +41,6 @@ def details(kind: str, subject: Any) -> Mapping[str, Any]:
         "use": None if is_priced else use_of(timeline),
         "memory": held and curves_of(held, names, timeline.makespan),
     }
-<<<<<<< HEAD
-
-
-def training_details(training: TrainingRun) -> Mapping[str, Any]:
-    """What the result of a training run has besides its report."""
-    plan, timeline, held = training.plan, training.timeline, training.memory
-    return {
-        "spans": strategy_spans(plan, timeline).spans(training.path),
-        "use": None if plan.is_priced else use_of(timeline),
-        "memory": held and _memory(held, timeline),
-    }
-
-
-def step_details(run: PlanRun) -> Mapping[str, Any]:
-    """What the result of a step of a plan has besides its report: spans of a step without
-    conditions."""
-    if run.has_conditions:
-        return {}
-    return {"spans": step_spans(run.step).spans(critical_path(run.step.timeline))}
 
 
 def draw(result: Result, files: Files, subject: Any) -> None:
@@ -86,5 +59,3 @@ def draw(result: Result, files: Files, subject: Any) -> None:
         write_timeline(timeline, *drawn, title, training.times.device, *about)
     else:
         write_collective(subject, files, result.story.title, result.parameters)
-=======
->>>>>>> h-views

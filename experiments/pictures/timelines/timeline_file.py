@@ -30,7 +30,7 @@ def kineto_name(rank: int) -> str:
 def check_timeline(timeline: Path | None, ranks: int, choice: TraceChoice = ALL) -> None:
     """Raise InputError now, before any work, if a timeline of so many ranks cannot be written."""
     choice.check(timeline)
-    if not is_folder(timeline):
+    if timeline is None or not is_folder(timeline):
         output.check_writable(timeline, FILES)
     elif timeline.suffix == CHAKRA:
         from experiments.traces.chakra_export import file_names
