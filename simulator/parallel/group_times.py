@@ -81,9 +81,6 @@ class Timed(NamedTuple):
     """That of each part of which the profile says how sure it is, if an end was asked for."""
     phases: Mapping[int, Phases]
     """Those of each part, if they are known."""
-    again: Mapping[int, float]
-    """By which factor each part takes longer if the same comes before: ranks do not leave together,
-    and messages of rings that lost step meet. Parts that do not are left out."""
 
     def at(self, end: End | None, place: int) -> float:
         """The time of the groups of a place, or an end of its interval, in seconds."""
@@ -227,8 +224,8 @@ class GroupTimes:
         """By which factor the groups of each device of the pipeline take longer behind another such
         call; 1 where they do not."""
         timed, factors = self.timed(kind, collective, nbytes), np.ones(self.degrees.pp)
-        for place in timed.laid.parts_of if timed.again else ():
-            factors[place] = timed.again.get(timed.slowest(place), 1.0)
+        for place in timed.laid.parts_of:
+            factors[place] = self._again(timed, timed.slowest(place), nbytes)
         return factors
 
     def least(self, kind: str, collective: str, nbytes: float) -> float:
@@ -300,13 +297,7 @@ class GroupTimes:
                 if each.sharing == "fair" and len(each.schedule) <= EXPLAINED
             }
             seconds = {number: each.makespan for number, each in ran.items()}
-            again = {
-                number: self._again(laid, number, nbytes)
-                for number in phases
-                if len(parts[number].schedule) * CHAIN <= EXPLAINED
-                and parts[number].schedule.fold is None
-            }
-            return Timed(laid, seconds, {}, phases, again)
+            return Timed(laid, seconds, {}, phases)
         seconds, intervals = dict[int, float](), dict[int, Interval]()
         for number, part in parts.items():
             under = self.profile.simulate(part, laid.algorithm, self.run)
@@ -315,9 +306,15 @@ class GroupTimes:
             if predicted:
                 place = replace(predicted.place, ranks=np.array([float(laid.ranks)]))
                 intervals[number] = interval_of(predicted._replace(place=place))
-        return Timed(laid, seconds, intervals, {}, {})
+        return Timed(laid, seconds, intervals, {})
 
-    def _again(self, laid: Laid, number: int, nbytes: float) -> float:
+    def _again(self, timed: Timed, number: int, nbytes: float) -> float:
+        """By which factor a part takes longer if the same comes before: ranks do not leave
+        together, and messages of rings that lost step meet."""
+        laid, schedule = timed.laid, timed.laid.parts[number].schedule
+        is_large = len(schedule) * CHAIN > EXPLAINED or schedule.fold is not None
+        if is_large or number not in timed.phases:
+            return 1.0
         size = 4.0 ** round(log(nbytes, 4))
         if (laid, number, size) not in self._factors:
             chain, ends = laid.chain(number)
