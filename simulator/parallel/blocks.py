@@ -1,9 +1,10 @@
 """What a rank does for a micro-batch: the blocks of a model, cut by tensor, context and expert
-parallelism."""
+parallelism; units of blocks whose parameters are gathered together, and the elements that ranks
+share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -86,3 +87,49 @@ def each_stage(
             made[key] = function(stage)
         results.append(made[key])
     return results
+
+
+class Unit(NamedTuple):
+    """A unit: blocks whose parameters are gathered together."""
+
+    blocks: tuple[int, ...]
+    """Their places in the stage."""
+    elements: Mapping[str, float]
+    """Elements of parameters by the group that shares them: "data", and "experts" if there are."""
+    root: bool
+    """Whether this is the root's unit: it stays gathered behind the forward."""
+    trainable: Mapping[str, float]
+    """Those of the elements that have gradients."""
+
+    @property
+    def parameters(self) -> float:
+        """Elements of all groups."""
+        return sum(self.elements.values())
+
+    @property
+    def gradients(self) -> float:
+        """Elements of all groups that have gradients."""
+        return sum(self.trainable.values())
+
+
+def units(stage: Sequence[Block], names: Sequence[str]) -> list[Unit]:
+    """The units of a stage in the order of the forward. The first one is the root's, which has the
+    blocks with `names`."""
+    root = [place for place, block in enumerate(stage) if block.name in names]
+    single = [(place,) for place in range(len(stage)) if place not in root]
+    made = []
+    for places in (tuple(root), *single):
+        blocks = [stage[place] for place in places]
+        if counts := elements(blocks, frozen=True):
+            made.append(Unit(places, counts, places == tuple(root), elements(blocks)))
+    return made
+
+
+def elements(blocks: Sequence[Block], *, frozen: bool = False) -> dict[str, float]:
+    """Elements of trained parameters, and of `frozen` ones if asked, by the group that shares them:
+    "data", and "experts" if there are."""
+    counts = {
+        "data": sum(block.parameters + frozen * block.frozen for block in blocks),
+        "experts": sum(block.expert_parameters + frozen * block.frozen_experts for block in blocks),
+    }
+    return {group: count for group, count in counts.items() if count}
