@@ -18,10 +18,9 @@ from experiments.parallel.plan_step import (
     state_of,
 )
 from experiments.parallel.plan_text import CUT, Plan
-from simulator.parallel.blocks import Block
+from simulator.parallel.blocks import Block, elements
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.plan_memory import state_bytes
-from simulator.parallel.sharded_units import elements
 from simulator.parallel.step_bound import Known, Outline
 
 

@@ -21,12 +21,11 @@ from experiments.parallel.expert_routing import Routing, routing_of
 from experiments.parallel.factor_fit import Sureness
 from experiments.parallel.offloading import host_bandwidth, offload_stages
 from experiments.parallel.plan_text import Plan, layer_numbers
-from simulator.parallel.blocks import Block, BlockPart, each_stage
+from simulator.parallel.blocks import Block, BlockPart, each_stage, elements
 from simulator.parallel.group_times import End, GroupTimes
 from simulator.parallel.passes import Pass
 from simulator.parallel.pipelines import Pipeline
 from simulator.parallel.plan_memory import State, StepMemory, memory
-from simulator.parallel.sharded_units import elements
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import Detail, Step, write
 from simulator.parallel.step_measures import length_of

@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from simulator.parallel.blocks import Block
+from simulator.parallel.blocks import Block, Unit, elements, units
 from simulator.parallel.pipelines.pipeline import KEPT, Pipeline
-from simulator.parallel.sharded_units import Unit, elements, units
 from simulator.parallel.sharding import buckets, gathers, reductions
 from simulator.parallel.step_work import Work, tied_gradients
 from simulator.steps.kinds import BACKWARD, FORWARD, INPUTS, WEIGHTS

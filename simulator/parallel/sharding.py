@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Self
 
-from simulator.parallel.blocks import Block
+from simulator.parallel.blocks import Block, Unit, elements, units
 from simulator.parallel.passes import (
     COPIES,
     GATHERS,
@@ -23,7 +23,6 @@ from simulator.parallel.passes import (
     PassTask,
     Rows,
 )
-from simulator.parallel.sharded_units import Unit, elements, units
 from simulator.steps.kinds import (
     BACKWARD,
     COPY,

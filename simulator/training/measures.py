@@ -95,14 +95,12 @@ def window(plan: Plan, timeline: Timeline) -> Window:
         return Window(float(end), _last(timeline), plan.steps, float(samples))
     served, worker = timeline.finish[plan.updates.served], plan.updates.worker
     count = np.bincount(worker)
-    ends = np.array([served[worker == rank].max(initial=0.0) for rank in range(len(count))])
-    first = int(np.argmin(np.where(count == count.max(), ends, np.inf)))
-    rows = np.flatnonzero(worker == first)
-    last = int(plan.updates.served[rows[np.argmax(served[rows])]])
-    updates = int(np.sum(served <= ends[first]))
-    return Window(
-        float(ends[first]), last, updates / plan.workers, float(plan.model.batch * updates)
-    )
+    ends = np.zeros(len(count))
+    np.maximum.at(ends, worker, served)
+    first = np.argmin(np.where(count == count.max(), ends, np.inf))
+    last = plan.updates.served[np.argmax(np.where(worker == first, served, -1.0))]
+    end, updates = float(ends[first]), int(np.sum(served <= ends[first]))
+    return Window(end, int(last), updates / plan.workers, float(plan.model.batch * updates))
 
 
 def _last(timeline: Timeline) -> int:
@@ -126,6 +124,11 @@ def _idle(plan: Plan, timeline: Timeline, end: float) -> Floats:
         seconds = timeline.bubbles(end)[plan.standing]
     else:
         seconds = bubbles(timeline, COMPUTE, end)[plan.standing]
+    return _rounded(seconds, timeline)
+
+
+def _rounded(seconds: Floats, timeline: Timeline) -> Floats:
+    """Seconds, of which the rounding of differences is 0."""
     return np.where(seconds < ROUNDING * timeline.makespan, 0.0, seconds)
 
 
@@ -137,9 +140,9 @@ def _restarting(plan: Plan, timeline: Timeline, end: float) -> Floats:
     return np.asarray(seconds[plan.standing], dtype=np.float64)
 
 
-def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats, Floats]:
-    """Of each worker: seconds computing, communicating while idle, communicating while
-    computing."""
+def _overlap(plan: Plan, timeline: Timeline, end: float) -> Floats:
+    """Of each worker: seconds computing, communicating while idle, communicating while computing,
+    shape (3, workers)."""
     graph = plan.graph
     talks = graph.communicates
     rows = np.flatnonzero(talks | (graph.lane == COMPUTE)).astype(np.int32)
@@ -147,12 +150,8 @@ def _overlap(plan: Plan, timeline: Timeline, end: float) -> tuple[Floats, Floats
     begin, until = (times[rows].clip(max=end) for times in plan.times(timeline))
     active = states(Activity(graph.place[rows], lane, begin, until, rows), 2)
     alone, busy = (each[plan.standing] for each in lane_seconds(active, graph.ranks))
-    talking = busy - alone
-    computing, exposed, hidden = (
-        np.where(seconds < ROUNDING * timeline.makespan, 0.0, seconds)
-        for seconds in (busy[:, COMPUTE], alone[:, COMMUNICATION], talking[:, COMMUNICATION])
-    )
-    return computing, exposed, hidden
+    talking = alone[:, COMMUNICATION], (busy - alone)[:, COMMUNICATION]
+    return _rounded(np.stack((busy[:, COMPUTE], *talking)), timeline)
 
 
 def _staleness(plan: Plan, timeline: Timeline) -> Ints:

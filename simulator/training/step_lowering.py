@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from simulator.schedules.shifts import Folded
 from simulator.steps.kinds import Label
 from simulator.steps.step_graph import Call, StepGraph, step_graph, waits_of
 from simulator.steps.written import add_collective
-from simulator.training.communicator import Communicator
 from topologies.topology import Floats, Ints
 
 Memory = Literal["held", "shared", "used", "elsewhere"]
@@ -48,6 +47,13 @@ class TaskRows(NamedTuple):
     """The first slot of the scratch."""
 
     @property
+    def operations(self) -> int:
+        """Operations of the tasks, with all transfers."""
+        if self.schedule is not None:
+            return len(self.schedule) + 2 * len(self.place)
+        return len(self.place) if self.call is None else 1
+
+    @property
     def tasks(self) -> slice:
         """The tasks as rows of the graph."""
         return slice(self.begin, self.begin + len(self.place))
@@ -80,19 +86,9 @@ def graph_of(parts: Sequence[TaskRows], lanes: tuple[str, ...], place_of: Ints) 
     )
 
 
-def lower(
-    parts: Sequence[TaskRows],
-    ranks: int,
-    communicator: Communicator | None,
-    nbytes: float,
-    sizes: Mapping[str, Any],
-) -> tuple[Schedule, Ints, Ints]:
+def lower(parts: Sequence[TaskRows], builder: ScheduleBuilder) -> tuple[Schedule, Ints, Ints]:
     """The schedule of parts, part by part, with the buffers that :func:`buffers` says; and the
     operations with which each task begins and ends."""
-    if communicator is None:
-        builder = ScheduleBuilder(ranks, nbytes, **sizes)
-    else:
-        builder = builder_of(communicator.unit, nbytes, **sizes)
     first, last = np.full((2, parts[-1].tasks.stop), -1, dtype=np.int32)
     for part in parts:
         rows, place, lane = part.tasks, part.place, part.lane
@@ -132,25 +128,42 @@ def builder_of(model: Schedule, nbytes: float, **sizes: Any) -> ScheduleBuilder:
 def buffers(
     parts: Sequence[TaskRows], ranks: int
 ) -> tuple[float, dict[str, Any], tuple[TaskRows, ...]]:
-    """The bytes of the buffer of gradients, the sizes of slots as arguments of a ScheduleBuilder,
-    and the parts with their slots: buckets come first."""
+    """The bytes of the buffer of gradients, the sizes of its slots and of the scratch behind it as
+    arguments of a ScheduleBuilder, and the parts with their slots.
+
+    Buckets are side by side in the buffer. Their scratch, and all other collectives, come behind
+    it. Workers that share buckets hold a share of each slot.
+    """
     names = [(part.label.text, part.call, part.memory) for part in parts]
     schedules = {
         name: part.schedule
         for name, part in zip(names, parts, strict=True)
         if part.schedule is not None
     }
-    order = sorted(schedules, key=lambda name: name[2] not in BUCKETS)
-    buckets = [schedules[name] for name in order if name[2] in BUCKETS]
-    others = [(schedules[name], name[2] == "used") for name in order[len(buckets) :]]
-    sharers = ranks if any(name[2] == "shared" for name in order) else 1
-    nbytes, sizes, slots = layout(buckets, others, sharers)
-    slot_of = dict(zip(order, slots, strict=True))
+    buckets = [schedules[name] for name in schedules if name[2] in BUCKETS]
+    sharers = ranks if any(name[2] == "shared" for name in schedules) else 1
+    nbytes = sum(bucket.nbytes_total for bucket in buckets) / sharers
+    buffer, scratch = [np.zeros(0)], [np.zeros(0)]
+    slot, behind = 0, sum(bucket.buffer for bucket in buckets)
+    slots = dict[tuple[str, Call | None, str], tuple[int, int]]()
+    for name in sorted(schedules, key=lambda name: name[2] not in BUCKETS):
+        schedule, memory = schedules[name], name[2]
+        shares = schedule.shares * (schedule.nbytes_total / nbytes * (memory != "elsewhere"))
+        if memory in BUCKETS:
+            slots[name] = slot, behind
+            buffer.append(shares[: schedule.buffer])
+            scratch.append(shares[schedule.buffer :])
+            slot += schedule.buffer
+        else:
+            slots[name] = behind, behind + schedule.buffer
+            scratch.append(shares)
+        behind += len(scratch[-1])
     placed = tuple(
-        part._replace(slot=slot_of[name][0], scratch=slot_of[name][1]) if name in slot_of else part
+        part._replace(slot=slots[name][0], scratch=slots[name][1]) if name in slots else part
         for name, part in zip(names, parts, strict=True)
     )
-    return nbytes, sizes, placed
+    shares = np.concatenate(buffer)
+    return nbytes, {"slots": shares / np.sum(shares), "scratch": np.concatenate(scratch)}, placed
 
 
 def merged_places(
@@ -168,32 +181,3 @@ def merged_places(
         place, seconds = np.zeros(1, dtype=np.int32), part.seconds[:1]
         joined.append(part._replace(begin=number, place=place, seconds=seconds, after=after[:1]))
     return tuple(joined), np.where(first, owner[:-1], np.int32(-1))
-
-
-def layout(
-    buckets: Sequence[Schedule], others: Sequence[tuple[Schedule, bool]] = (), sharers: int = 1
-) -> tuple[float, dict[str, Any], list[tuple[int, int]]]:
-    """Put the buckets side by side into the buffer; their scratch and all other collectives, each
-    with whether its memory counts, come behind it. Each of several `sharers` holds a share of each
-    slot of the buffer.
-
-    It returns the bytes of the buffer; the sizes of its slots and of the others as shares of these
-    bytes, as arguments of a ScheduleBuilder; and the first slots of the buffer and of the scratch
-    of each collective.
-    """
-    nbytes = sum(bucket.nbytes_total for bucket in buckets) / sharers
-    buffer, scratch = [np.zeros(0)], [np.zeros(0)]
-    slot, behind = 0, sum(bucket.buffer for bucket in buckets)
-    slots = list[tuple[int, int]]()
-    for bucket in buckets:
-        shares = bucket.shares * (bucket.nbytes_total / nbytes)
-        slots.append((slot, behind))
-        buffer.append(shares[: bucket.buffer])
-        scratch.append(shares[bucket.buffer :])
-        slot, behind = slot + bucket.buffer, behind + len(scratch[-1])
-    for other, is_counted in others:
-        slots.append((behind, behind + other.buffer))
-        scratch.append(other.shares * (other.nbytes_total / nbytes * is_counted))
-        behind += len(scratch[-1])
-    shares = np.concatenate(buffer)
-    return nbytes, {"slots": shares / np.sum(shares), "scratch": np.concatenate(scratch)}, slots

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from simulator.kernels.records import Csr
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
@@ -86,7 +85,7 @@ class Trainer:
         self._layers = {layer.name: number for number, layer in enumerate(model.layers)}
         self._streams: dict[int, Ints] = {}
         self._parts: list[TaskRows] = []
-        self._size = self._operations = self._of_all = self._once = 0
+        self._size = self._once = 0
         self.ends: list[Ints] = []
         self._samples: list[int] = []
         self.tail: Ints = np.full(len(self.ranks), -1, dtype=np.int32)
@@ -175,8 +174,6 @@ class Trainer:
         call = Call(group, KINDS[label.kind].replace("-", "_"), schedule.nbytes_total)
         waits, rows = columns(self._streams.get(lane), *after), (schedule, memory)
         self._streams[lane] = self._add(label, self.ranks, seconds, waits, lane, call, rows)
-        self._operations += len(schedule) + len(self.ranks)
-        self._of_all += len(schedule) * schedule.members + self.setting.ranks
         return self._streams[lane]
 
     def message(self, label: Label, ends: tuple[int, int], nbytes: float, after: Ints) -> Ints:
@@ -208,7 +205,7 @@ class Trainer:
         self.ends.append(self.tail if last is None else last)
         steps = len(self.ends) - self._startup
         if not steps:
-            self._once = self._operations
+            self._once = len(self._parts)
         if steps == self._every and self.setting.priced_beyond == inf:
             self._check()
 
@@ -218,29 +215,18 @@ class Trainer:
         """The finished plan, with what else a strategy says of it. By default every worker holds
         parameters, buffers and optimizer state. Raises InputError if there are too many
         operations."""
-        (written, number), model = self._written(), self.model
-        if stored is not None and number is not None:
-            kept = number[stored.task] >= 0
-            nbytes, distinct = stored.nbytes[kept], stored.distinct[kept]
-            stored = HeldBytes(number[stored.task[kept]], nbytes, distinct)
+        model, first = self.model, self._startup
         replica = model.parameters * (1 + model.state) + model.buffers
-        topology, shifts = self.setting.topology, None
-        if self.communicator is not None:
-            topology = self.communicator.topology
-            shifts = self.communicator.shifts if number is None else None
-        after = [self._startup + attempt.step for attempt in self.attempts[self._startup :]]
+        after = [first + attempt.step for attempt in self.attempts[first:]]
         return Plan(
             model=model,
-            **written,
-            topology=topology,
             workers=self.setting.ranks,
             # The number of each step: those before the first of the setting come first.
-            numbers=np.array([*range(self._startup), *after], dtype=np.int32),
+            numbers=np.array([*range(first), *after], dtype=np.int32),
             useful=np.array([not attempt.lost for attempt in self.attempts], dtype=np.int32),
             samples=np.array(self._samples, dtype=np.int64),
-            shifts=shifts,
             holdings=holdings or Holdings(np.full(self.setting.ranks, replica), replica),
-            stored=stored,
+            **self._written(stored),
             **details,
         )
 
@@ -261,40 +247,51 @@ class Trainer:
         place = ranks.astype(np.int32)
         self._parts.append(TaskRows(label, lane, call, begin, place, times, waits, *collective))
         self._size += count
-        is_message = call is not None and call.is_message
-        self._operations += 1 if is_message else count
-        self._of_all += 1 if is_message else count * self.setting.ranks // len(self.ranks)
         return np.arange(begin, self._size, dtype=np.int32)
 
     def _check(self) -> None:
         """Raise InputError if the run has too many operations, as the steps so far tell."""
-        step = (self._operations - self._once) / (len(self.ends) - self._startup)
-        self.setting.check_size(step, self._once, every=self._every)
+        counts = [part.operations for part in self._parts]
+        once = sum(counts[: self._once])
+        step = (sum(counts) - once) / (len(self.ends) - self._startup)
+        self.setting.check_size(step, once, every=self._every)
 
-    def _written(self) -> tuple[dict[str, Any], Ints | None]:
-        """What the plan has of the run; and the task that each task becomes, unless it stays."""
-        ranks, number, ends = self.setting.ranks, None, np.array(self.ends)
-        nbytes, sizes, parts = buffers(self._parts, ranks)
-        communicator = self.communicator
-        is_priced = communicator is not None and ranks > 1
-        is_priced &= self._of_all > self.setting.priced_beyond
-        if is_priced and self.setting.symmetric:
-            alike = merged_places(parts, len(self.ranks))
-            if alike is not None:
-                parts, number = alike
-                ends = number[ends[:, :1]]
-        place_of = np.arange(ranks) if number is None else np.zeros(ranks)
-        graph = graph_of(parts, self.lanes, place_of.astype(np.int32))
-        if communicator is not None and is_priced:
-            empty = builder_of(replace(communicator.unit, fold=None), nbytes).build()
-            schedule, first = priced(graph, empty), np.arange(len(graph), dtype=np.int32)
-            last = first
+    def _is_priced(self) -> bool:
+        """Whether collectives are timed as a whole."""
+        ranks, communicator = self.setting.ranks, self.communicator
+        if communicator is None or ranks == 1:
+            return False
+        calls = [part.schedule for part in self._parts if part.schedule is not None]
+        others = sum(part.operations for part in self._parts) - sum(map(len, calls))
+        of_all = sum(len(call) * call.members for call in calls)
+        return of_all + others * ranks // len(self.ranks) > self.setting.priced_beyond
+
+    def _written(self, stored: HeldBytes | None) -> dict[str, Any]:
+        """What the plan has of the tasks, and of the bytes that are `stored` with them."""
+        setting, communicator, ends = self.setting, self.communicator, np.array(self.ends)
+        nbytes, sizes, parts = buffers(self._parts, setting.ranks)
+        place_of, is_priced = np.arange(setting.ranks, dtype=np.int32), self._is_priced()
+        topology, shifts, unit = setting.topology, None, ScheduleBuilder(setting.ranks, 1.0).build()
+        if communicator is not None:
+            topology, shifts, unit = communicator.topology, communicator.shifts, communicator.unit
+        if is_priced and setting.symmetric and (merged := merged_places(parts, len(self.ranks))):
+            parts, number = merged
+            ends, place_of, shifts = number[ends[:, :1]], np.zeros_like(place_of), None
+            if stored is not None:
+                stored = stored._replace(task=number[stored.task])
+                stored = HeldBytes._make(column[stored.task >= 0] for column in stored)
+        graph = graph_of(parts, self.lanes, place_of)
+        if is_priced:
+            schedule = priced(graph, builder_of(replace(unit, fold=None), nbytes).build())
+            first = last = np.arange(len(graph), dtype=np.int32)
         else:
             self._check()
-            schedule, first, last = lower(parts, ranks, communicator, nbytes, sizes)
-        written = {"graph": graph, "schedule": schedule, "first": first, "last": last}
-        written |= {"parts": parts, "is_priced": is_priced}
-        return written | {"ends": last[ends]}, number
+            schedule, first, last = lower(parts, builder_of(unit, nbytes, **sizes))
+        return {
+            **{"graph": graph, "schedule": schedule, "first": first, "last": last},
+            **{"ends": last[ends], "parts": parts, "is_priced": is_priced},
+            **{"topology": topology, "shifts": shifts, "stored": stored},
+        }
 
 
 def columns(*tasks: Ints | None) -> Ints:
@@ -341,43 +338,35 @@ class ServerTrainer(Trainer):
         seconds: float | Floats,
         after: Ints,
         lane: int,
-        call: Call | None = None,
-        collective: tuple[Schedule | None, Memory] = (None, "used"),
+        *_: object,
     ) -> Ints:
         self.phase(label)
         return self.builder.compute(ranks, seconds, lane=lane, after=after)
 
-    def _check(self) -> None:
-        """Strategies know the size of a run before they write it."""
-
-    def _written(self) -> tuple[dict[str, Any], None]:
+    def _written(self, stored: HeldBytes | None) -> dict[str, Any]:
         schedule = self.builder.build()
         rank, first, last = np.concatenate(self._messages, axis=1)
         computed = np.flatnonzero(schedule.kind == COMPUTATION).astype(np.int32)
-        sizes, call = np.unique(schedule.nbytes[last], return_inverse=True)
-        starts = np.concatenate((computed, first))
-        order = np.argsort(starts, kind="stable")
-        lane = np.full(len(rank), COMMUNICATION)
-        columns = {
-            "place": np.concatenate((schedule.rank[computed], rank)),
-            "lane": np.concatenate((schedule.lane[computed], lane)),
-            "call": np.concatenate((np.full(len(computed), -1), call.ravel())),
-            "seconds": schedule.seconds[starts],
-        }
-        labels = [self._labels[phase] for phase in schedule.phases]
-        phase = schedule.phase[starts[order]]
+        order = np.argsort(np.append(computed, first), kind="stable")
+        is_message, place = order >= len(computed), np.append(schedule.rank[computed], rank)[order]
+        begin, end = np.append(computed, first)[order], np.append(computed, last)[order]
+        sizes = np.unique(schedule.nbytes[last])
+        labels, phase = [self._labels[phase] for phase in schedule.phases], schedule.phase[begin]
         graph = step_graph(
             np.arange(schedule.ranks),
             self.lanes,
             {
-                **{name: column[order] for name, column in columns.items()},
+                "place": place,
+                "lane": np.where(is_message, COMMUNICATION, schedule.lane[begin]),
+                "call": np.where(is_message, np.searchsorted(sizes, schedule.nbytes[end]), -1),
+                "seconds": schedule.seconds[begin],
                 "kind": np.array([label.kind for label in labels], dtype=np.int32)[phase],
                 "layer": np.array([label.layer for label in labels], dtype=np.int32)[phase],
             },
-            Csr(np.zeros(len(starts) + 1, dtype=np.int32), np.zeros(0, dtype=np.int32)),
+            [()] * len(begin),
             calls=[Call("", MESSAGE, nbytes) for nbytes in sizes.tolist()],
             names=np.array(schedule.phases, dtype=object)[phase],
         )
-        ends = np.concatenate((computed, last))[order]
-        written = {"schedule": schedule, "first": starts[order], "last": ends, "graph": graph}
-        return written | {"ends": np.array(self.ends, dtype=np.int32)}, None
+        ends = np.array(self.ends, dtype=np.int32)
+        written = {"graph": graph, "schedule": schedule, "first": begin, "last": end}
+        return written | {"ends": ends, "topology": self.setting.topology}

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from grouped_cases import each_case
 from law_cases import tries
-from simulator.parallel.blocks import Block, BlockPart
+from simulator.parallel.blocks import Block, BlockPart, units
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, DATA, GATHERS, HOST, REDUCTIONS, STREAMS
 from simulator.parallel.pipelines import find
-from simulator.parallel.sharded_units import units
 from simulator.parallel.sharding import Sharding
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure
