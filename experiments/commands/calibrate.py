@@ -68,8 +68,6 @@ class Calibrate(RunOptions, FormatOptions):
         files = output.Files(report=self.report)
         files.check()
         profile = self.fitted()
-        answer = self._answer(profile)
-        answer.write(files)
         unknown = sum(bool(curve.open) for curve in profile.estimates.values())
         if unknown:
             verb = "is" if unknown == 1 else "are"
@@ -77,7 +75,7 @@ class Calibrate(RunOptions, FormatOptions):
                 f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these "
                 f"runs"
             )
-        answer.show(self.format)
+        self._answer(profile).publish(files, self.format)
         return 0
 
     def fitted(self) -> Calibrated:

@@ -81,9 +81,8 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
             for each in results[: output.MOST_PICTURES]
         ]
         answer = self._answer(results, pictures)
-        answer.write(self.written_files._replace(plot=None))
         output.note_skipped(measurements.skipped)
-        answer.show(self.format)
+        answer.publish(self.written_files._replace(plot=None), self.format)
         return 0
 
     def _check(self) -> None:
