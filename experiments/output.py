@@ -204,9 +204,9 @@ class Files(NamedTuple):
         check_table(self.out, endings)
         check_writable(self.plot, PICTURES)
         check_writable(self.report, REPORTS)
-        others = {"plot": self.plot, "report": self.report, "timeline": self.timeline}
+        others = {"plot": self.plot, "report": self.report}
         for written in (self.out, self.out and meta_of(self.out)):
-            check_different({"out": written, **others})
+            check_different({"timeline": self.timeline, "out": written, **others})
 
 
 def check_different(files: Mapping[str, Path | None]) -> None:
