@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
+from experiments.answer_files import Files
 from experiments.options.completion import completer, library_names, machine_names, machine_options
 from experiments.options.log_options import RunOptions
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
@@ -65,7 +66,7 @@ class Calibrate(RunOptions, FormatOptions):
         from experiments.profiles import ENDINGS
 
         output.check_writable(self.out, ENDINGS)
-        files = output.Files(report=self.report)
+        files = Files(report=self.report)
         files.check()
         profile = self.fitted()
         unknown = sum(bool(curve.open) for curve in profile.estimates.values())

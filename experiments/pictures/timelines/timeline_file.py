@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
+from experiments.answer_files import Files
 from experiments.trace_choice import ALL, CHAKRA, TraceChoice, is_folder
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def kineto_name(rank: int) -> str:
 def check_timeline(timeline: Path | None, ranks: int, choice: TraceChoice = ALL) -> None:
     """Raise InputError now, before any work, if a timeline of so many ranks cannot be written."""
     choice.check(timeline)
-    if not is_folder(timeline):
+    if timeline is None or not is_folder(timeline):
         output.check_writable(timeline, FILES)
     elif timeline.suffix == CHAKRA:
         from experiments.traces.chakra_export import file_names
@@ -71,7 +72,7 @@ def write_timeline(
 
 
 def write_collective(
-    timeline: Timeline, files: output.Files, title: str, parameters: Mapping[str, object]
+    timeline: Timeline, files: Files, title: str, parameters: Mapping[str, object]
 ) -> None:
     """Write the timeline of collectives: a Chrome trace if its file ends in .json, else a picture.
     Raises InputError."""
