@@ -18,11 +18,9 @@ from hashlib import sha256
 from importlib.util import find_spec
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple
 
 from experiments import remarks
 from experiments.text_lines import GAP, NARROWEST, WIDEST, shrunk, visible, wrapped
-from experiments.trace_choice import ALL, TraceChoice, is_folder
 from topologies.errors import InputError
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -172,41 +170,6 @@ def check_writable(path: Path | None, suffixes: Sequence[str] = ()) -> None:
         raise InputError(
             f"cannot write {str(path)[:80]!r}: name a file in a folder that can be written"
         )
-
-
-class Files(NamedTuple):
-    """The files that an answer is written to, by the options that name them."""
-
-    out: Path | None = None
-    """The table, or the result for `simctl report`."""
-    plot: Path | None = None
-    report: Path | None = None
-    timeline: Path | None = None
-    trace: TraceChoice = ALL
-    """What the timeline has if it is a trace."""
-
-    @property
-    def is_trace(self) -> bool:
-        """Whether the timeline is a trace in one file."""
-        return is_result(self.timeline)
-
-    @property
-    def has_result(self) -> bool:
-        """Whether a file gets the result or a report, and not a table alone."""
-        return self.report is not None or is_result(self.out)
-
-    def check(self, endings: Sequence[str] = (*TABLES, RESULT), *, folders: bool = False) -> None:
-        """Raise InputError now, before any work, if a file cannot be written. `endings` are those
-        of `out`; timelines may be `folders`, which are checked when the ranks are known."""
-        self.trace.check(self.timeline)
-        if not folders or not is_folder(self.timeline):
-            check_writable(self.timeline, (*PICTURES, RESULT))
-        check_table(self.out, endings)
-        check_writable(self.plot, PICTURES)
-        check_writable(self.report, REPORTS)
-        others = {"plot": self.plot, "report": self.report, "timeline": self.timeline}
-        for written in (self.out, self.out and meta_of(self.out)):
-            check_different({"out": written, **others})
 
 
 def check_different(files: Mapping[str, Path | None]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
+from experiments.answer_files import Files
 from experiments.options.completion import completer, library_names, machine_names, machine_options
 from experiments.options.log_options import RunOptions
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
@@ -65,11 +66,9 @@ class Calibrate(RunOptions, FormatOptions):
         from experiments.profiles import ENDINGS
 
         output.check_writable(self.out, ENDINGS)
-        files = output.Files(report=self.report)
+        files = Files(report=self.report)
         files.check()
         profile = self.fitted()
-        answer = self._answer(profile)
-        answer.write(files)
         unknown = sum(bool(curve.open) for curve in profile.estimates.values())
         if unknown:
             verb = "is" if unknown == 1 else "are"
@@ -77,7 +76,7 @@ class Calibrate(RunOptions, FormatOptions):
                 f"{unknown} of {len(profile.estimates)} parameters {verb} not identified by these "
                 f"runs"
             )
-        answer.show(self.format)
+        self._answer(profile).publish(files, self.format)
         return 0
 
     def fitted(self) -> Calibrated:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from experiments import output
 from experiments.options.completion import collective_names, completer
-from experiments.options.log_options import CurvePlot, Family, InPlace, LogRanks
+from experiments.options.log_options import CurvePlot, Family, InPlace, LogRanks, ranks_of
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import (
     Level,
@@ -288,17 +288,11 @@ class Diagnose(MachineOptions, ReportOptions):
 
 def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> Iterator[Curve]:
     for curve in measurements.curves:
-        if ranks and curve.ranks and ranks != curve.ranks:
-            raise InputError(
-                f"{curve.source} has {output.counted(curve.ranks, 'rank')}: --p {ranks} "
-                f"contradicts it, leave it out"
-            )
+        count = ranks_of(curve, ranks)
         points = curve.in_place if in_place else curve.points or curve.in_place
         if points:
             in_place_points = () if in_place or not curve.points else curve.in_place
-            yield replace(
-                curve, ranks=ranks or curve.ranks, points=points, in_place=in_place_points
-            )
+            yield replace(curve, ranks=count, points=points, in_place=in_place_points)
 
 
 def _of_curve(machine: Blueprint, curve: Curve) -> Callable[[int, int], Topology]:

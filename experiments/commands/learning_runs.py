@@ -91,16 +91,11 @@ def _of_strategies(
     ranks = min(request.ranks[0] for request in requests)
     steps = options.steps or task.steps(ranks)
     jobs = [replace(request.job, steps=steps) for request in requests]
-    disturbance = _disturbance(options)
     runs: list[Callable[[], LearningRun]] = [
-        partial(learn, task, without_disturbance(job), name, ranks, "")
+        partial(learn, task, job if words else without_disturbance(job), name, ranks, words)
+        for words in dict.fromkeys(("", _disturbance(options)))
         for name, job in zip(names, jobs, strict=True)
     ]
-    if disturbance:
-        runs += [
-            partial(learn, task, job, name, ranks, disturbance)
-            for name, job in zip(names, jobs, strict=True)
-        ]
     parameters = {
         **requests[0].parameters,
         "strategy": options.strategy or DDP,

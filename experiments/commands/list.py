@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments.answer_blocks import Facts, Table, render, table, to_text
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from topologies.clusters import NodeKind
     from topologies.topology import Topology
 
+Listing = tuple[Sequence[Record], str]
+"""The rows of a list, and its text."""
 NOTE = """
 
 Times are estimates for one device. A model without times needs the memory of several devices.
@@ -44,16 +47,18 @@ class List(FormatOptions):
         """Print the list."""
         if self.collective is not None and self.what != "algos":
             raise InputError(f"--collective {self.collective[:40]}: it goes with simctl list algos")
-        if self.what == "algos":
-            answer, text = _algorithms(self.collective)
-        else:
-            lists = {"machines": _machines, "models": _models, "strategies": _strategies}
-            answer, text = lists[self.what]()
-        answer.show(self.format, lambda: text)
+        lists: dict[str, Callable[[], Listing]] = {
+            "algos": partial(_algorithms, self.collective),
+            "machines": _machines,
+            "models": _models,
+            "strategies": _strategies,
+        }
+        records, text = lists[self.what]()
+        Result(self.what, records, records).show(self.format, lambda: text)
         return 0
 
 
-def _algorithms(collective: str | None) -> tuple[Result, str]:
+def _algorithms(collective: str | None) -> Listing:
     from simulator.collectives import every_algorithm, of_collective
 
     chosen = every_algorithm().values() if collective is None else of_collective(collective)
@@ -82,10 +87,10 @@ def _algorithms(collective: str | None) -> tuple[Result, str]:
         )
         for record in records
     ]
-    return Result("algorithms", records, records), to_text("", blocks)
+    return records, to_text("", blocks)
 
 
-def _strategies() -> tuple[Result, str]:
+def _strategies() -> Listing:
     from experiments.training.strategy_options import default_text
     from simulator.training import strategies
     from topologies.option_text import options_of
@@ -97,10 +102,10 @@ def _strategies() -> tuple[Result, str]:
             records.append(
                 {"strategy": name, "option": key, "default": default, "meaning": meaning}
             )
-    return Result("strategies", records, records), render(records, {key: key for key in records[0]})
+    return records, render(records, {key: key for key in records[0]})
 
 
-def _models() -> tuple[Result, str]:
+def _models() -> Listing:
     """The models that come along, as they are without options."""
     from experiments.models.model_catalogue import MODELS
 
@@ -110,7 +115,7 @@ def _models() -> tuple[Result, str]:
     for row, entry in zip(rows, MODELS.values(), strict=True):
         groups.setdefault(_group(entry.model), []).append(row)
     lines = [line for name, group in groups.items() for line in ("", f"{name}:", *group)]
-    return Result("models", records, records), "\n".join([heading, *lines]) + NOTE
+    return records, "\n".join([heading, *lines]) + NOTE
 
 
 def _model(name: str, entry: Entry) -> Record:
@@ -171,7 +176,7 @@ MODEL_CELLS: Columns = {
 }
 
 
-def _machines() -> tuple[Result, str]:
+def _machines() -> Listing:
     from topologies.clusters import MACHINES
     from topologies.shapes import SHAPES
 
@@ -189,7 +194,7 @@ def _machines() -> tuple[Result, str]:
             _options(shapes, machines),
         ),
     ]
-    return Result("machines", records, records), to_text("", blocks)
+    return records, to_text("", blocks)
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Record]) -> Table:

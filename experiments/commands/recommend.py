@@ -127,10 +127,9 @@ class Recommend(SimulationOptions, ReportOptions):
             answer = _explained(self)
         else:
             answer, lines = _advised(self)
-        answer.write(self.written_files)
         if self.nccl_tuner:  # --explain goes without it
             write_tuner(self.nccl_tuner, lines, _title(self), self.calibration)
-        answer.show(self.format)
+        answer.publish(self.written_files, self.format)
         return 0
 
 

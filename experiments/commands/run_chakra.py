@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments import output
+from experiments.answer_files import Files
 from experiments.models.accelerators import DEVICES, bandwidth, rate
 from experiments.names import wait_records
 from experiments.pages.reports.result import Result
@@ -37,7 +38,7 @@ def run(
     machine: Blueprint,
     rules: Rules,
     parameters: output.Record,
-    files: output.Files,
+    files: Files,
     how: str,
 ) -> int:
     """Print the time of a workload and where it goes. `algorithms` are those that differ from the

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from experiments import output
+from experiments.answer_files import Files
 from experiments.names import wait_records
 from experiments.options.trace_options import parse_rank_list
 from experiments.pages.reports.result import Result
@@ -34,7 +35,7 @@ def run(
     machine: Blueprint,
     rules: Rules,
     parameters: output.Record,
-    files: output.Files,
+    files: Files,
     how: str,
 ) -> int:
     """Print the times of all calls; 1 if a call breaks its promise. `parameters` are stored with

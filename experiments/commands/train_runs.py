@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from experiments import output
+from experiments.answer_files import Files
 from experiments.execution.journal import is_complete
 from experiments.execution.results import Countdown, results
 from experiments.options.job_options import JobOptions
@@ -57,7 +58,7 @@ def run(grid: TrainingGrid, options: JobOptions) -> int:
     return _several(grid, options)
 
 
-def _one(grid: TrainingGrid, files: output.Files, how: str) -> int:
+def _one(grid: TrainingGrid, files: Files, how: str) -> int:
     job, ranks = grid.job, grid.ranks[0]
     if files.timeline:
         check_timeline(files.timeline, ranks, files.trace)

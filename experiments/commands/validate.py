@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
 from experiments.options.completion import algorithm_names, algorithm_options, completer
-from experiments.options.log_options import JudgingOptions, LogRanks
+from experiments.options.log_options import JudgingOptions, LogRanks, ranks_of
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.options.options import AlgorithmFile, Engines, option, refuse
 from experiments.options.profile_options import ProfileOptions
@@ -81,9 +81,8 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
             for each in results[: output.MOST_PICTURES]
         ]
         answer = self._answer(results, pictures)
-        answer.write(self.written_files._replace(plot=None))
         output.note_skipped(measurements.skipped)
-        answer.show(self.format)
+        answer.publish(self.written_files._replace(plot=None), self.format)
         return 0
 
     def _check(self) -> None:
@@ -130,14 +129,8 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         from experiments.options.values import parse_rank_count
         from experiments.simulations.validation import validate, validate_under
 
-        given = parse_rank_count(self.p) if self.p else None
         rules = RuleOptions(engine=self.engine).rules
-        if given and curve.ranks and given != curve.ranks:
-            counted = output.counted(curve.ranks, "rank")
-            raise InputError(
-                f"{curve.source} has {counted}: --p {given} contradicts it, leave it out"
-            )
-        ranks = given or curve.ranks
+        ranks = ranks_of(curve, parse_rank_count(self.p) if self.p else None)
         if ranks is None:
             raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
 

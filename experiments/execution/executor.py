@@ -23,9 +23,6 @@ class Executor(Protocol):
         takes.
         """
 
-    def close(self) -> None:
-        """End what is still running."""
-
 
 class Serial:
     """This process: one point after the other, in the order of their numbers."""
@@ -34,9 +31,6 @@ class Serial:
         """As :meth:`Executor.map` says."""
         numbers = list(costs)
         yield from zip(numbers, run(numbers), strict=True)
-
-    def close(self) -> None:
-        """Nothing is running."""
 
 
 def chunks(costs: Mapping[int, float], workers: int) -> list[list[int]]:

@@ -64,9 +64,6 @@ class Processes:
             for pipe, (process, _) in running.items():
                 _end(process, pipe)
 
-    def close(self) -> None:
-        """Nothing is running."""
-
 
 def _started(run: Run[T], chunk: Sequence[int]) -> tuple[ForkProcess, Connection]:
     """A worker, and the pipe that gets its results."""

@@ -55,7 +55,8 @@ class ExecutionOptions:
         self, out: Path | None, parameters: Record
     ) -> Iterator[tuple[Executor, Journal | None]]:
         """What runs the points, and the journal of the file to come, which is removed when all is
-        done."""
+        done. Raises InputError if a cluster cannot run them."""
+        from experiments.execution.executor import Serial
         from experiments.execution.journal import Journal
         from experiments.output import facts
 
@@ -63,20 +64,15 @@ class ExecutionOptions:
             journal = None
             if out:
                 journal = stack.enter_context(Journal(out, facts(parameters), self.resume))
-            yield stack.enter_context(closing(self.executor())), journal
+            executor: Executor = Serial()
+            if self.processes > 1:
+                from experiments.execution.process_pool import Processes
+
+                executor = Processes(self.processes)
+            elif not self.processes:
+                from experiments.execution.dask_cluster import DaskCluster
+
+                executor = stack.enter_context(closing(DaskCluster(self.jobs)))
+            yield executor, journal
             if journal:
                 journal.remove()
-
-    def executor(self) -> Executor:
-        """What runs the points, to be closed after use. Raises InputError if a cluster cannot."""
-        from experiments.execution.executor import Serial
-
-        if self.processes == 1:
-            return Serial()
-        if self.processes:
-            from experiments.execution.process_pool import Processes
-
-            return Processes(self.processes)
-        from experiments.execution.dask_cluster import DaskCluster
-
-        return DaskCluster(self.jobs)

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from experiments.options.options import Level, ProfileName, ReportOptions, argument, option
+from experiments.output import counted
+from topologies.errors import InputError
+
+if TYPE_CHECKING:
+    from experiments.measurements import Curve
 
 Family = Annotated[
     str | None, typer.Option(help="Read only this series of a folder with an index.")
@@ -24,6 +29,17 @@ CurvePlot = Annotated[
         help="Draw FILE.png, .svg or .pdf; with several curves one file for each.", writable=True
     ),
 ]
+
+
+def ranks_of(curve: Curve, ranks: int | None) -> int | None:
+    """The number of ranks of a curve, or that of --p; None if neither is known. Raises InputError
+    if they contradict."""
+    if ranks and curve.ranks and ranks != curve.ranks:
+        raise InputError(
+            f"{curve.source} has {counted(curve.ranks, 'rank')}: --p {ranks} contradicts it, leave "
+            f"it out"
+        )
+    return ranks or curve.ranks
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -203,7 +203,7 @@ def test_without_pyarrow_the_extra_is_named(
         output, "find_spec", lambda name: None if name == "pyarrow" else find_spec(name)
     )
     path = tmp_path / "x.parquet"
-    assert refusal(output.check_table, path, [".csv", ".parquet"]) == (
+    assert refusal(output.check_table, path, output.TABLES) == (
         f"cannot write {str(path)!r}: this needs pyarrow, which is not installed: "
         "pip install '.[parquet]'"
     )

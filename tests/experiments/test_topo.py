@@ -218,7 +218,7 @@ def test_the_list_as_records(how: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_every_listed_option_is_taken() -> None:
-    for row in _machines()[0].records:
+    for row in _machines()[0]:
         for option in str(row["options"]).split():
             text = f"{row['name']}:{option}=!"
             message = refusal(lambda text=text: find(text).whole())

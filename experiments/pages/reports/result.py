@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments import output
 from experiments.answer_blocks import Remarks, Story, to_text
+from experiments.answer_files import Files
 from experiments.output import Record
 from topologies.units import format_bandwidth, format_seconds
 
@@ -187,7 +188,7 @@ class Result:
         missing = [Remarks("What this answer leaves out", left_out)] if left_out else []
         return to_text(story.title if title is None else title, [*story.blocks, *missing])
 
-    def write(self, files: output.Files, subject: Any = None) -> None:
+    def write(self, files: Files, subject: Any = None) -> None:
         """Write the answer to its files. Of its `subject`, what was simulated, there is a timeline,
         and a result has its spans, use and memory."""
         out, plot, report, timeline, _ = files
@@ -218,7 +219,7 @@ class Result:
 
             output.write(out, stored(whole))
 
-    def publish(self, files: output.Files, how: str, subject: Any = None) -> None:
+    def publish(self, files: Files, how: str, subject: Any = None) -> None:
         """Write the answer to its files, and print it."""
         self.write(files, subject)
         self.show(how)

@@ -16,7 +16,7 @@ from simulator.analysis.critical_path import critical_path
 from simulator.parallel.step_splits import ranks_of
 
 if TYPE_CHECKING:
-    from experiments.output import Files
+    from experiments.answer_files import Files
     from experiments.pages.reports.result import Result
 
 

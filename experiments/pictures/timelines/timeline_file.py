@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
+from experiments.answer_files import Files
 from experiments.trace_choice import ALL, CHAKRA, TraceChoice, is_folder
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def write_timeline(
 
 
 def write_collective(
-    timeline: Timeline, files: output.Files, title: str, parameters: Mapping[str, object]
+    timeline: Timeline, files: Files, title: str, parameters: Mapping[str, object]
 ) -> None:
     """Write the timeline of collectives: a Chrome trace if its file ends in .json, else a picture.
     Raises InputError."""
