@@ -60,7 +60,7 @@ AS_TOLD = 0.0, 0.0
 def all_reduces(path: Path) -> pd.DataFrame:
     """Gloo's own all-reduces in a sweep of its operations. `use`: fitted, unseen, or ignored as
     noisy."""
-    rows = pd.DataFrame(row for row in read(path) if row.operation == "all_reduce")
+    rows = read(path).query("operation == 'all_reduce'")
     use = np.where(rows["ranks"].isin(FITTED_RANKS), "fitted", "unseen")
     return rows.assign(use=np.where(rows["variation"] > NOISY, "noisy", use))
 
@@ -81,10 +81,12 @@ def reduced(row: Any, software: float) -> float:
 
 def calibrate(rows: pd.DataFrame) -> float:
     """Seconds of software for a message, from the fitted rows."""
-    fitted: list[Any] = [*rows[rows["use"] == "fitted"].itertuples()]
-    return fit_software(
-        lambda software: [reduced(row, software) / row.measured - 1 for row in fitted]
-    )
+    fitted = rows[rows["use"] == "fitted"]
+
+    def errors(software: float) -> pd.Series[float]:
+        return [reduced(row, software) for row in fitted.itertuples()] / fitted["measured"] - 1
+
+    return fit_software(errors)
 
 
 def overhead(rows: pd.DataFrame) -> Overhead:

@@ -9,7 +9,6 @@ import pytest
 
 from experiments.calibration import LinkFit
 from experiments.studies.__main__ import main
-from experiments.studies.gloo_lab import LabRow
 from experiments.studies.training_runs import (
     AS_TOLD,
     BATCH,
@@ -55,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sweep = ["collective,p,size_bytes,rate_bps,delay_s,median_s,cv"]
     for ranks in (2, 3, 4):
         for nbytes, delay in ((4096, 2e-4), (2**20, 2e-4), (2**22, 2e-3)):
-            row = LabRow("all_reduce", "", ranks, nbytes, 2e8, delay, 1.0, 0.1)
+            row = SimpleNamespace(ranks=ranks, nbytes=nbytes, rate=2e8, delay=delay)
             sweep.append(
                 f"all_reduce,{ranks},{nbytes},200000000,{delay},{reduced(row, SOFTWARE)},0.1"
             )
@@ -102,7 +101,8 @@ def test_sleep_is_found_from_steps_without_communication_alone(folder: Path) -> 
 
 def test_a_step_of_one_bucket_is_computing_and_then_an_all_reduce() -> None:
     row = a_step(1)
-    alone = reduced(LabRow("all_reduce", "", 4, 8 * MIB, row.rate, row.delay, 1.0, 0.0), SOFTWARE)
+    whole = SimpleNamespace(ranks=4, nbytes=8 * MIB, rate=row.rate, delay=row.delay)
+    alone = reduced(whole, SOFTWARE)
     computing = 4 * (row.forward + row.backward)
     assert slept(a_step(0), SOFTWARE, AS_TOLD) == pytest.approx(computing)
     copies = 2 * (4 * KERNEL + 2 * 8 * MIB / COPYING)
