@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import exp, hypot
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,12 +21,8 @@ NOISE = 0.05
 logarithm. Published points that were measured again differ by 3% in the median."""
 
 
-class MeasuredPoint(NamedTuple):
-    """A point, with times in seconds."""
-
-    load: Load
-    ttft: float
-    tpot: float
+MeasuredPoint = tuple[Load, tuple[float, float]]
+"""A load, and the seconds of :data:`TIMES`."""
 
 
 def read_points(path: Path) -> list[MeasuredPoint]:
@@ -45,7 +40,7 @@ def _point(where: str, cells: Sequence[str]) -> MeasuredPoint:
         raise InputError(f"{where}: expected numbers above 0")
     if osl < 2:
         raise InputError(f"{where}: expected an osl of 2 or more")
-    return MeasuredPoint(Load(isl, osl, concurrency), ttft / 1e3, tpot / 1e3)
+    return Load(isl, osl, concurrency), (tpot / 1e3, ttft / 1e3)
 
 
 def factors(
@@ -77,14 +72,14 @@ def _ratios(
     predict: Callable[[Load], Point], number: int, measured: MeasuredPoint
 ) -> tuple[float, float]:
     """Measured over predicted TPOT and TTFT."""
-    where = f"measured point {number}"
+    where, (load, (tpot, ttft)) = f"measured point {number}", measured
     with naming(where):
-        predicted = predict(measured.load)
-    if predicted.sequences < measured.load.concurrency:
+        predicted = predict(load)
+    if predicted.sequences < load.concurrency:
         raise InputError(
-            f"{where}: {measured.load.concurrency:g} sequences at once, but {predicted.fits:g} fit"
+            f"{where}: {load.concurrency:g} sequences at once, but {predicted.fits:g} fit"
         )
-    ratios = measured.tpot / predicted.tpot.expected, measured.ttft / predicted.ttft.expected
+    ratios = tpot / predicted.tpot.expected, ttft / predicted.ttft.expected
     for name, ratio in zip(TIMES, ratios, strict=True):
         if not 1 / FARTHEST < ratio < FARTHEST:
             raise InputError(
