@@ -23,8 +23,8 @@ CHANNELS, CLASSES = 3, 1000
 """Of an image, and of its results."""
 AFTER = {"relu": (2, 3, 1, 0), "sum": (3, 3, 0, 0), "dropout": (2, 2, 1, 1)}
 """What kernels behind a layer move in the forward and in the backward, what they keep, and bytes of
-their masks, for each result of the layer. ReLU reads and writes; its backward reads what is kept and
-the gradient, and writes."""
+their masks, for each result of the layer. ReLU reads and writes; its backward reads what is kept
+and the gradient, and writes."""
 NUMBERS = "inputs", "outputs", "kernel", "scale", "stride", "pool"
 _table = cache(rows_of)
 
