@@ -27,8 +27,7 @@ MeasuredPoint = tuple[Load, tuple[float, float]]
 
 def read_points(path: Path) -> list[MeasuredPoint]:
     """The points of a CSV file. Raises InputError with the line of what is no point."""
-    rows = csv_rows(path, COLUMNS, "point")
-    return [_point(where, cells) for where, cells in rows.items()]
+    return [_point(*row) for row in csv_rows(path, COLUMNS, "point").items()]
 
 
 def _point(where: str, cells: Sequence[str]) -> MeasuredPoint:
@@ -56,7 +55,7 @@ def factors(
 
     Raises InputError with the first point that cannot be one of the deployment.
     """
-    ratios = [_ratios(predict, number, each) for number, each in enumerate(points, 1)]
+    ratios = [_ratios(predict, number, *each) for number, each in enumerate(points, 1)]
     pair = []
     for name, of_points in zip(TIMES, zip(*ratios, strict=True), strict=True):
         logs = np.log(of_points)
@@ -69,21 +68,21 @@ def factors(
 
 
 def _ratios(
-    predict: Callable[[Load], Point], number: int, measured: MeasuredPoint
-) -> tuple[float, float]:
+    predict: Callable[[Load], Point], number: int, load: Load, seconds: tuple[float, float]
+) -> list[float]:
     """Measured over predicted TPOT and TTFT."""
-    where, (load, (tpot, ttft)) = f"measured point {number}", measured
+    where, ratios = f"measured point {number}", list[float]()
     with naming(where):
         predicted = predict(load)
     if predicted.sequences < load.concurrency:
         raise InputError(
             f"{where}: {load.concurrency:g} sequences at once, but {predicted.fits:g} fit"
         )
-    ratios = tpot / predicted.tpot.expected, ttft / predicted.ttft.expected
-    for name, ratio in zip(TIMES, ratios, strict=True):
-        if not 1 / FARTHEST < ratio < FARTHEST:
+    for name, measured in zip(TIMES, seconds, strict=True):
+        ratios.append(measured / getattr(predicted, name).expected)
+        if not 1 / FARTHEST < ratios[-1] < FARTHEST:
             raise InputError(
-                f"{where}: its {name.upper()} is {ratio:.3g} times what simctl predicts: expected "
-                f"{1 / FARTHEST:g} to {FARTHEST:g} times"
+                f"{where}: its {name.upper()} is {ratios[-1]:.3g} times what simctl predicts: "
+                f"expected {1 / FARTHEST:g} to {FARTHEST:g} times"
             )
     return ratios
