@@ -201,14 +201,13 @@ def calibrate(
     progress: Callable[[int, int], None] = lambda done, total: None,
     *,
     gap: bool = False,
-    rules: IntervalRules | None = None,
 ) -> Calibration:
-    """Fit every point, then leave points out by every protocol that the data allow. `rules` are
-    those of intervals; the default is what ships.
+    """Fit every point, then leave points out by every protocol that the data allow. The rules of
+    intervals are those that ship.
 
     With `gap`, the fit also has every g that the data identify.
     """
-    rules, steps = rules or shipped_rules(), 1 + len(PROTOCOLS)
+    rules, steps = shipped_rules(), 1 + len(PROTOCOLS)
     progress(0, steps)
     gaps = separated(measured, library, machine) if gap else ()
     model, largest = Model(measured, library, machine, gaps=gaps), None

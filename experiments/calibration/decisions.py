@@ -96,13 +96,15 @@ _KINDS: Mapping[str, Callable[[int, float], bool]] = {
 
 @lru_cache(maxsize=65536)
 def _algorithm(library: str, collective: str, ranks: int, nbytes: float) -> str:
-    """The algorithm of the first row whose conditions hold. A pipeline has as many pieces as a
-    simulation has at most."""
+    """The algorithm of the first row whose conditions hold. A simulated pipeline has at most 1024
+    pieces."""
     values = {"ranks": ranks, "bytes": nbytes, "bytes_per_rank": nbytes / ranks}
-    for row in rows(library)[collective]:
-        holds = all(_holds(value, row[name], nbytes) for name, value in values.items())
-        if holds and _KINDS[row["kind"]](ranks, nbytes):
-            break
+    row = next(
+        row
+        for row in rows(library)[collective]
+        if _KINDS[row["kind"]](ranks, nbytes)
+        and all(_holds(value, row[name], nbytes) for name, value in values.items())
+    )
     if not row["segment"]:
         return row["algorithm"]
     return f"{row['algorithm']}:segments={max(1, min(1024, ceil(nbytes / float(row['segment']))))}"
@@ -118,6 +120,7 @@ def _holds(value: float, condition: str, nbytes: float) -> bool:
 
 @cache
 def _line(condition: str) -> tuple[str, float, float]:
+    """The sign of a condition, and the slope and the constant of what it compares with."""
     match = re.fullmatch(r"([<>]?=?)(?:([\d.e-]+)V\+)?([\d.]+)", condition)
     assert match is not None, condition
     return match[1], float(match[2] or 0), float(match[3])

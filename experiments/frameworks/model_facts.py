@@ -77,8 +77,11 @@ def _of_sizes(facts: JobFacts, name: str) -> Entry:
 def _like(shape: TransformerShape, name: str) -> Entry:
     """The transformer of the catalogue with this shape and the nearest vocabulary, else a new one
     with this name."""
-    shapes = [each for each in MODELS.values() if isinstance(each.model, TransformerShape)]
-    alike = [each for each in shapes if _is_like(each.shape, shape)]
+    alike = [
+        each
+        for each in MODELS.values()
+        if isinstance(each.model, TransformerShape) and _is_like(each.model, shape)
+    ]
     # The usual setup is chosen by tensors whose names the catalogue knows.
     usual = Entry(shape, min(shape.positions or 4096, 4096), setup=Setup(), name=name)
     words = shape.vocabulary

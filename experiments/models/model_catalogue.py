@@ -22,7 +22,7 @@ from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from experiments.shipped_tables import rows_of
 from simulator.parallel.degrees import divisor
-from simulator.training.model import Layer, Model
+from simulator.training.model import Model
 from topologies.errors import InputError, naming, nearest_name
 from topologies.option_text import Parser, parse_pairs, parse_within
 from topologies.units import parse_number
@@ -59,8 +59,8 @@ class Setup(NamedTuple):
 class Entry:
     """A model that is shipped or that a config.json describes."""
 
-    model: TransformerShape | Callable[[ImageNetworks, int], Iterable[Layer]]
-    """A transformer, or a network for images of a side."""
+    model: TransformerShape | str
+    """A transformer, or the name of a network for images."""
     size: int
     """Tokens of a sequence or pixels of an image's side."""
     stretched: bool = False
@@ -91,8 +91,7 @@ class Entry:
                 cut = replace(cut, dropout=self.model.dropout)
                 model = transformer(Writer(times, cut, self.model, self.size))
             else:
-                images = ImageNetworks(times, cut)
-                model = images.network(self.model(images, self.size), self.size)
+                model = ImageNetworks(times, cut).network(self.model, self.size)
         return replace(model, name=self.name)
 
     @cached_property
@@ -223,8 +222,8 @@ def _shipped(row: Mapping[str, str]) -> Entry:
 
 
 def _catalogue() -> Iterator[Entry]:
-    yield Entry(ImageNetworks.resnet50, 224, setup=Setup(128, "amp"), name="resnet50")
-    yield Entry(ImageNetworks.vgg16, 224, setup=Setup(64, "amp"), name="vgg16")
+    yield Entry("resnet50", 224, setup=Setup(128, "amp"), name="resnet50")
+    yield Entry("vgg16", 224, setup=Setup(64, "amp"), name="vgg16")
     yield from map(_shipped, rows_of(Path(__file__).with_suffix(".csv")))
 
 

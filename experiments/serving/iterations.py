@@ -215,9 +215,9 @@ def _forward(
                 before, behind = _around(deployment, letter, every, nbytes)
                 inner = BlockPart(_inner(deployment, letter, every), kind=INNER)
                 row += [*before, inner, *behind]
-    head = (1 + cut.mtp) * _product(device, "bf16", heads, *_head(deployment))
+    head = _product(device, "bf16", heads, shape.vocabulary / cut.tp, shape.width)
     times = _times(machine, cut, device, deployment.engine)
-    return Forward(times, kinds, parts, head, nbytes / cut.dp)
+    return Forward(times, kinds, parts, (1 + cut.mtp) * head, nbytes / cut.dp)
 
 
 @lru_cache
@@ -325,10 +325,6 @@ def _inner(deployment: Deployment, letter: str, rows: float) -> float:
     router = _product(device, "bf16", rows, experts.number, shape.width)
     wide = fastest(GROUPED_PRODUCTS, device, "bf16", grouped)
     return router + shared + min(wide, fastest(kind, device, math, grouped))
-
-
-def _head(deployment: Deployment) -> tuple[float, float]:
-    return deployment.shape.vocabulary / deployment.cut.tp, deployment.shape.width
 
 
 def _padded(rows: float) -> int:

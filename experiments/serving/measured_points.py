@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import exp, hypot
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,18 +21,13 @@ NOISE = 0.05
 logarithm. Published points that were measured again differ by 3% in the median."""
 
 
-class MeasuredPoint(NamedTuple):
-    """A point, with times in seconds."""
-
-    load: Load
-    ttft: float
-    tpot: float
+MeasuredPoint = tuple[Load, tuple[float, float]]
+"""A load, and the seconds of :data:`TIMES`."""
 
 
 def read_points(path: Path) -> list[MeasuredPoint]:
     """The points of a CSV file. Raises InputError with the line of what is no point."""
-    rows = csv_rows(path, COLUMNS, "point")
-    return [_point(where, cells) for where, cells in rows.items()]
+    return [_point(*row) for row in csv_rows(path, COLUMNS, "point").items()]
 
 
 def _point(where: str, cells: Sequence[str]) -> MeasuredPoint:
@@ -45,7 +39,7 @@ def _point(where: str, cells: Sequence[str]) -> MeasuredPoint:
         raise InputError(f"{where}: expected numbers above 0")
     if osl < 2:
         raise InputError(f"{where}: expected an osl of 2 or more")
-    return MeasuredPoint(Load(isl, osl, concurrency), ttft / 1e3, tpot / 1e3)
+    return Load(isl, osl, concurrency), (tpot / 1e3, ttft / 1e3)
 
 
 def factors(
@@ -61,7 +55,7 @@ def factors(
 
     Raises InputError with the first point that cannot be one of the deployment.
     """
-    ratios = [_ratios(predict, number, each) for number, each in enumerate(points, 1)]
+    ratios = [_ratios(predict, number, *each) for number, each in enumerate(points, 1)]
     pair = []
     for name, of_points in zip(TIMES, zip(*ratios, strict=True), strict=True):
         logs = np.log(of_points)
@@ -74,21 +68,21 @@ def factors(
 
 
 def _ratios(
-    predict: Callable[[Load], Point], number: int, measured: MeasuredPoint
-) -> tuple[float, float]:
+    predict: Callable[[Load], Point], number: int, load: Load, seconds: tuple[float, float]
+) -> list[float]:
     """Measured over predicted TPOT and TTFT."""
-    where = f"measured point {number}"
+    where, ratios = f"measured point {number}", list[float]()
     with naming(where):
-        predicted = predict(measured.load)
-    if predicted.sequences < measured.load.concurrency:
+        predicted = predict(load)
+    if predicted.sequences < load.concurrency:
         raise InputError(
-            f"{where}: {measured.load.concurrency:g} sequences at once, but {predicted.fits:g} fit"
+            f"{where}: {load.concurrency:g} sequences at once, but {predicted.fits:g} fit"
         )
-    ratios = measured.tpot / predicted.tpot.expected, measured.ttft / predicted.ttft.expected
-    for name, ratio in zip(TIMES, ratios, strict=True):
-        if not 1 / FARTHEST < ratio < FARTHEST:
+    for name, measured in zip(TIMES, seconds, strict=True):
+        ratios.append(measured / getattr(predicted, name).expected)
+        if not 1 / FARTHEST < ratios[-1] < FARTHEST:
             raise InputError(
-                f"{where}: its {name.upper()} is {ratio:.3g} times what simctl predicts: expected "
-                f"{1 / FARTHEST:g} to {FARTHEST:g} times"
+                f"{where}: its {name.upper()} is {ratios[-1]:.3g} times what simctl predicts: "
+                f"expected {1 / FARTHEST:g} to {FARTHEST:g} times"
             )
     return ratios

@@ -7,18 +7,21 @@ Predictions are compared only with rows that were not fitted: more ranks, or siz
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
 import typer
 from scipy.optimize import minimize_scalar
 
+from experiments import output
+from experiments.shipped_tables import rows_of
 from experiments.spellings import GLOO_LAB
-from experiments.studies.measured_rows import aligned, grouped
+from experiments.studies.measured_rows import aligned
 from simulator.collectives import find
 from simulator.collectives.gloo import gloo_ring_all_reduce, gloo_ring_reduce, segments
 from simulator.engines import Sharing, simulate
@@ -38,29 +41,17 @@ QUIET = 0.05
 MOST_RANKS = 64
 
 
-class LabRow(NamedTuple):
-    """A measured operation."""
-
-    collective: str
-    algorithm: str
-    """The algorithm over isend and irecv, "" for gloo's own operation."""
-    ranks: int
-    nbytes: float
-    rate: float
-    """Bits per second of a link."""
-    delay: float
-    """Seconds of a link, one way."""
-    measured: float
-    """Median seconds."""
-    variation: float
-    """The coefficient of variation of the times."""
-
-    @property
-    def operation(self) -> str:
-        """The name of the algorithm or of gloo's operation."""
-        return self.algorithm or self.collective
-
-
+NUMBERS = {
+    "ranks": ("ranks", "p"),
+    "nbytes": ("size_bytes", "size_bytes"),
+    "rate": ("rate_bps", "rate_bps"),
+    "delay": ("delay_s", "delay_s"),
+    "measured": ("time_us", "median_s"),
+    "variation": ("cv", "cv"),
+}
+"""The columns of numbers: their names here, in our sweeps, and in those of the first lab. Links
+have a `rate` in bits/s and a one-way `delay`; `measured` are median seconds, `variation` the
+coefficient of variation."""
 WITHOUT: dict[str, dict[str, Any]] = {
     "all rules": {},
     "signals for nothing": {"signals": False},
@@ -82,14 +73,27 @@ def lab(
     return star(ranks, bandwidth=rate / 8 * payload, latency=(delay + software) / 2)
 
 
-def read(path: Path) -> list[LabRow]:
-    """The rows of a sweep, in our columns or in those of the first lab (p, median_s).
+def read(path: Path) -> pd.DataFrame:
+    """The rows of a sweep, with :data:`NUMBERS`, the `collective`, the `algorithm` over isend and
+    irecv, "" for gloo's own operation, and the name of one or the other as `operation`.
 
     Raises InputError if the file is no such sweep.
     """
     try:
-        lines = csv.DictReader(path.read_text(encoding="utf-8").splitlines())
-        return [_row(line) for line in lines]
+        table = pd.DataFrame(rows_of(path))
+        old = "median_s" in table
+        rows = pd.DataFrame({name: table[each[old]] for name, each in NUMBERS.items()})
+        rows = rows.astype(float)
+        above = rows["ranks"].between(2, MOST_RANKS) & (rows[["nbytes", "rate"]] > 0).all(axis=1)
+        sound = above & ((rows >= 0) & np.isfinite(rows)).all(axis=1)
+        if not sound.all():
+            wrong = table[~sound].iloc[0].to_dict()
+            raise ValueError(f"{wrong} has a number that none can be; ranks are 2 to {MOST_RANKS}")
+        rows = rows.astype({"ranks": int}).assign(collective=table["collective"], algorithm="")
+        if old:
+            rows["algorithm"] = table["collective"].map(GLOO_LAB).fillna("")
+        elif "algorithm" in table:
+            rows["algorithm"] = [name and find(name).name for name in table["algorithm"]]
     except KeyError as error:
         raise InputError(
             f"{path}: no column {error}: a lab's sweep has collective, ranks, size_bytes, time_us, "
@@ -97,38 +101,18 @@ def read(path: Path) -> list[LabRow]:
         ) from None
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise InputError(f"{path} is no sweep of a lab: {error}") from None
-
-
-def _row(line: dict[str, str]) -> LabRow:
-    name, old = line["collective"], "median_s" in line
-    algorithm = GLOO_LAB.get(name, "") if old else line.get("algorithm", "")
-    row = LabRow(
-        collective="all_reduce" if algorithm else name,
-        algorithm=algorithm and find(algorithm).name,
-        ranks=int(line["p" if old else "ranks"]),
-        nbytes=float(line["size_bytes"]),
-        rate=float(line["rate_bps"]),
-        delay=float(line["delay_s"]),
-        measured=float(line["median_s"]) if old else float(line["time_us"]) * 1e-6,
-        variation=float(line["cv"]),
+    programs = rows["algorithm"] != ""
+    return rows.assign(
+        measured=rows["measured"] * (1.0 if old else 1e-6),
+        collective=rows["collective"].mask(programs, "all_reduce"),
+        operation=rows["algorithm"].where(programs, rows["collective"]),
     )
-    numbers = row[2:]
-    if not (
-        2 <= row.ranks <= MOST_RANKS
-        and min(numbers) >= 0
-        and all(numbers[:3])
-        and np.all(np.isfinite(numbers))
-    ):
-        raise ValueError(f"{dict(line)} has a number that none can be; ranks are 2 to {MOST_RANKS}")
-    return row
 
 
-def quiet(rows: Iterable[LabRow]) -> list[LabRow]:
+def quiet(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows with little variation, of operations that have a schedule."""
-    known = RINGS.keys() | OPERATIONS.keys()
-    return [
-        row for row in rows if row.variation < QUIET and (row.algorithm or row.collective in known)
-    ]
+    known = rows["collective"].isin([*RINGS, *OPERATIONS]) | (rows["algorithm"] != "")
+    return rows[(rows["variation"] < QUIET) & known]
 
 
 def _straight(back: bool) -> Callable[[int, float], Schedule]:
@@ -178,7 +162,7 @@ def schedule(
 
 
 def predict(
-    row: LabRow,
+    row: Any,
     software: float,
     *,
     sharing: Sharing = "fair",
@@ -194,7 +178,7 @@ def predict(
     return simulate(schedule(*operation, signals, segmented), machine, sharing=sharing).makespan
 
 
-def fit_software(errors: Callable[[float], Sequence[float]]) -> float:
+def fit_software(errors: Callable[[float], pd.Series[float]]) -> float:
     """Seconds of software for a message, by least squares of the relative `errors`."""
     result = minimize_scalar(
         lambda software: float(np.square(errors(software)).sum()),
@@ -205,37 +189,38 @@ def fit_software(errors: Callable[[float], Sequence[float]]) -> float:
     return float(result.x)
 
 
-def errors(rows: Iterable[LabRow], software: float, **rules: Any) -> list[float]:
+def errors(rows: pd.DataFrame, software: float, **rules: Any) -> pd.Series[float]:
     """Predicted over measured time - 1, for each row."""
-    return [predict(row, software, **rules) / row.measured - 1 for row in rows]
+    seconds = [predict(row, software, **rules) for row in rows.itertuples()]
+    return seconds / rows["measured"] - 1
 
 
-def by_ranks(rows: Sequence[LabRow]) -> list[bool]:
+def by_ranks(rows: pd.DataFrame) -> pd.Series[bool]:
     """Whether each row is fitted if the largest number of ranks is held out.
 
     All rows are fitted if there is only one number of ranks.
     """
-    counts = {row.ranks for row in rows}
-    return [len(counts) == 1 or row.ranks < max(counts) for row in rows]
+    ranks = rows["ranks"]
+    fewer: pd.Series[bool] = ranks < ranks.max() if ranks.nunique() > 1 else ranks > 0
+    return fewer
 
 
-def by_sizes(rows: Sequence[LabRow]) -> list[bool]:
+def by_sizes(rows: pd.DataFrame) -> pd.Series[bool]:
     """Whether each row is fitted if every second size is held out.
 
     Sizes are rounded to powers of two, since those of three ranks are a little lower.
     """
-    sizes = sorted({round(np.log2(row.nbytes)) for row in rows})
-    return [sizes.index(round(np.log2(row.nbytes))) % 2 == 0 for row in rows]
+    odd: pd.Series[bool] = np.log2(rows["nbytes"]).round().rank(method="dense") % 2 == 1
+    return odd
 
 
 def held_out(
-    rows: Sequence[LabRow], fitted: Sequence[bool], **rules: Any
-) -> tuple[float, list[LabRow], list[float]]:
-    """Seconds of software from the fitted rows, and the held-out rows with their errors."""
-    training = [row for row, mark in zip(rows, fitted, strict=True) if mark]
-    unseen = [row for row, mark in zip(rows, fitted, strict=True) if not mark]
+    rows: pd.DataFrame, fitted: pd.Series[bool], **rules: Any
+) -> tuple[float, pd.DataFrame]:
+    """Seconds of software from the fitted rows, and the held-out rows with their `error`."""
+    training, unseen = rows[fitted], rows[~fitted]
     software = fit_software(lambda seconds: errors(training, seconds, **rules))
-    return software, unseen, errors(unseen, software, **rules)
+    return software, unseen.assign(error=errors(unseen, software, **rules))
 
 
 def main(path: Annotated[Path, typer.Argument(help="A sweep.")] = COMMITTED) -> str:
@@ -245,56 +230,48 @@ def main(path: Annotated[Path, typer.Argument(help="A sweep.")] = COMMITTED) -> 
     """
     rows = read(path)
     judged = quiet(rows)
-    loud = sum(row.variation >= QUIET for row in rows)
+    loud = int((rows["variation"] >= QUIET).sum())
     parts = [
         f"{path.name}: {len(rows)} rows, {len(judged)} judged; {loud} vary by {QUIET:.0%} or "
         f"more, of "
         f"{len(rows) - loud - len(judged)} there is no schedule"
     ]
     for title, by_program in (("gloo's own operations", False), ("over isend and irecv", True)):
-        group = [row for row in judged if bool(row.algorithm) == by_program]
-        if group:
-            parts += [aligned(_rule_errors(title, group)), aligned(_operations(group))]
+        group = judged[(judged["algorithm"] != "") == by_program]
+        if len(group):
+            tables = aligned(_rule_errors(title, group)), output.align([*_operations(group)])
+            parts += tables
     return "\n\n".join(parts)
 
 
-def _rule_errors(title: str, rows: Sequence[LabRow]) -> dict[str, list[str]]:
+def _rule_errors(title: str, rows: pd.DataFrame) -> dict[str, list[str]]:
     """Columns of the errors with all rules and without each of them: software seconds and the
     spread of the held-out errors, with the largest number of ranks held out and with every second
     size held out."""
     columns = {title: [*WITHOUT]}
     for name, fitted in (
-        (f"p = {max(row.ranks for row in rows)} unseen", by_ranks(rows)),
+        (f"p = {rows['ranks'].max()} unseen", by_ranks(rows)),
         ("every second size unseen", by_sizes(rows)),
     ):
         results = [held_out(rows, fitted, **rules) for rules in WITHOUT.values()]
-        columns[f"software, {name}"] = [format_seconds(round(each[0], 6)) for each in results]
-        columns[name] = [_spread(unseen) for _, _, unseen in results]
+        columns[f"software, {name}"] = [format_seconds(round(each, 6)) for each, _ in results]
+        columns[name] = [_spread(unseen["error"].abs()) for _, unseen in results]
     return columns
 
 
-def _operations(rows: Sequence[LabRow]) -> dict[str, list[str]]:
-    """Columns of the errors of each operation, with the software seconds fitted to fewer ranks."""
-    software = held_out(rows, by_ranks(rows))[0]
-    groups = grouped(rows, lambda row: row.operation)
-    off = [np.array(errors(group, software)) for group in groups.values()]
-    places = [int(np.abs(each).argmax()) for each in off]
-    worst = [group[place] for group, place in zip(groups.values(), places, strict=True)]
-    return {
-        "operation": [*groups],
-        "rows": [str(len(group)) for group in groups.values()],
-        "error": [f"{np.median(np.abs(each)):.1%}" for each in off],
-        "bias": [f"{np.median(each):+.1%}" for each in off],
-        "worst": [f"{each[place]:+.1%}" for each, place in zip(off, places, strict=True)],
-        "ranks": [str(row.ranks) for row in worst],
-        "size": [format_bytes(row.nbytes) for row in worst],
-        "rate": [f"{row.rate / 1e6:g}Mbit/s" for row in worst],
-        "delay": [format_seconds(row.delay) for row in worst],
-    }
+def _operations(rows: pd.DataFrame) -> Iterator[list[str]]:
+    """The errors of each operation, with the software seconds fitted to fewer ranks."""
+    yield ["operation", "rows", "error", "bias", "worst", "ranks", "size", "rate", "delay"]
+    rows = rows.assign(error=errors(rows, held_out(rows, by_ranks(rows))[0]))
+    for operation, group in rows.groupby("operation", sort=False):
+        worst: Any = next(group.loc[[group["error"].abs().idxmax()]].itertuples())
+        off = [f"{group['error'].abs().median():.1%}", f"{group['error'].median():+.1%}"]
+        place = [str(worst.ranks), format_bytes(worst.nbytes), f"{worst.rate / 1e6:g}Mbit/s"]
+        figures = [*off, f"{worst.error:+.1%}", *place, format_seconds(worst.delay)]
+        yield [str(operation), str(len(group)), *figures]
 
 
-def _spread(off: Sequence[float]) -> str:
-    if not off:
+def _spread(size: pd.Series[float]) -> str:
+    if size.empty:
         return "none"
-    size = np.abs(off)
-    return f"{np.median(size):.1%}, mean {size.mean():.1%}, worst {size.max():.1%}"
+    return f"{size.median():.1%}, mean {size.mean():.1%}, worst {size.max():.1%}"

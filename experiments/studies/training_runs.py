@@ -6,10 +6,10 @@ have measured all-reduces. Predictions are compared only with runs that were not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,8 @@ from experiments.calibration import LinkFit, fit_links
 from experiments.measurements import read as read_curves
 from experiments.models.model_catalogue import find as find_model
 from experiments.shipped_tables import rows_of
-from experiments.studies.gloo_lab import LabRow, fit_software, lab, read
-from experiments.studies.measured_rows import aligned, grouped
+from experiments.studies.gloo_lab import fit_software, lab, read
+from experiments.studies.measured_rows import aligned
 from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.training.buckets import rebuilt
@@ -38,39 +38,17 @@ MIB = 2.0**20
 NOISY = 0.25
 """Rows with a coefficient of variation (standard deviation over mean) above this are ignored."""
 FITTED_RANKS = (2, 3)
-COLUMNS = "p rate_bps delay_s layers layer_bytes tf_s tb_s buckets forward_s step_s"
-"""Those of a table of sleeping layers."""
+COLUMNS = {
+    **{"p": "ranks", "rate_bps": "rate", "delay_s": "delay", "layers": "layers"},
+    **{"layer_bytes": "nbytes", "tf_s": "forward", "tb_s": "backward", "buckets": "buckets"},
+    **{"forward_s": "measured_forward", "step_s": "measured"},
+}
+"""Our names of the columns of a table of sleeping layers. Layers have `nbytes` bytes of parameters
+and sleep `forward` and `backward` seconds; `buckets` is 0 under no_sync; `measured_forward` are
+seconds until the backward begins, `measured` those of the step."""
 COPYING = 10e9
 """Bytes/s that torch reads and writes to copy 64 MiB on one core of a machine like the lab's. No
 training step is fitted to it."""
-
-
-class Slept(NamedTuple):
-    """A measured step of a DDP whose layers sleep."""
-
-    ranks: int
-    rate: float
-    """Bits per second of a link."""
-    delay: float
-    """Seconds of a link, one way."""
-    layers: int
-    nbytes: float
-    """Bytes of a layer's parameters."""
-    forward: float
-    """Seconds that the forward of a layer sleeps."""
-    backward: float
-    """Seconds that the backward of a layer sleeps."""
-    buckets: int
-    """The number of buckets, 0 under no_sync."""
-    measured_forward: float
-    """Seconds until the backward begins."""
-    measured: float
-    """Seconds of the step."""
-
-    @property
-    def role(self) -> str:
-        """Whether the row is "fitted" (steps without communication) or "unseen"."""
-        return "unseen" if self.buckets else "fitted"
 
 
 Overhead = tuple[float, float]
@@ -79,50 +57,48 @@ AS_TOLD = 0.0, 0.0
 """That of layers which sleep as long as they should."""
 
 
-def all_reduces(path: Path) -> list[LabRow]:
-    """Gloo's own all-reduces in a sweep of its operations."""
-    return [row for row in read(path) if row.operation == "all_reduce"]
+def all_reduces(path: Path) -> pd.DataFrame:
+    """Gloo's own all-reduces in a sweep of its operations. `use`: fitted, unseen, or ignored as
+    noisy."""
+    rows = read(path).query("operation == 'all_reduce'")
+    use = np.where(rows["ranks"].isin(FITTED_RANKS), "fitted", "unseen")
+    return rows.assign(use=np.where(rows["variation"] > NOISY, "noisy", use))
 
 
-def role_of(row: LabRow) -> str:
-    """Whether a row is "fitted", "unseen", or ignored as "noisy"."""
-    if row.variation > NOISY:
-        return "noisy"
-    return "fitted" if row.ranks in FITTED_RANKS else "unseen"
+def sleeping_steps(path: Path) -> pd.DataFrame:
+    """Steps of a DDP whose layers sleep, by the names of :data:`COLUMNS`. `use`: steps without
+    communication are fitted, others unseen."""
+    rows = pd.DataFrame(rows_of(path))[[*COLUMNS]].rename(columns=COLUMNS).astype(float)
+    rows = rows.astype(dict.fromkeys(("ranks", "layers", "buckets"), int))
+    return rows.assign(use=np.where(rows["buckets"] > 0, "unseen", "fitted"))
 
 
-def sleeping_steps(path: Path) -> list[Slept]:
-    """Steps of a DDP whose layers sleep."""
-    whole = {"p", "layers", "buckets"}
-    return [
-        Slept._make(int(row[key]) if key in whole else float(row[key]) for key in COLUMNS.split())
-        for row in rows_of(path)
-    ]
-
-
-def reduced(row: LabRow, software: float) -> float:
+def reduced(row: Any, software: float) -> float:
     """Predicted seconds of an all-reduce by gloo."""
     schedule = find("gloo_ring").build(row.ranks, row.nbytes)
     return simulate(schedule, lab(row.ranks, row.rate, row.delay, software)).makespan
 
 
-def calibrate(rows: Iterable[LabRow]) -> float:
+def calibrate(rows: pd.DataFrame) -> float:
     """Seconds of software for a message, from the fitted rows."""
-    fitted = [row for row in rows if role_of(row) == "fitted"]
-    return fit_software(
-        lambda software: [reduced(row, software) / row.measured - 1 for row in fitted]
-    )
+    fitted = rows[rows["use"] == "fitted"]
+
+    def errors(software: float) -> pd.Series[float]:
+        return [reduced(row, software) for row in fitted.itertuples()] / fitted["measured"] - 1
+
+    return fit_software(errors)
 
 
-def overhead(rows: Iterable[Slept]) -> Overhead:
+def overhead(rows: pd.DataFrame) -> Overhead:
     """The median overhead of the steps without communication."""
-    quiet = [row for row in rows if row.role == "fitted"]
-    backward = [(row.measured - row.measured_forward) / row.layers - row.backward for row in quiet]
-    forward = [row.measured_forward / row.layers - row.forward for row in quiet]
-    return float(np.median(forward)), float(np.median(backward))
+    quiet = rows[rows["use"] == "fitted"]
+    whole = quiet["measured"] - quiet["measured_forward"]
+    backward = whole / quiet["layers"] - quiet["backward"]
+    forward = quiet["measured_forward"] / quiet["layers"] - quiet["forward"]
+    return float(forward.median()), float(backward.median())
 
 
-def slept(row: Slept, software: float, extra: Overhead) -> float:
+def slept(row: Any, software: float, extra: Overhead) -> float:
     """Predicted seconds of a step of DDP over gloo, which runs two collectives at a time."""
     forward, backward = row.forward + extra[0], row.backward + extra[1]
     tensors = (Tensor("w", row.nbytes),)
@@ -147,9 +123,9 @@ def _gloo_tables(folder: Path) -> list[str]:
     sweep = all_reduces(folder / "gloo_lab" / "sweep.csv")
     steps = sleeping_steps(folder / "gloo_lab" / "ddp_sleep.csv")
     software, extra = calibrate(sweep), overhead(steps)
-    reduces = {"all-reduce": [reduced(row, software) for row in sweep]}
+    reduces = {"all-reduce": [reduced(row, software) for row in sweep.itertuples()]}
     slow = {
-        name: [slept(row, software, longer) for row in steps]
+        name: [slept(row, software, longer) for row in steps.itertuples()]
         for name, longer in (("step", extra), ("step as told", AS_TOLD))
     }
     forward, backward = map(format_seconds, extra)
@@ -157,52 +133,43 @@ def _gloo_tables(folder: Path) -> list[str]:
         f"{format_seconds(software)} of software a hop; a layer sleeps {forward} longer forward "
         f"and {backward} longer backward than told"
     )
-    sizes = {"size": [format_bytes(row.nbytes) for row in sweep]}
-    buckets = {"buckets": [str(row.buckets) for row in steps]}
-    buckets["backward"] = [format_seconds(row.backward) for row in steps]
+    sizes = {"size": sweep["nbytes"].map(format_bytes)}
+    buckets = {
+        "buckets": steps["buckets"].map(str),
+        "backward": steps["backward"].map(format_seconds),
+    }
     return [
-        aligned(sizes | _columns(sweep, reduces, role_of)),
-        aligned(buckets | _columns(steps, slow, lambda row: row.role)),
+        aligned(sizes | _columns(sweep, reduces)),
+        aligned(buckets | _columns(steps, slow)),
         summary,
-        *_errors(sweep, reduces, role_of),
-        *_errors(steps, slow, lambda row: row.role),
+        *_errors(sweep, reduces),
+        *_errors(steps, slow),
     ]
 
 
-Measured = TypeVar("Measured", LabRow, Slept)
+Predicted = Mapping[str, Sequence[float]]
+"""Predicted seconds of some rows, by what is predicted."""
 
 
-def _columns(
-    rows: Sequence[Measured],
-    predicted: Mapping[str, Sequence[float]],
-    role: Callable[[Measured], str],
-) -> dict[str, list[str]]:
+def _columns(rows: pd.DataFrame, predicted: Predicted) -> dict[str, pd.Series[str]]:
     """The links, the times, the relative error of each prediction, and the use of some rows."""
     columns = {
-        "ranks": [str(row.ranks) for row in rows],
-        "rate": [f"{row.rate / 1e6:g}Mbit/s" for row in rows],
-        "delay": [format_seconds(row.delay) for row in rows],
-        "measured": [format_seconds(row.measured) for row in rows],
+        "ranks": rows["ranks"].map(str),
+        "rate": (rows["rate"] / 1e6).map("{:g}Mbit/s".format),
+        "delay": rows["delay"].map(format_seconds),
+        "measured": rows["measured"].map(format_seconds),
     }
     for name, seconds in predicted.items():
-        pairs = zip(rows, seconds, strict=True)
-        columns[f"predicted {name}"] = [format_seconds(time) for time in seconds]
-        columns[f"error of {name}"] = [f"{time / row.measured - 1:+.1%}" for row, time in pairs]
-    return columns | {"use": [role(row) for row in rows]}
+        columns[f"predicted {name}"] = pd.Series(seconds).map(format_seconds)
+        columns[f"error of {name}"] = (seconds / rows["measured"] - 1).map("{:+.1%}".format)
+    return columns | {"use": rows["use"]}
 
 
-def _errors(
-    rows: Sequence[Measured],
-    predicted: Mapping[str, Sequence[float]],
-    role: Callable[[Measured], str],
-) -> Iterable[str]:
+def _errors(rows: pd.DataFrame, predicted: Predicted) -> Iterator[str]:
     """A line for each prediction: the median and the worst error, by the use of the rows."""
     for name, seconds in predicted.items():
-        parts = []
-        groups = grouped(zip(rows, seconds, strict=True), lambda pair: role(pair[0]))
-        for use, pairs in groups.items():
-            errors = np.abs([time / row.measured - 1 for row, time in pairs])
-            parts.append(f"{use} {np.median(errors):.1%}, worst {errors.max():.1%}")
+        off = (seconds / rows["measured"] - 1).abs().groupby(rows["use"], sort=False)
+        parts = [f"{use} {each.median():.1%}, worst {each.max():.1%}" for use, each in off]
         yield f"|error| of {name}: median {'; '.join(parts)}"
 
 

@@ -1,7 +1,6 @@
 """ResNet-50 and VGG-16 as torchvision has them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
 
 from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
@@ -12,13 +11,11 @@ from simulator.training.model import Layer, Model
 
 NETWORKS = ImageNetworks(DeviceTimes("v100", "fp32"), BlockCut())
 FLOPS = ImageNetworks(FlopTimes("v100", "fp32"), BlockCut())
-RESNET, VGG = ImageNetworks.resnet50, ImageNetworks.vgg16
+RESNET, VGG = "resnet50", "vgg16"
 
 
-def network(
-    maker: ImageNetworks, layers: Callable[[ImageNetworks, int], Iterator[Layer]], image: int = 224
-) -> Model:
-    return maker.network(layers(maker, image), image)
+def network(maker: ImageNetworks, name: str, image: int = 224) -> Model:
+    return maker.network(name, image)
 
 
 MODEL, VGG_MODEL = network(NETWORKS, RESNET), network(NETWORKS, VGG)

