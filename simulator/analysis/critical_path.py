@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,7 @@ from topologies.jit import kernel
 from topologies.topology import Floats, Ints
 
 Part = Literal["compute", "latency", "gap", "serialisation", "reduction", "copy"]
-SEGMENT_PARTS: tuple[Part, ...] = (
-    "compute",
-    "latency",
-    "gap",
-    "serialisation",
-    "reduction",
-    "copy",
-)
+SEGMENT_PARTS: tuple[Part, ...] = get_args(Part)
 PARTS: tuple[str, ...] = (*SEGMENT_PARTS, "contention")
 
 
@@ -96,7 +89,7 @@ class CriticalPath:
     @classmethod
     def joined(cls, paths: Iterable[CriticalPath]) -> CriticalPath:
         """Paths, one after the other."""
-        several = [cls.empty(), *paths]
+        several = list(paths)
         columns = (
             np.concatenate([getattr(path, field.name) for path in several]) for field in fields(cls)
         )
@@ -128,13 +121,17 @@ class MachineCosts(NamedTuple):
     @classmethod
     def of(cls, machines: Sequence[Routed]) -> MachineCosts:
         """Those of the same routes on each machine."""
-        return cls(
-            np.array([each.topology.latency for each in machines]),
-            np.array([each.topology.medium_gap for each in machines]),
-            1 / np.array([each.topology.medium_bandwidth for each in machines]),
-            np.array([each.reduction for each in machines]),
-            np.array([each.copy for each in machines]),
-        )
+        rows = [
+            (
+                each.topology.latency,
+                each.topology.medium_gap,
+                1 / each.topology.medium_bandwidth,
+                each.reduction,
+                each.copy,
+            )
+            for each in machines
+        ]
+        return cls(*map(np.array, zip(*rows, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)

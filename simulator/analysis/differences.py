@@ -54,18 +54,15 @@ def finite_differences(timeline: Timeline, step: float = STEP) -> Sensitivities:
 
     crossed = np.bincount(timeline.hops[1], minlength=topology.links)
     messages = np.bincount(timeline.occupancy.medium, minlength=len(topology.medium_names))
+    merged = _bytes_at(routed, routed.schedule.reduces == 1)
     return Sensitivities(
         slopes(topology.latency, crossed.astype(np.float64), latency),
         slopes(topology.medium_gap, messages.astype(np.float64), gap),
         slopes(1 / topology.medium_bandwidth, timeline.medium_bytes(), inverse_bandwidth),
-        slopes(routed.reduction, _merged(routed), lambda higher: replace(routed, reduction=higher)),
+        slopes(routed.reduction, merged, lambda higher: replace(routed, reduction=higher)),
         slopes(routed.copy, _copied(routed), lambda higher: replace(routed, copy=higher)),
         routed.schedule.nbytes_total,
     )
-
-
-def _merged(routed: Routed) -> Floats:
-    return _bytes_at(routed, routed.schedule.reduces == 1)
 
 
 def _copied(routed: Routed) -> Floats:

@@ -106,7 +106,7 @@ def trace(
     values = _by_time(joined(_live(course, uses, last), live))
     # A stable sort takes little time where columns are in order already.
     moments = np.sort(np.concatenate((changes.times, values.times)), kind="stable")
-    begins = moments[np.diff(moments, prepend=-np.inf) > ROUNDING * course.makespan]
+    begins = moments[np.diff(moments, prepend=-np.inf) > ROUNDING * course.finish.max(initial=0.0)]
     step, value_step = (
         np.searchsorted(begins, each.times, side="right") - 1 for each in (changes, values)
     )
@@ -292,11 +292,6 @@ class OperationTimes(NamedTuple):
     schedule: Schedule
     start: Floats
     finish: Floats
-
-    @property
-    def makespan(self) -> float:
-        """Seconds until the last operation finishes."""
-        return float(self.finish.max(initial=0.0))
 
 
 def course_of(timeline: Timeline) -> OperationTimes:

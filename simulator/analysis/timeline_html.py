@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from simulator.analysis.busy_time import union
 from simulator.analysis.critical_path import critical_path, parts
 from simulator.schedules.schedule import COMPUTE
 from simulator.schedules.timeline import Timeline
@@ -61,9 +62,4 @@ def _busy(timeline: Timeline, operations: Longs) -> Iterator[tuple[int, int]]:
     scale = WIDTH / timeline.makespan
     start = np.floor(timeline.start[operations] * scale).astype(np.int64).clip(0, WIDTH - 1)
     end = np.ceil(timeline.finish[operations] * scale).astype(np.int64).clip(start + 1, WIDTH)
-    running = np.zeros(WIDTH + 1, dtype=np.int64)
-    np.add.at(running, start, 1)
-    np.add.at(running, end, -1)
-    edges = np.diff(np.cumsum(running) > 0, prepend=False)
-    ends = np.flatnonzero(edges).tolist()
-    yield from zip(ends[::2], ends[1::2], strict=True)
+    yield from union(start, end).T.tolist()
