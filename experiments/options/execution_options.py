@@ -68,7 +68,7 @@ class ExecutionOptions:
             if self.processes > 1:
                 from experiments.execution.process_pool import Processes
 
-                executor = Processes(self.processes)
+                executor = stack.enter_context(closing(Processes(self.processes)))
             elif not self.processes:
                 from experiments.execution.dask_cluster import DaskCluster
 
