@@ -101,9 +101,9 @@ def trace(
     """
     course = course_of(timeline)
     uses = _slot_uses(course)
-    first, last = _scratch(course, uses)
-    changes = _by_time(joined(_resident(course, uses, first, last), holdings))
-    values = _by_time(joined(_live(course, uses, last), live))
+    scratch = _scratch(course, uses)
+    changes = _by_time(joined(_resident(course, uses, scratch), holdings))
+    values = _by_time(joined(_live(course, uses, scratch), live))
     # A stable sort takes little time where columns are in order already.
     moments = np.sort(np.concatenate((changes.times, values.times)), kind="stable")
     begins = moments[np.diff(moments, prepend=-np.inf) > ROUNDING * course.finish.max(initial=0.0)]
@@ -180,30 +180,38 @@ def _sizes(schedule: Schedule, cell: Numbers) -> Floats:
     return np.asarray(shares[np.divmod(cell, schedule.slots)] * schedule.nbytes_total)
 
 
-def _scratch(course: OperationTimes, uses: SlotUses) -> tuple[Floats, Longs]:
-    """When the first use of each cell of scratch in memory begins, and the row of its last use: -1
-    if none."""
+class Scratch(NamedTuple):
+    """The cells of scratch in memory that operations use, each once."""
+
+    cell: Longs
+    first: Floats
+    """When its first use begins."""
+    last: Longs
+    """The row of its last use."""
+
+
+def _scratch(course: OperationTimes, uses: SlotUses) -> Scratch:
     schedule, memory = course.schedule, _memory(course.schedule)
     first, last = np.full(memory, np.inf), np.full(memory, -1)
     for cell in (uses.reads, uses.writes):
         row = np.flatnonzero((cell >= 0) & (cell < memory) & ~_is_buffer(schedule, cell))
         np.minimum.at(first, cell[row], course.start[uses.operation[row]])
         np.maximum.at(last, cell[row], row)
-    return first, last
+    used = np.flatnonzero(last >= 0)
+    return Scratch(used, first[used], last[used])
 
 
-def _resident(course: OperationTimes, uses: SlotUses, first: Floats, last: Longs) -> Changes:
-    """What appears at ranks, and what vanishes: buffers, inboxes, and scratch from its first to its
-    last use."""
-    schedule, slots, scratch = course.schedule, course.schedule.slots, np.flatnonzero(last >= 0)
+def _resident(course: OperationTimes, uses: SlotUses, scratch: Scratch) -> Changes:
+    """What appears at ranks, and what vanishes: buffers, scratch and inboxes."""
+    schedule, slots = course.schedule, course.schedule.slots
     buffer = np.add.outer(np.arange(schedule.workers) * slots, np.arange(schedule.buffer))
     buffers = np.cumsum(_sizes(schedule, buffer), axis=1)[:, -1]
     has_inbox = schedule.remote & (schedule.reduces == 1)
     inbox = np.flatnonzero(has_inbox & (schedule.peer < schedule.ranks - schedule.switches))
-    ends = course.finish[uses.operation[last[scratch]]], course.finish[inbox]
-    times = np.zeros(schedule.workers), first[scratch], course.start[inbox], *ends
-    nbytes = np.concatenate((_sizes(schedule, scratch), schedule.nbytes[inbox]))
-    rank = np.concatenate((scratch // slots, schedule.peer[inbox]))
+    ends = course.finish[uses.operation[scratch.last]], course.finish[inbox]
+    times = np.zeros(schedule.workers), scratch.first, course.start[inbox], *ends
+    nbytes = np.concatenate((_sizes(schedule, scratch.cell), schedule.nbytes[inbox]))
+    rank = np.concatenate((scratch.cell // slots, schedule.peer[inbox]))
     return Changes(
         np.concatenate(times),
         np.concatenate((buffers, nbytes, -nbytes)),
@@ -211,7 +219,7 @@ def _resident(course: OperationTimes, uses: SlotUses, first: Floats, last: Longs
     )
 
 
-def _live(course: OperationTimes, uses: SlotUses, last_use: Longs) -> Changes:
+def _live(course: OperationTimes, uses: SlotUses, scratch: Scratch) -> Changes:
     """When the bytes of distinct values appear and vanish, all ranks together. Every write of a
     cell begins a version of it."""
     schedule, memory = course.schedule, _memory(course.schedule)
@@ -221,34 +229,32 @@ def _live(course: OperationTimes, uses: SlotUses, last_use: Longs) -> Changes:
     times[moment] = finish
     never = np.int32(len(times))
     reading, writing = (np.flatnonzero(cell >= 0) for cell in (uses.reads, uses.writes))
-    reduces = schedule.reduces[uses.operation] == 1
-    value, seen, follower = _values(schedule, uses, cells + len(writing))
     cell = np.concatenate((np.arange(cells, dtype=np.int32), uses.writes[writing]))
     began = np.concatenate((np.zeros(cells, np.int32), moment[writing]))
+    value, seen, follower = _values(schedule, uses, len(cell))
+    reduces = schedule.reduces[uses.operation] == 1
+    overwrites = np.concatenate((np.zeros(cells, np.bool_), ~reduces[writing], [False]))
     counts, unread = cell < memory, np.ones(len(cell), np.bool_)
     counts[:cells] &= _is_buffer(schedule, cell[:cells])
-    # A version that is overwritten unread never lives.
     unread[seen[reading]] = False
-    overwrites = np.concatenate((np.zeros(cells, np.bool_), ~reduces[writing], [False]))
-    counts &= ~(unread & overwrites[follower])
-    # A value dies with its last read, if that adds it elsewhere. Row -1 stands for none.
     last = np.full(int(value.max()) + 1, -1)
-    copied = reading[counts[seen[reading]]]
-    last[value[seen[copied]]] = copied
+    held = reading[counts[seen[reading]]]
+    last[value[seen[held]]] = held
     dies = np.where(np.append(reduces, False)[last], np.append(moment, never)[last], never)
-    release, scratch = np.full(cells, never), np.flatnonzero(last_use >= 0)
-    release[scratch] = moment[last_use[scratch]]
+    release = np.full(cells, never)
+    release[scratch.cell] = moment[scratch.last]
     ended = np.minimum(np.append(began, never)[follower], np.minimum(release[cell], dies[value]))
-    kept = np.flatnonzero(counts & (began < ended))
+    kept = np.flatnonzero(counts & (began < ended) & ~(unread & overwrites[follower]))
     began, ended, opens = began[kept], ended[kept], np.zeros(len(kept), np.int8)
     _kernel(unite, schedule)(value[kept], began, ended, np.full(len(last), -1, np.int32), opens)
-    lives = np.flatnonzero(opens)
-    began, ended, nbytes = began[lives], ended[lives], _sizes(schedule, cell[kept[lives]])
-    appear, vanish = (sums(each, nbytes, len(times) + 1) for each in (began, ended))
-    changes = np.zeros(len(times) + 1, np.bool_)
-    changes[began] = changes[ended] = True
-    changed = np.flatnonzero(changes[:never])
-    return Changes(times[changed], (appear - vanish)[changed], np.zeros(len(changed), np.int32))
+    appear = np.flatnonzero(opens)
+    nbytes = _sizes(schedule, cell[kept[appear]])
+    by_moment = np.zeros((2, never + 1))
+    for moments, way in ((began[appear], 1), (ended[appear], -1)):
+        by_moment[0] += way * np.bincount(moments, nbytes, never + 1)
+        by_moment[1, moments] = 1
+    changed = np.flatnonzero(by_moment[1, :never])
+    return Changes(times[changed], by_moment[0, changed], np.zeros(len(changed), np.int32))
 
 
 def _values(schedule: Schedule, uses: SlotUses, versions: int) -> tuple[Ints, Ints, Ints]:
@@ -273,7 +279,7 @@ def _values(schedule: Schedule, uses: SlotUses, versions: int) -> tuple[Ints, In
 def _kernel(function: Kernel, schedule: Schedule) -> Kernel:
     """A kernel in its compiled form where that pays; else on lists, which Python reads and writes
     faster than arrays."""
-    if pays(len(schedule)):
+    if pays(2 * len(schedule)):
         return compiled(function)
 
     def on_lists(*columns: npt.NDArray[Any]) -> Any:
