@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from simulator.kernels.cells import COMPUTES, fill, mix, raise_peaks, unite
+from simulator.kernels.cells import CellLayout, Contents, Moments, fill
+from simulator.kernels.copies import Events, MemoryLevels, ValueCopies, follow
 from simulator.schedules.followed import follow_slots
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.shifts import Shifts
 from simulator.schedules.timeline import Timeline
-from topologies.columns import Numbers, distinct, spread, sums
-from topologies.jit import Kernel, compiled, pays
-from topologies.topology import Flags, Floats, Ints, Longs
+from topologies.jit import compiled, pays
+from topologies.topology import Floats, Ints, Longs
 
 ROUNDING = 1e-12
 """Times that differ by no more than this part of the makespan are one step."""
+
+Record = TypeVar("Record", bound=NamedTuple)
 
 
 class Changes(NamedTuple):
@@ -36,38 +37,31 @@ class MemoryTrace:
     """Memory over time, in steps.
 
     From `times[k]` on, all ranks together hold `resident[k]` bytes, and `redundant[k]` of them are
-    duplicates. `peaks[r]` is the most that rank r ever holds.
+    duplicates. `peaks[r]` is the most that rank r ever holds. `changes` lists what appears at ranks
+    and what vanishes.
     """
 
     times: Floats
     resident: Floats
     redundant: Floats
     peaks: Floats
-    changes: Changes
-    """What appears at ranks and vanishes, in the order of times."""
-    step: Longs
-    """The step of each change."""
+    changes: Callable[[], Changes]
     shifts: Shifts | None = None
-    """Of a folded schedule: what takes the ranks of `changes` to all."""
+    """Of a folded schedule: what takes the ranks that `changes` lists to all."""
 
     @cached_property
-    def _levels(self) -> Changes:
+    def holdings(self) -> Changes:
         """What each rank holds from when on, rank by rank."""
-        key, row = np.unique(self.changes.rank * len(self.times) + self.step, return_inverse=True)
-        rank, step = np.divmod(key, len(self.times))
-        changed = np.split(
-            sums(row, self.changes.nbytes, len(key)), np.flatnonzero(np.diff(rank)) + 1
-        )
-        level = np.concatenate([np.cumsum(each) for each in changed])
-        return Changes(self.times[step], level, rank)
+        changes = self.changes()
+        chosen = np.isfinite(changes.times)
+        step = np.searchsorted(self.times, changes.times[chosen], side="right") - 1
+        return _levels(changes.rank[chosen], step, changes.nbytes[chosen], self.times)
 
     def of(self, rank: int) -> tuple[Floats, Floats]:
         """Times, and the bytes that `rank` holds from each on."""
-        place, members = rank, 1
-        if self.shifts is not None:
-            place, members = int(self.shifts.folded(np.array(rank))), self.shifts.order
-        rows = slice(*np.searchsorted(self._levels.rank, [place, place + 1]))
-        return self._levels.times[rows], self._levels.nbytes[rows] / members
+        representative = rank if self.shifts is None else int(self.shifts.folded(np.array(rank)))
+        rows = slice(*np.searchsorted(self.holdings.rank, [representative, representative + 1]))
+        return self.holdings.times[rows], self.holdings.nbytes[rows]
 
     @property
     def peak(self) -> float:
@@ -99,30 +93,46 @@ def trace(
     again. Data in a switch count as neither. `holdings` is added to the resident memory, and `live`
     to the distinct live values.
     """
-    course = course_of(timeline)
-    uses = _slot_uses(course)
-    scratch = _scratch(course, uses)
-    changes = _by_time(joined(_resident(course, uses, scratch), holdings))
-    values = _by_time(joined(_live(course, uses, scratch), live))
-    # A stable sort takes little time where columns are in order already.
-    moments = np.sort(np.concatenate((changes.times, values.times)), kind="stable")
-    begins = moments[np.diff(moments, prepend=-np.inf) > ROUNDING * course.finish.max(initial=0.0)]
-    step, value_step = (
-        np.searchsorted(begins, each.times, side="right") - 1 for each in (changes, values)
-    )
-    held = np.cumsum(sums(step, changes.nbytes, len(begins)))
-    distinct_bytes = np.cumsum(sums(value_step, values.nbytes, len(begins)))
-    every, shifts = np.arange(schedule.ranks), None
-    if schedule.fold is not None:
-        shifts = schedule.fold.shifts
-        every = shifts.folded(every)
-    place = every[changes.rank].astype(np.int32)
-    now, peaks = np.zeros((2, schedule.ranks))
-    _kernel(raise_peaks, course.schedule)(step, place, changes.nbytes, now, peaks)
-    of_rank = peaks[every] / schedule.members
-    return MemoryTrace(
-        begins, held, held - distinct_bytes, of_rank, changes._replace(rank=place), step, shifts
-    )
+    course, rank = course_of(timeline), np.arange(schedule.ranks, dtype=np.int32)
+    if schedule.fold is None:
+        return _trace(course, rank, holdings, live)
+    shifts = schedule.fold.shifts
+    place = shifts.place(rank).astype(np.int32)
+    memory = _trace(course, place, holdings, live)
+    changes = partial(_standing, memory.changes, shifts)
+    peaks = memory.peaks[place] / shifts.order
+    return replace(memory, changes=changes, shifts=shifts, peaks=peaks)
+
+
+def _trace(
+    course: OperationTimes, place: Ints, holdings: Changes | None, live: Changes | None
+) -> MemoryTrace:
+    """`place` is where the bytes of each rank are counted, as in :class:`MemoryLevels`."""
+    schedule = course.schedule
+    layout, is_compiled = _layout(schedule), pays(2 * len(schedule))
+    form = _arrays if is_compiled else _lists
+    order, operations = _by_time(course.finish), schedule.operations
+    moments = Moments(order, course.start, course.finish, ROUNDING * course.makespan)
+    inputs = form(moments), form(operations), form(layout)
+    contents = form(_blank(schedule, layout))
+    (compiled(fill) if is_compiled else fill)(*inputs, contents)
+    contents = form(_united(contents))
+    copies = form(ValueCopies.none(contents.values[0], len(contents.value)))
+    scratch = _scratch(moments, layout, contents)
+    events = _events(course, layout, joined(scratch[0], holdings), live)
+    most = len(order) + len(events.arrivals) + len(events.times) + 1
+    levels = form(MemoryLevels.blank(place, most))
+    walk = compiled(follow) if is_compiled else follow
+    steps = walk(*inputs, contents, copies, form(events), levels)
+    times, resident, distinct = (np.array(column[:steps]) for column in levels[-3:])
+    changes = partial(_residence, course, layout, scratch, holdings)
+    return MemoryTrace(times, resident, resident - distinct, np.array(levels.peaks), changes)
+
+
+def _standing(changes: Callable[[], Changes], shifts: Shifts) -> Changes:
+    """Changes of all ranks as those of the ranks that stand for them."""
+    times, nbytes, rank = changes()
+    return Changes(times, nbytes / shifts.order, shifts.folded(rank).astype(np.int32))
 
 
 def joined(changes: Changes, more: Changes | None) -> Changes:
@@ -133,163 +143,122 @@ def joined(changes: Changes, more: Changes | None) -> Changes:
     return Changes._make(np.concatenate(both) for both in columns)
 
 
-def _by_time(changes: Changes) -> Changes:
-    """What happens at all, in the order of times."""
-    order = np.argsort(changes.times, kind="stable")
-    order = order[np.isfinite(changes.times[order])]
-    return Changes._make(column[order] for column in changes)
+def _arrays(record: Record) -> Record:
+    return record
 
 
-class SlotUses(NamedTuple):
-    """What operations do with cells (rank, slot), in the order in which they finish: a row for each
-    cell that one of them reads, writes, or both."""
-
-    operation: Longs
-    reads: Ints
-    """The cell that is read, or -1. Cells are numbered rank by rank."""
-    writes: Ints
-    """The cell that is written, or -1."""
+def _lists(record: Record) -> Record:
+    """A record with lists for arrays: Python reads and writes lists faster."""
+    columns = (column.tolist() if isinstance(column, np.ndarray) else column for column in record)
+    return record._make(columns)
 
 
-def _slot_uses(course: OperationTimes) -> SlotUses:
-    schedule, order = course.schedule, np.argsort(course.finish, kind="stable")
-    row, offset = spread(schedule.count[order])
-    operation = order[row]
-    reads, writes = (
-        np.where(
-            slot[operation] < 0, -1, rank[operation] * schedule.slots + slot[operation] + offset
-        )
-        for rank, slot in ((schedule.rank, schedule.source), (schedule.peer, schedule.target))
-    )
-    return SlotUses(operation, reads.astype(np.int32), writes.astype(np.int32))
-
-
-def _memory(schedule: Schedule) -> int:
-    """The cells before those of switches. What switches hold does not count."""
-    return (schedule.ranks - schedule.switches) * schedule.slots
-
-
-def _is_buffer(schedule: Schedule, cell: Ints) -> Flags:
-    """Whether cells are in the buffers of workers. All others are scratch."""
-    rank, slot = np.divmod(cell, schedule.slots)
-    return np.asarray((rank < schedule.workers) & (slot < schedule.buffer))
-
-
-def _sizes(schedule: Schedule, cell: Numbers) -> Floats:
-    shares = np.broadcast_to(schedule.shares, (schedule.ranks, schedule.slots))
-    return np.asarray(shares[np.divmod(cell, schedule.slots)] * schedule.nbytes_total)
-
-
-class Scratch(NamedTuple):
-    """The cells of scratch in memory that operations use, each once."""
-
-    cell: Longs
-    first: Floats
-    """When its first use begins."""
-    last: Longs
-    """The row of its last use."""
-
-
-def _scratch(course: OperationTimes, uses: SlotUses) -> Scratch:
-    schedule, memory = course.schedule, _memory(course.schedule)
-    first, last = np.full(memory, np.inf), np.full(memory, -1)
-    for cell in (uses.reads, uses.writes):
-        row = np.flatnonzero((cell >= 0) & (cell < memory) & ~_is_buffer(schedule, cell))
-        np.minimum.at(first, cell[row], course.start[uses.operation[row]])
-        np.maximum.at(last, cell[row], row)
-    used = np.flatnonzero(last >= 0)
-    return Scratch(used, first[used], last[used])
-
-
-def _resident(course: OperationTimes, uses: SlotUses, scratch: Scratch) -> Changes:
-    """What appears at ranks, and what vanishes: buffers, scratch and inboxes."""
-    schedule, slots = course.schedule, course.schedule.slots
-    buffer = np.add.outer(np.arange(schedule.workers) * slots, np.arange(schedule.buffer))
-    buffers = np.cumsum(_sizes(schedule, buffer), axis=1)[:, -1]
-    has_inbox = schedule.remote & (schedule.reduces == 1)
-    inbox = np.flatnonzero(has_inbox & (schedule.peer < schedule.ranks - schedule.switches))
-    ends = course.finish[uses.operation[scratch.last]], course.finish[inbox]
-    times = np.zeros(schedule.workers), scratch.first, course.start[inbox], *ends
-    nbytes = np.concatenate((_sizes(schedule, scratch.cell), schedule.nbytes[inbox]))
-    rank = np.concatenate((scratch.cell // slots, schedule.peer[inbox]))
-    return Changes(
-        np.concatenate(times),
-        np.concatenate((buffers, nbytes, -nbytes)),
-        np.concatenate((np.arange(schedule.workers), rank, rank)).astype(np.int32),
+def _layout(schedule: Schedule) -> CellLayout:
+    return CellLayout(
+        (schedule.shares * schedule.nbytes_total).ravel(),
+        schedule.slots,
+        schedule.slots * (schedule.shares.ndim - 1),
+        schedule.buffer,
+        schedule.workers,
+        schedule.ranks * schedule.slots,
+        (schedule.ranks - schedule.switches) * schedule.slots,
     )
 
 
-def _live(course: OperationTimes, uses: SlotUses, scratch: Scratch) -> Changes:
-    """When the bytes of distinct values appear and vanish, all ranks together. Every write of a
-    cell begins a version of it."""
-    schedule, memory = course.schedule, _memory(course.schedule)
-    cells, finish = schedule.ranks * schedule.slots, course.finish[uses.operation]
-    moment = np.cumsum(np.diff(finish, prepend=0.0) > 0, dtype=np.int32)
-    times = np.zeros(moment[-1] + 1 if len(moment) else 1)
-    times[moment] = finish
-    never = np.int32(len(times))
-    reading, writing = (np.flatnonzero(cell >= 0) for cell in (uses.reads, uses.writes))
-    cell = np.concatenate((np.arange(cells, dtype=np.int32), uses.writes[writing]))
-    began = np.concatenate((np.zeros(cells, np.int32), moment[writing]))
-    value, seen, follower = _values(schedule, uses, len(cell))
-    reduces = schedule.reduces[uses.operation] == 1
-    overwrites = np.concatenate((np.zeros(cells, np.bool_), ~reduces[writing], [False]))
-    counts, unread = cell < memory, np.ones(len(cell), np.bool_)
-    counts[:cells] &= _is_buffer(schedule, cell[:cells])
-    unread[seen[reading]] = False
-    last = np.full(int(value.max()) + 1, -1)
-    held = reading[counts[seen[reading]]]
-    last[value[seen[held]]] = held
-    dies = np.where(np.append(reduces, False)[last], np.append(moment, never)[last], never)
-    release = np.full(cells, never)
-    release[scratch.cell] = moment[scratch.last]
-    ended = np.minimum(np.append(began, never)[follower], np.minimum(release[cell], dies[value]))
-    kept = np.flatnonzero(counts & (began < ended) & ~(unread & overwrites[follower]))
-    began, ended, opens = began[kept], ended[kept], np.zeros(len(kept), np.int8)
-    _kernel(unite, schedule)(value[kept], began, ended, np.full(len(last), -1, np.int32), opens)
-    appear = np.flatnonzero(opens)
-    nbytes = _sizes(schedule, cell[kept[appear]])
-    by_moment = np.zeros((2, never + 1))
-    for moments, way in ((began[appear], 1), (ended[appear], -1)):
-        by_moment[0] += way * np.bincount(moments, nbytes, never + 1)
-        by_moment[1, moments] = 1
-    changed = np.flatnonzero(by_moment[1, :never])
-    return Changes(times[changed], by_moment[0, changed], np.zeros(len(changed), np.int32))
+def _by_time(times: Floats) -> Ints:
+    if bool(np.all(times[1:] >= times[:-1])):
+        return np.arange(len(times), dtype=np.int32)
+    return np.argsort(times, kind="stable").astype(np.int32)
 
 
-def _values(schedule: Schedule, uses: SlotUses, versions: int) -> tuple[Ints, Ints, Ints]:
-    """The value of each version, the version that each row reads, and the version that follows each
-    version in its cell: -1 if none. Each cell begins with a value of its own, and those of switches
-    with one together. Equal sums and results are one value."""
-    cells, memory = schedule.ranks * schedule.slots, _memory(schedule)
-    value, number = np.empty(versions, np.int32), np.zeros(versions, np.int64)
-    value[:cells] = np.minimum(np.arange(cells), memory)
-    number[:memory] = mix(np.arange(1, memory + 1))
-    seen, follower = np.empty(len(uses.reads), np.int32), np.full(versions, -1, np.int32)
-    kind = np.where(schedule.kind == COMPUTE, COMPUTES, schedule.reduces).astype(np.int8)
-    inputs = uses.reads, uses.writes, kind[uses.operation], np.arange(cells, dtype=np.int32)
-    values = _kernel(fill, schedule)(*inputs, value, number, seen, follower)
-    number = number[cells:values]
-    if len(distinct(number)) < len(number):
-        same = np.unique(number, return_inverse=True)[1]
-        value = np.concatenate((np.arange(cells), cells + same)).astype(np.int32)[value]
-    return value, seen, follower
+def _blank(schedule: Schedule, layout: CellLayout) -> Contents:
+    """What cells hold at first, with room for all that operations write."""
+    writes = schedule.target >= 0
+    fresh = writes & ((schedule.reduces == 1) | (schedule.kind == COMPUTE))
+    written, values = (int(schedule.count[chosen].sum()) for chosen in (writes, fresh))
+    return Contents.blank(layout, layout.cells + written, layout.cells + values)
 
 
-def _kernel(function: Kernel, schedule: Schedule) -> Kernel:
-    """A kernel in its compiled form where that pays; else on lists, which Python reads and writes
-    faster than arrays."""
-    if pays(2 * len(schedule)):
-        return compiled(function)
+def _united(contents: Contents) -> Contents:
+    """The same, where sums and results of equal number are one value. The numbers, which take much
+    memory, are left out."""
+    cells = len(contents.version)
+    number = np.asarray(contents.number[: contents.values[0] - cells], np.int64)
+    contents = contents._replace(number=np.zeros(0, np.int64))
+    ordered = np.sort(number)
+    if bool(np.all(ordered[1:] != ordered[:-1])):
+        return contents
+    order = np.argsort(number)
+    starts = np.append(True, np.diff(number[order]) != 0)
+    same = np.arange(cells + len(number), dtype=np.int32)
+    same[cells + order] = cells + order[starts][np.cumsum(starts) - 1]
+    value = np.asarray(contents.value, np.int32)
+    last_read = np.full(len(same), -1, np.int32)
+    np.maximum.at(last_read, same, np.asarray(contents.last_read, np.int32)[: len(same)])
+    return contents._replace(value=np.where(value < 0, value, same[value]), last_read=last_read)
 
-    def on_lists(*columns: npt.NDArray[Any]) -> Any:
-        lists = [column.tolist() for column in columns]
-        result = function(*lists)
-        for column, filled in zip(columns, lists, strict=True):
-            column[:] = filled
-        return result
 
-    return on_lists
+def _scratch(moments: Moments, layout: CellLayout, contents: Contents) -> tuple[Changes, Floats]:
+    """The cells of scratch that operations use: what appears at their first uses, and when the last
+    use of each ends."""
+    spare = np.ones((layout.memory // max(1, layout.slots), layout.slots), np.bool_)
+    spare[: layout.workers, : layout.buffer] = False
+    place = np.asarray(contents.last_use, np.int32)
+    used = place >= 0
+    rank, slot = (column[used] for column in np.nonzero(spare))
+    first, last = np.asarray(contents.first_use)[used], moments.finish[moments.order[place[used]]]
+    nbytes = layout.size[rank * layout.stride + slot]
+    return Changes(first, nbytes, rank.astype(np.int32)), last
+
+
+def _inboxes(course: OperationTimes, layout: CellLayout) -> Ints:
+    schedule = course.schedule
+    chosen = schedule.remote & (schedule.reduces == 1)
+    chosen &= schedule.peer < layout.memory // max(1, layout.slots)
+    return np.flatnonzero(chosen).astype(np.int32)
+
+
+def _events(
+    course: OperationTimes, layout: CellLayout, holdings: Changes, live: Changes | None
+) -> Events:
+    """The events beside finishes, in order of time."""
+    inboxes = _inboxes(course, layout)
+    arrivals = inboxes[_by_time(course.start[inboxes])]
+    if live is not None:
+        holdings = joined(holdings, live._replace(rank=np.full(len(live.rank), -1, np.int32)))
+    order = np.argsort(holdings.times, kind="stable")
+    order = order[np.isfinite(holdings.times[order])]
+    return Events(arrivals, holdings.times[order], holdings.nbytes[order], holdings.rank[order])
+
+
+def _residence(
+    course: OperationTimes,
+    layout: CellLayout,
+    scratch: tuple[Changes, Floats],
+    holdings: Changes | None,
+) -> Changes:
+    """What appears at ranks and vanishes. `scratch` is as :func:`_scratch` gives it."""
+    schedule, inbox, (first, last) = course.schedule, _inboxes(course, layout), scratch
+    workers = np.arange(layout.workers, dtype=np.int32)
+    buffers = Changes(
+        np.zeros(layout.workers * layout.buffer),
+        layout.size[np.add.outer(workers * layout.stride, np.arange(layout.buffer)).ravel()],
+        np.repeat(workers, layout.buffer),
+    )
+    arrive = Changes(course.start[inbox], schedule.nbytes[inbox], schedule.peer[inbox])
+    appear = joined(first, arrive)
+    vanish = Changes(np.concatenate((last, course.finish[inbox])), -appear.nbytes, appear.rank)
+    return joined(joined(buffers, joined(appear, vanish)), holdings)
+
+
+def _levels(rank: Ints, step: Longs, change: Floats, times: Floats) -> Changes:
+    """The running sum of `change` of each rank at the ends of steps, rank by rank."""
+    order = np.lexsort((step, rank))
+    rank, step, level = rank[order], step[order], np.cumsum(change[order])
+    last_of_step = np.append((np.diff(rank) != 0) | (np.diff(step) != 0), True)[: len(rank)]
+    before = np.concatenate(([0.0], level[:-1][np.diff(rank) != 0]))
+    below = before[np.cumsum(np.concatenate(([0], np.diff(rank) != 0)))[: len(rank)]]
+    return Changes(times[step[last_of_step]], (level - below)[last_of_step], rank[last_of_step])
 
 
 class OperationTimes(NamedTuple):
@@ -298,6 +267,11 @@ class OperationTimes(NamedTuple):
     schedule: Schedule
     start: Floats
     finish: Floats
+
+    @property
+    def makespan(self) -> float:
+        """Seconds until the last operation finishes."""
+        return float(self.finish.max(initial=0.0))
 
 
 def course_of(timeline: Timeline) -> OperationTimes:

@@ -1,90 +1,175 @@
-"""Which values the cells of memory hold as operations finish, and which values are read."""
+"""Which values the cells of memory hold as operations finish, and when the values are read."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import NamedTuple
 
-from simulator.kernels.records import Flags, Floats, Index, Ints, Longs
+import numpy as np
 
-COPIES, SUMS, COMPUTES = range(3)
+from simulator.kernels.records import COMPUTE, Floats, Index, Ints, Longs, Operations
+
 _MASK = (1 << 62) - 1
 """Numbers of values have 62 bits, so that a sum of two needs no more than 63."""
 
 
-def fill(
-    reads: Ints,
-    writes: Ints,
-    kind: Flags,
-    version: Ints,
-    value: Ints,
-    number: Longs,
-    seen: Ints,
-    follower: Ints,
-) -> int:
-    """Find the value of every version of a cell; returns how many values there are.
+class Moments(NamedTuple):
+    """When operations start and finish, and what counts as one moment."""
 
-    A row reads a cell, and then writes one; -1 is none. Its `kind` says what it writes: the value
-    that it reads, the sum with the value that it replaces, or a result (`COPIES`, `SUMS` and
-    `COMPUTES`). Every cell begins with the version of its
-    own number, and every write makes one more: `version` has the present one of each cell. Each row
-    gets the version that it has `seen`, and each version its `follower`.
+    order: Ints
+    """Operations by their finish."""
+    start: Floats
+    finish: Floats
+    tolerance: float
+    """Times that are no further apart belong to one step."""
 
-    A value has a `number`, which looks random, and 0 in switches. A sum has the sum of the numbers,
-    modulo 2^62. What a computation writes is a new value, with the same number for the same value
-    read. Equal sums and results count as several values, with the same number.
+
+class CellLayout(NamedTuple):
+    """The cells (rank, slot), numbered rank by rank."""
+
+    size: Floats
+    """Bytes of each slot: of one rank if all are alike, else of each rank after the one before."""
+    slots: int
+    """Slots of a rank."""
+    stride: int
+    """The distance in `size` from a rank to the next: 0 if all ranks are alike."""
+    buffer: int
+    """Slots of a worker's buffer. Its cells are held always; all others are scratch, held from the
+    first use to the last."""
+    workers: int
+    cells: int
+    memory: int
+    """Cells before those of switches. What switches hold does not count."""
+
+
+class Contents(NamedTuple):
+    """What the cells hold. Every cell begins with the version of its own number; every write makes
+    one more."""
+
+    version: Ints
+    """The present version of each cell; in `fill` its complement until the version is read."""
+    value: Ints
+    """The value of each version, or -1 if the version is overwritten unread."""
+    written: Ints
+    """The number of all versions so far, shape (1,)."""
+    last_read: Ints
+    """Of each value the place, in the order of finishes, of its last read in memory, or -1."""
+    first_use: Floats
+    """Of each cell of scratch in memory the time of its first use, or inf."""
+    last_use: Ints
+    """Of each cell of scratch in memory the place of its last use, or -1."""
+    number: Longs
+    """A number for each sum and result, the same for equal ones. A sum has the sum of the numbers,
+    modulo 2^62."""
+    values: Ints
+    """How many values there are, shape (1,): those of the cells at first, then sums and results of
+    computations."""
+
+    @classmethod
+    def blank(cls, layout: CellLayout, versions: int, values: int) -> Contents:
+        """Every cell holds a value of its own, and those of switches hold one together; nothing is
+        read. There is room for so many versions and values."""
+        spare = layout.memory - layout.workers * layout.buffer
+        value = np.empty(versions, np.int32)
+        value[: layout.cells] = np.arange(layout.cells, dtype=np.int32)
+        value[layout.memory : layout.cells] = layout.memory
+        return cls(
+            np.arange(-1, -1 - layout.cells, -1, dtype=np.int32),
+            value,
+            np.array([layout.cells], np.int32),
+            np.full(values, -1, np.int32),
+            np.full(spare, np.inf),
+            np.full(spare, -1, np.int32),
+            np.empty(values - layout.cells, np.int64),
+            np.array([layout.cells], np.int32),
+        )
+
+
+def fill(moments: Moments, operations: Operations, layout: CellLayout, contents: Contents) -> None:
+    """Find the value of every version, and the last read of every value.
+
+    What a computation writes is a new value, the same for the same value read, and no sum of
+    others. Equal sums and results count as several values, with the same number. Where a cell is
+    used first and last is noted, too.
     """
-    written, values = len(version), len(version)
-    for row in range(len(reads)):
-        content: Index = -1
-        if reads[row] >= 0:
-            seen[row] = version[reads[row]]
-            content = value[seen[row]]
-        if writes[row] < 0:
-            continue
-        before = value[version[writes[row]]]
-        result: Index = -1
-        if kind[row] == COMPUTES:
-            result = mix(written + 1 if content < 0 else number[content])
-        elif content < 0 or (kind[row] == SUMS and number[content] == 0):
-            content = before
-        elif kind[row] == SUMS and number[before] != 0:
-            result = (number[content] + number[before]) & _MASK
-        if result >= 0:
-            content, number[values] = values, result
-            values += 1
-        follower[version[writes[row]]] = written
-        version[writes[row]], value[written] = written, content
-        written += 1
-    return values
+    order, start = moments.order, moments.start
+    ranks, peers, kind = operations.rank, operations.peer, operations.kind
+    sources, targets = operations.source, operations.target
+    counts, reduces = operations.count, operations.reduces
+    slots, buffer, workers, memory = layout.slots, layout.buffer, layout.workers, layout.memory
+    version, value, last_read = contents.version, contents.value, contents.last_read
+    written = layout.cells
+    for place in range(len(order)):
+        i = order[place]
+        rank, peer, source, target = ranks[i], peers[i], sources[i], targets[i]
+        for j in range(counts[i]):
+            content: Index = -1
+            if source >= 0:
+                cell = rank * slots + source + j
+                present = version[cell]
+                if present < 0:
+                    present = ~present
+                    version[cell] = present
+                content = value[present]
+                buffered = rank < workers and source + j < buffer
+                if (buffered or present >= layout.cells) and cell < memory:
+                    last_read[content] = place
+                if not buffered:
+                    _use(cell, rank, place, start[i], layout, contents)
+            if target >= 0:
+                cell = peer * slots + target + j
+                present = version[cell]
+                before = value[max(present, ~present)]
+                if present < 0 and not reduces[i]:
+                    value[~present] = -1
+                if kind[i] == COMPUTE:
+                    read = written + 1 if content < 0 else _number(content, layout, contents)
+                    content = _new(mix(read), layout, contents)
+                elif content < 0:
+                    content = before
+                elif reduces[i]:
+                    content = _sum(content, before, layout, contents)
+                version[cell], value[written] = ~written, content
+                written += 1
+                if peer >= workers or target + j >= buffer:
+                    _use(cell, peer, place, start[i], layout, contents)
+    contents.written[0] = written
 
 
-def mix(number: Any) -> Any:
-    """Another number, which looks random; or one for each number of an array."""
+def _use(
+    cell: Index, rank: Index, place: Index, start: float, layout: CellLayout, contents: Contents
+) -> None:
+    """Note a use of a cell of scratch."""
+    if cell < layout.memory:
+        spare = cell - layout.buffer * min(rank + 1, layout.workers)
+        contents.first_use[spare] = min(contents.first_use[spare], start)
+        contents.last_use[spare] = place
+
+
+def _number(value: Index, layout: CellLayout, contents: Contents) -> Index:
+    """The number of a value: random for each cell, and 0 for all of switches."""
+    if value >= layout.cells:
+        return int(contents.number[value - layout.cells])
+    return 0 if value >= layout.memory else mix(value + 1)
+
+
+def mix(number: Index) -> Index:
+    """Another number, which looks random."""
     mixed = ((number + 0x1E3779B97F4A7C15) * 0x1E3779B97F4A7C15) & _MASK
     mixed = ((mixed ^ (mixed >> 30)) * 0x3F58476D1CE4E5B9) & _MASK
     return mixed ^ (mixed >> 27)
 
 
-def unite(value: Ints, began: Ints, ended: Ints, first: Ints, opens: Flags) -> None:
-    """Unite the times of copies of a value that touch: the earliest copy gets the end of all, and
-    only that `opens`. Copies are in the order in which they began, and `first` has -1 for each
-    value."""
-    for k in range(len(value)):
-        earliest = first[value[k]]
-        if earliest < 0 or began[k] > ended[earliest]:
-            first[value[k]], opens[k] = k, 1
-        elif ended[k] > ended[earliest]:
-            ended[earliest] = ended[k]
+def _sum(value: Index, other: Index, layout: CellLayout, contents: Contents) -> Index:
+    """The sum of two values; that of one and 0 is the same one."""
+    number, addend = _number(value, layout, contents), _number(other, layout, contents)
+    if number == 0:
+        return other
+    return value if addend == 0 else _new((number + addend) & _MASK, layout, contents)
 
 
-def raise_peaks(step: Longs, place: Ints, nbytes: Floats, held: Floats, peaks: Floats) -> None:
-    """Find the most that is held at each place at the ends of steps, from what appears (or,
-    negative, vanishes) in the order of steps."""
-    first = 0
-    for k in range(len(step)):
-        held[place[k]] += nbytes[k]
-        if k + 1 < len(step) and step[k + 1] == step[k]:
-            continue
-        for j in range(first, k + 1):
-            peaks[place[j]] = max(peaks[place[j]], held[place[j]])
-        first = k + 1
+def _new(number: Index, layout: CellLayout, contents: Contents) -> Index:
+    """One value more, with this number."""
+    value = contents.values[0]
+    contents.number[value - layout.cells] = number
+    contents.values[0] = value + 1
+    return value

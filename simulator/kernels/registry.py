@@ -3,6 +3,7 @@ take turns."""
 
 from simulator.kernels import (
     cells,
+    copies,
     dependencies,
     fair_sharing,
     first_come,
@@ -22,8 +23,7 @@ KERNELS: tuple[Kernel, ...] = (
     first_come.simulate,
     rates.simulate,
     cells.fill,
-    cells.unite,
-    cells.raise_peaks,
+    copies.follow,
     _kernels.distances,
     path.walk,
     _kernels.shortest,
