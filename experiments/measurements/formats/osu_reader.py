@@ -172,7 +172,7 @@ def _read_row(
     elif row is not None and (not table.rows or row.size > table.rows[-1].size):
         table.rows.append(row)
     elif row is not None or re.fullmatch(
-        r"[ \t]*[0-9.]{1,21}([ \t]+[0-9.]{1,21}){0,9}[ \t]*", text
+        r"[ \t]*[0-9.]{1,21}([ \t]+(-?(inf|nan)|[0-9.]{1,21}(e\+?[0-9]{1,4})?)){0,9}[ \t]*", text
     ):
         skipped["torn"].append(line)
 

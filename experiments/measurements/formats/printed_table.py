@@ -20,7 +20,7 @@ _ALIASES = {
 _STAMP = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) ([0-9]{2}:[0-9]{2}:[0-9]{2})")
 _FOREIGN = re.compile(r"[A-Za-z[]\S*[:\]]")
 """How lines of NCCL, launchers and other programs begin."""
-_GLUED = re.compile(r"(?<!\S)([0-9.]{1,21})(?=[A-Za-z][\w.-]{0,60}:[0-9])")
+_GLUED = re.compile(r"(?<!\S)([0-9.]{1,21}(?:e[+-][0-9]{2,3})?)(?=[A-Za-z][\w.-]{0,60}:[0-9])")
 """A value in front of such a line, without a blank."""
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _WORD = re.compile(r"[A-Za-z]\w*")

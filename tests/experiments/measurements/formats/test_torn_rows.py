@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from experiments.measurements import read
 from experiments.measurements.formats import text as text_files
 from experiments.measurements.formats.osu_reader import parse_osu
+from experiments.measurements.formats.printed_table import values_of
 from grouped_cases import each_case
 from nccl_logs import (
     FOOTER,
@@ -104,6 +105,8 @@ def test_a_line_of_nccl_behind_the_last_value_is_no_tear() -> None:
     body = rows()
     body[1] += "node1:42:77 [0] NCCL INFO Connected all rings"
     same(log(*body))
+    words = "  2e-07node1:42:77 [0] NCCL INFO", " 0e+00node1:42:77 x"
+    assert [values_of(text) for text in words] == [["2e-07"], ["0e+00"]]
 
 
 def test_a_header_torn_in_its_last_name_is_mended() -> None:
