@@ -98,9 +98,9 @@ class Paths:
         return max(self._wrong(costs, q, size) for q in numbers if known[q] <= near)
 
     def _wrong(self, costs: Costs, protocol: int, size: float) -> float:
-        here = costs(protocol, size)
-        before = self.longest(here, size, protocol)
-        return abs(1 - before / self.simulate(here, size, protocol))
+        of_size = costs(protocol, size)
+        longest = self.longest(of_size, size, protocol)
+        return abs(1 - longest / self.simulate(of_size, size, protocol))
 
     def simulate(self, costs: Floats, nbytes: float, protocol: int = 0) -> float:
         """The simulated seconds of V = `nbytes`; the path that explains them is kept."""

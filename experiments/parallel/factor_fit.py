@@ -3,9 +3,9 @@
 A step is bound by the device or by the CPU that launches its kernels. What rows say of the two is
 weighed against what is known before. Logarithms are taken as normal, in levels: a factor for the
 device, which rows of all models share, further ones for each model and for each precision, and what
-is left of each row. A row may be odd, as a job that runs short of memory or
-shares its machine. Then much more is left of it. How likely that is follows from what all other
-rows, and what was known before, predict for it.
+is left of each row. A row may be odd, as a job that runs short of memory or shares its machine.
+Then much more is left of it. How likely that is follows from what all other rows, and what was
+known before, predict for it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Spreads(NamedTuple):
     model: float
     precision: float
     experts: float
-    """A model with experts. One tells nothing of another: releases of software change them most."""
+    """A model with experts: what such models had in common made predictions of others worse."""
     step: float
     """A step against the model with the right factors."""
     launched: float

@@ -135,8 +135,8 @@ def elements(blocks: Sequence[Block], *, frozen: bool = False) -> dict[str, floa
     "data", and "experts" if there are."""
     # Most blocks of a stage are one object.
     numbers, counts = Counter(map(id, blocks)), {"data": 0.0, "experts": 0.0}
-    for place, block in {id(block): block for block in blocks}.items():
-        counts["data"] += numbers[place] * (block.parameters + frozen * block.frozen)
+    for each, block in {id(block): block for block in blocks}.items():
+        counts["data"] += numbers[each] * (block.parameters + frozen * block.frozen)
         experts = block.expert_parameters + frozen * block.frozen_experts
-        counts["experts"] += numbers[place] * experts
+        counts["experts"] += numbers[each] * experts
     return {group: count for group, count in counts.items() if count}

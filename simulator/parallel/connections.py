@@ -31,13 +31,8 @@ def in_turn(algorithm: Algorithm) -> Algorithm:
         fitted = algorithm.fit(*arguments, **options)
         return fitted._replace(schedule=_in_turn(fitted.schedule))
 
-    return replace(
-        algorithm,
-        schedule=schedule,
-        fit=algorithm.fit and fit,
-        options=algorithm.options,
-        recipe=(in_turn, (algorithm,)),
-    )
+    recipe = in_turn, (algorithm,)
+    return replace(algorithm, schedule=schedule, fit=algorithm.fit and fit, recipe=recipe)
 
 
 def _in_turn(schedule: Schedule) -> Schedule:

@@ -40,7 +40,7 @@ ALGORITHMS: Mapping[str, tuple[str, ...]] = {
 """The algorithms of a collective. The fastest one for the size runs. Groups that have some ranks of
 several nodes take two levels instead of rings. A dispatch sends tokens to their experts, and a
 combine returns them."""
-FREE = 1.05
+LONGER_IN_TURN = 1.05
 """How many times as long an algorithm may take whose messages follow each other: each waits for the
 latency of the one before."""
 EXPLAINED = 2**16
@@ -230,7 +230,7 @@ class GroupTimes:
             fastest: dict[str, Timed] = {}
             for timed in times:
                 name = timed.laid.algorithm.name
-                if name not in fastest or timed.longest * FREE < fastest[name].longest:
+                if name not in fastest or timed.longest * LONGER_IN_TURN < fastest[name].longest:
                     fastest[name] = timed
             self._times[key] = min(fastest.values(), key=lambda timed: timed.longest)
         return self._times[key]

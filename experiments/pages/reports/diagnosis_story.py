@@ -29,24 +29,24 @@ COLUMNS = {
 def curves(result: Result) -> Story:
     """What is abnormal, and what to try."""
     report = result.report
-    found = report["curves"]
+    judged = report["curves"]
     failures, differences = report["failures"], report["differences"]
-    sources = [curve["source"] for curve in found] + [failure["source"] for failure in failures]
+    sources = [curve["source"] for curve in judged] + [failure["source"] for failure in failures]
     named = str(result.stated("logs") or ",".join(map(str, sources)))
     logs = listed((PurePath(name).name for name in named.split(",")), most=3)
-    bad = [curve for curve in found if curve["abnormal"]]
-    total = [f"{len(bad)} of {counted(len(found), 'curve')} abnormal"]
+    bad = [curve for curve in judged if curve["abnormal"]]
+    total = [f"{len(bad)} of {counted(len(judged), 'curve')} abnormal"]
     total += [f"{counted(len(differences), 'difference')} between set-ups"] * bool(differences)
     total += [f"{counted(len(failures), 'failure')} of tests"] * bool(failures)
     summary = [
         f"Are these measurements normal? This page judges "
-        f"{counted(len(found), 'measured curve')} of {logs}.",
-        _answer(found, bad, failures, differences),
-        _advice(found),
+        f"{counted(len(judged), 'measured curve')} of {logs}.",
+        _answer(judged, bad, failures, differences),
+        _advice(judged),
     ]
     blocks: list[Block] = []
-    if len(found) > 1:
-        blocks.append(table("All curves", [*map(_row, found)], COLUMNS))
+    if len(judged) > 1:
+        blocks.append(table("All curves", [*map(_row, judged)], COLUMNS))
     if differences:
         heads = {"collective": "collective", "ranks": "ranks", "slower": "slower"}
         heads |= {"faster": "faster", "difference": "text"}
@@ -61,10 +61,10 @@ def curves(result: Result) -> Story:
         ]
         tries = [f"try: {line}" for line in result.words.get("tests", ())]
         blocks.append(Remarks("Tests that failed", [*lines, *tries]))
-    for curve in (found if len(found) <= PAGE else bad)[:PAGE]:
-        blocks += _curve(curve, len(found), {failure["source"] for failure in failures})
+    for curve in (judged if len(judged) <= PAGE else bad)[:PAGE]:
+        blocks += _curve(curve, len(judged), {failure["source"] for failure in failures})
     left = "simctl does not know how fast your links are: name your machine with --topology."
-    expects = any(row.get("expected_s") is not None for c in found for row in c["points"])
+    expects = any(row.get("expected_s") is not None for c in judged for row in c["points"])
     title = f"Diagnosis of {logs}: {', '.join(total)}"
     return Story(title, summary, blocks, [] if expects else [left])
 
