@@ -1,7 +1,5 @@
 """Steps of data-parallel training on a star, of a small model with round numbers."""
 
-from hypothesis import strategies as st
-
 from simulator.schedules.timeline import Timeline
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
@@ -54,20 +52,6 @@ def ran(strategy: Strategy, ranks: int, **options: object) -> tuple[Plan, Timeli
 
 def step(strategy: Strategy, ranks: int, **options: object) -> float:
     return ran(strategy, ranks, **options)[2].step
-
-
-def drawn_ddps(*algorithms: str, **more: st.SearchStrategy[object]) -> st.SearchStrategy[DDP]:
-    """DDP with any of its options that change the tasks of a step."""
-    options: dict[str, st.SearchStrategy[object]] = {
-        "algo": st.sampled_from(algorithms),
-        "bucket": st.sampled_from([0.0, 2.0 * 4096]),
-        "streams": st.integers(1, 3),
-        "launch": st.sampled_from([0.0, 0.01]),
-        "prepare": st.sampled_from([0.0, 0.3]),
-        "accumulate": st.integers(1, 2),
-        **dict.fromkeys(("overlap", "metric", "find_unused", "startup"), st.booleans()),
-    }
-    return st.builds(DDP, **{**options, **more})
 
 
 def quiet(**options: object) -> DDP:

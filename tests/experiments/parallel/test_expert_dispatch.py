@@ -3,7 +3,8 @@
 import pytest
 
 from experiments.models.device_times import DeviceTimes
-from experiments.models.kernel_times.exchange import Exchange, exchange_seconds
+from experiments.models.kernel_times.exchange import Exchange, distinct, exchange_seconds
+from experiments.parallel.expert_dispatch import Copies
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from grouped_cases import each_case
@@ -73,6 +74,11 @@ def test_busy_ranks_exchange_more() -> None:
         assert other[3] == pytest.approx(1.5 * each[3], rel=0.1)
     routed = exchanges(work("ep=8,micro=1,zero=1,dispatcher=deepep,router=zipf:0.5"))
     assert routed[0][3] > even[0][3]
+
+
+def test_copies_are_a_share_of_all() -> None:
+    share = distinct(8, 256, 8) / 8
+    assert Copies(share).matrix(8).sum(axis=1) == pytest.approx([share] * 8)
 
 
 def test_ranks_with_all_experts_exchange_nothing() -> None:

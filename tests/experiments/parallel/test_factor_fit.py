@@ -117,6 +117,10 @@ def test_a_row_far_above_the_device_tells_of_the_launch() -> None:
     assert got.factors.scale == pytest.approx(1, abs=0.01)
 
 
+def test_many_rows_leave_little_of_what_was_known_before() -> None:
+    assert fitted([0.4] * 20).factors.scale == pytest.approx(exp(0.4), rel=0.01)
+
+
 def test_a_row_that_is_predicted_changes_nothing() -> None:
     got = fit([FitRow(step, 2.0)], None, "", KNOWN)
     assert got.factors == pytest.approx(Factors(), rel=1e-6)

@@ -22,12 +22,21 @@ Simctl = Callable[..., "CompletedProcess[str]"]
     ("like", "text", "device", "plan"),
     [
         ("megatron", "dp=8", "a100", "zero=1,overlap=yes,overlap_gather=yes"),
+        ("megatron", "dp=8,zero=0", "a100", "overlap=yes"),
         ("megatron", "dp=1", "h100", "attention=flash3"),
         ("megatron", "tp=2,sp=no", "a100", "tp=2"),
         ("megatron", "tp=2", "b200", "tp=2,sp=yes,attention=flash3,pieces=yes"),
         ("megatron", "pp=2,v=2", "a100", "pp=2,v=2,synchronous=no"),
+        ("megatron", "pp=2", "a100", "pp=2"),
         ("torchtitan", "dp=8", "a100", "zero=3,loss=eager,merged=no,eager=yes"),
+        ("torchtitan", "dp=8,ddp=yes", "a100", "ddp=yes,loss=eager,merged=no,eager=yes"),
         ("torchtitan", "dp=8,compiled=yes", "a100", "compiled=yes,zero=3,loss=eager,merged=no"),
+        (
+            "torchtitan",
+            "dp=8,fp8_activations=yes",
+            "a100",
+            "fp8_activations=yes,zero=3,loss=eager,merged=no",
+        ),
         (
             "torchtitan",
             "dp=8,pp=2,tp=2",
@@ -44,6 +53,7 @@ Simctl = Callable[..., "CompletedProcess[str]"]
             "tp=2,precision=fp8,scaling=current,compiled=yes,pieces=yes,zero=3,sp=yes,loss=eager,"
             "merged=no,attention=flash3",
         ),
+        ("deepspeed", "dp=8", "mi300x", "zero=1,loss=eager,merged=no,overlap=yes"),
     ],
 )
 def test_a_framework_says_what_a_plan_leaves_out(
@@ -132,6 +142,15 @@ def test_the_page_has_the_table() -> None:
         for row in csv.DictReader(file):
             cell = by_key[f"`{row['key']}`"][heading.index(f"`{row['framework']}`")]
             assert row["value"] in cell, row
+
+
+def test_a_search_has_the_defaults(simctl: Simctl) -> None:
+    options = ("--model", "gpt3_1_7b:layers=4", "--topology", "hgx_h100", "--batch", "16")
+    done = simctl("plan", "auto,pp=2,tp=1,cp=1", *options, "--like", "deepspeed", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    rows = done.stdout.splitlines()[1:]
+    assert rows
+    assert all("loss=eager" in row for row in rows)
 
 
 def test_a_row_of_a_search_is_the_plan_alone(simctl: Simctl) -> None:

@@ -92,6 +92,26 @@ def test_a_run_is_told_in_words(request_: Request, capsys: pytest.CaptureFixture
     assert "a step proven: all_reduce of the gradients" in text
 
 
+def test_a_sweep_has_a_row_a_value(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = rows_of(shown(replace(request_, sweep="bucket=0,1MB..4MB:x2"), capsys, "csv"))
+    assert [row["bucket"] for row in rows] == ["0", "1000000.0B", "2000000.0B", "4000000.0B"]
+    steps = [float(row["step_s"]) for row in rows]
+    assert steps[0] == steps[1] < steps[2] < steps[3] == pytest.approx(0.019)
+
+
+def test_a_scaling_curve_begins_with_one_worker(
+    request_: Request, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = rows_of(shown(replace(request_, p="1..8:x2", bucket="1GiB"), capsys, "csv"))
+    assert [float(row["efficiency"]) for row in rows] == pytest.approx(
+        [1.0] + [13 / (13 + 8 * (p - 1) / p) for p in (2, 4, 8)]
+    )
+    for row in rows:
+        assert float(row["twice_bandwidth_s"]) == pytest.approx(
+            float(row["twice_bandwidth_first_order_s"])
+        )
+
+
 def test_pictures_tables_and_how_they_were_made_are_written(
     request_: Request, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -107,6 +127,11 @@ def test_pictures_tables_and_how_they_were_made_are_written(
     assert provenance["parameters"]["strategy"] == "ddp"
     assert provenance["parameters"]["bandwidth"] == "1GB/s"
     assert provenance["parameters"]["seed"] == 0
+
+
+def test_a_slow_link_is_felt(request_: Request, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = report(replace(request_, bucket="1GiB", slow_link="gpu1->switch:0.5"), capsys)
+    assert slow["summary"]["step_s"] == pytest.approx(0.013 + 0.012)
 
 
 @pytest.mark.parametrize(

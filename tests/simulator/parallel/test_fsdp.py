@@ -127,6 +127,12 @@ def test_volume(ranks: int, strategy: FSDP) -> None:
     assert planned(strategy, ranks).volume == pytest.approx((ranks - 1) * nbytes)
 
 
+def test_units_without_a_root_move_three_times_the_parameters() -> None:
+    """The volume of stage 3 in Rajbhandari et al., arXiv 1910.02054, section 7.2."""
+    blocks = replace(MODEL, layers=MODEL.layers[1:5])
+    assert planned(FSDP(), 4, model=blocks).volume == pytest.approx(3 * 3 * blocks.parameters)
+
+
 def test_steps_follow_each_other() -> None:
     """The gathers of a step wait for the optimizer of the step before."""
     single, steps = planned(FSDP(), 3), planned(FSDP(), 3, 4)

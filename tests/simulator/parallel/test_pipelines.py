@@ -32,6 +32,20 @@ def test_the_orders_are_those_of_their_papers() -> None:
     assert row_texts(find("interleaved").build(2, 2), 1) == "1F0 1F1 3F0 3B0 3F1 3B1 1B0 1B1"
 
 
+def test_what_an_action_needs_comes_first() -> None:
+    for name in (*orders(), "interleaved:chunks=3"):
+        for devices, micro_batches in ((2, 4), (4, 8), (4, 12)):
+            pipeline = find(name).build(devices, micro_batches)
+            place = np.empty(len(pipeline), dtype=int)
+            place[pipeline.order] = np.arange(len(pipeline))
+            for rows in pipeline.needs.T:
+                needed = rows >= 0
+                assert np.all(place[rows[needed]] < place[needed])
+            free = pipeline.needs[:, 0] < 0
+            assert np.all(pipeline.kind[free] == FORWARD)
+            assert np.all(pipeline.stage[free] == 0)
+
+
 def test_wrong_pipelines_are_refused() -> None:
     pipeline = find("1f1b").build(2, 2)
     swapped = pipeline.micro.copy()
@@ -70,6 +84,10 @@ def test_bad_sizes_and_options_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=message):
             find(text)
+
+
+def test_each_order_has_a_summary() -> None:
+    assert all(order.summary for order in orders().values())
 
 
 @given(
@@ -300,6 +318,12 @@ def test_engines_agree_and_needs_are_kept(
     assert np.all((run.start[1:] >= run.finish[:-1])[same])
 
 
+def test_the_last_device_is_never_idle_in_zb_v_only_if_parts_are_equal() -> None:
+    pipeline = find("zb_v").build(4, 8)
+    assert np.all(pipeline_times(pipeline, StageTimes(1, 1, 1)).idle_within == 0)
+    assert pipeline_times(pipeline, StageTimes(1, 2, 1)).idle_within.max() > 0
+
+
 def test_a_micro_batch_alone_crosses_each_link_twice() -> None:
     """p (T_F + T_B) + 2 (p - 1) T_comm, and T_W at the end (Qi et al., 2023, appendix B)."""
     for blocking in (False, True):
@@ -331,3 +355,8 @@ def test_wrong_times_are_refused() -> None:
         (StageTimes(transfer=np.inf), "a transfer takes inf s: 0 or more"),
     ):
         assert wrong in refusal(pipeline_times, pipeline, times)
+
+
+@pytest.mark.parametrize("text", ["1f1b", "zb_v"])
+def test_a_lone_device_has_no_bubble(text: str) -> None:
+    assert pipeline_times(find(text).build(1, 3), StageTimes(transfer=1)).idle.max() == 0

@@ -87,6 +87,13 @@ def test_frozen_parameters_have_no_gradients_and_no_optimizer(zero: int) -> None
     assert reduced == ([4 * 2] if zero >= 2 else [])
 
 
+@given(st.integers(0, 3), st.integers(1, 9), st.integers(1, 64))
+def test_stages_of_zero_hold_what_their_formulas_say(zero: int, elements: int, ranks: int) -> None:
+    k = 12
+    formula = (4 + k, 4 + k / ranks, 2 + (2 + k) / ranks, (4 + k) / ranks)[zero]
+    assert sum(State().shared(zero, ranks)) * elements == pytest.approx(formula * elements)
+
+
 @pytest.mark.parametrize(
     ("state", "rest", "shared"),
     [(State(2, 2, 16), 4, 16), (State(2, 4, 12), 6, 12), (State(4, 4, 8), 8, 8)],

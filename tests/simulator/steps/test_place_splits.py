@@ -120,6 +120,16 @@ def test_split_places_take_the_times_of_all_ranks(data: st.DataObject) -> None:
         assert found[few.place == place] == pytest.approx(expected[every.place == rank], rel=1e-9)
 
 
+@tries(10, 50)
+@given(works(SMALL))
+def test_a_straggler_that_is_not_slower_changes_nothing(work: Work) -> None:
+    step = write(work)
+    graph = ordered(step)
+    few = split_by(graph, np.arange(graph.ranks) == 1)
+    assert few.places >= graph.places + 1
+    assert finish_of(few).max() == pytest.approx(step.timeline.makespan, rel=1e-9)
+
+
 def test_groups_whose_places_differ_in_their_calls_are_refused() -> None:
     graph = graph_of(Degrees(dp=2, tp=2, pp=2))
     few = split_by(graph, np.arange(8) == 1)

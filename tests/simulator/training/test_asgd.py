@@ -1,15 +1,16 @@
 """Asynchronous SGD by hand: what the servers hold, workers that fail or stop, and where the server
 is."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asynchronous_servers import CONDITIONS, CYCLE, FREE, STRATEGIES, applied, ran
+from asynchronous_servers import CONDITIONS, CYCLE, FREE, MODEL, STRATEGIES, applied, planned, ran
 from grouped_cases import each_case
-from refusals import refusal
 from simulator.schedules import semantics
 from simulator.schedules.schedule import TRANSFER
 from simulator.schedules.timeline import Timeline
@@ -17,6 +18,7 @@ from simulator.training.asgd import ASGD, SSP
 from simulator.training.conditions import Failure
 from simulator.training.plan import Plan
 from simulator.training.strategy import SERVERS
+from topologies.errors import InputError
 
 
 def test_two_workers_by_hand() -> None:
@@ -116,6 +118,16 @@ def test_every_gradient_is_applied_once_and_pulls_read_what_was_applied_before(
     assert np.array_equal(data[:, weights], final)
 
 
+@each_case(("server", "pairs"), [("gpu", 4), ("cpu", 4), ("worker", 3), ("sharded", 3)])
+def test_volume(server: str, pairs: int) -> None:
+    """Parameters and a gradient of half their size, a worker and update; nothing travels on a
+    worker's own device."""
+    model = replace(MODEL, gradient_dtype="fp16")
+    assert planned(ASGD(server=server), 4, 5, model=model).schedule.volume == pytest.approx(
+        5 * pairs * 1.5
+    )
+
+
 @each_case("server", SERVERS)
 def test_all_shares_are_waited_for(server: str) -> None:
     plan, timeline, _ = ran(ASGD(server=server, update=0.25), 4, 5, 2.0, sigma=1.0)
@@ -175,6 +187,15 @@ def test_a_worker_without_input_stops_and_holds_up_nobody() -> None:
         assert measures.computing.tolist() == [0, 2 * CYCLE, 4 * CYCLE]
 
 
+def test_an_update_moves_the_gradient_the_parameters_and_the_state() -> None:
+    """Of one byte each: 1 + 2 x 2 bytes through the server's memory."""
+    assert ASGD().updating(MODEL) == 5 / 10
+    assert ASGD(server="cpu").updating(MODEL) == 5 / 204.8e9
+    assert ASGD(server="cpu", server_memory=50.0).updating(MODEL) == 5 / 50
+    assert ASGD(server="cpu", update=0.25).updating(MODEL) == 0.25
+    assert planned(ASGD(), 2, 1).words == ("an update takes 500ms at 10B/s",)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_shares_travel_side_by_side(ranks: int) -> None:
     """All ports send and receive all the time: a pull or a push takes (p-1)/p V/β. Then the last
@@ -183,6 +204,20 @@ def test_shares_travel_side_by_side(ranks: int) -> None:
     assert timeline.makespan == pytest.approx(2 * (ranks - 1) / ranks + CYCLE + 0.5 / ranks)
 
 
-def test_a_bound_below_0_is_refused() -> None:
-    """What all strategies with servers refuse is tested with SSGD."""
-    assert refusal(SSP, bound=-1) == "bound is -1: it is 0 or more"
+@each_case(
+    ("strategy", "options", "message"),
+    [
+        (ASGD, {"server": "tpu"}, "asgd: server='tpu': it is one of worker, gpu, cpu, sharded"),
+        (ASGD, {"update": -1.0}, "asgd: update=-1.0: seconds, 0 or more"),
+        (ASGD, {"update": float("nan")}, "asgd: update=nan: seconds, 0 or more"),
+        (
+            SSP,
+            {"server_memory": -1.0},
+            "ssp: server_memory=-1.0: bytes/s above 0, or 0 for the default",
+        ),
+        (SSP, {"bound": -1}, "bound is -1: it is 0 or more"),
+    ],
+)
+def test_mistakes(strategy: type[ASGD], options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        strategy(**options)  # type: ignore[arg-type]

@@ -43,6 +43,19 @@ def test_staleness_adds_up_to_the_updates_of_others(seed: int, ranks: int) -> No
         assert measures.staleness[plan.updates.worker == rank].sum() == peer_updates
 
 
+def test_a_straggler_holds_up_nobody_and_has_fewer_updates() -> None:
+    """Four workers, one of them slower by a factor of 2 or 4: while the others apply 40 each, it
+    applies 20 or 10."""
+    for slower in (1.0, 2.0, 4.0):
+        plan, timeline, measures = ran(ASGD(update=2.0**-10), 4, 40, slower={0: slower})
+        times = applied(plan, timeline)
+        assert times[-1, 1:].max() == pytest.approx(40 * CYCLE, rel=0.01)
+        assert np.sum(times[:, 0] <= times[-1, 1]) == pytest.approx(40 / slower, abs=1)
+        assert measures.samples_per_s == pytest.approx(
+            MODEL.batch * (3 + 1 / slower) / CYCLE, rel=0.02
+        )
+
+
 # The bound.
 
 

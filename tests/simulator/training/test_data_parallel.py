@@ -94,6 +94,18 @@ def test_outputs_are_gathered_in_the_order_of_the_devices_and_their_gradients_sc
     assert step(unlocked(), ranks) == pytest.approx(gathered + rest, rel=1e-12)
 
 
+@pytest.mark.parametrize("topology", [network(8), machine("dgx1").build(8)], ids=["star", "dgx1"])
+def test_what_is_moved(topology: Topology) -> None:
+    moved = 7 * (512 + REPLICA + 2 * 256 + GRADIENTS)
+    assert planned(unlocked(), 8, topology=topology).schedule.volume == pytest.approx(moved)
+
+
+def test_inputs_that_are_there_are_not_scattered() -> None:
+    assert step(unlocked(), 4, model=SILENT) - step(
+        unlocked(scatter=False), 4, model=SILENT
+    ) == pytest.approx(1.5)
+
+
 def test_chunks_are_no_larger_than_they_may_be() -> None:
     whole = step(DataParallel(launch=0.0), 4, model=SILENT)
     assert whole == pytest.approx(1.5 + 3 * REPLICA / BETA + 3 * GRADIENTS / BETA + MODEL.compute)

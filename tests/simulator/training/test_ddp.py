@@ -176,3 +176,8 @@ def test_a_step_has_at_most_1024_batches_and_64_streams() -> None:
         assert refusal(DDP, accumulate=accumulate, streams=streams).startswith(
             f"ddp: accumulate={accumulate}, streams={streams}: 1 to 1024 batches, 1"
         )
+
+
+def test_a_launch_comes_before_a_collective_alone() -> None:
+    usual, launched = (step(quiet(bucket=ONE_BUCKET, launch=launch), 4) for launch in (0.0, 3.0))
+    assert launched == pytest.approx(usual + 3)

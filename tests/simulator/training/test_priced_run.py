@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddp_steps import MODEL, drawn_ddps, quiet, star
+from ddp_steps import MODEL, quiet, star
 from grouped_cases import each_case
 from law_cases import tries
 from simulator.analysis.critical_path import critical_path, parts, waits
@@ -107,9 +107,19 @@ def test_steps_are_near_those_of_all_transfers() -> None:
 
 
 @given(
-    strategy=drawn_ddps(
-        *ALGORITHMS,
+    strategy=st.builds(
+        DDP,
+        algo=st.sampled_from(ALGORITHMS),
+        bucket=st.sampled_from([0.0, 2.0 * 4096]),
+        streams=st.integers(1, 3),
+        overlap=st.booleans(),
         broadcast_buffers=st.booleans(),
+        metric=st.booleans(),
+        find_unused=st.booleans(),
+        startup=st.booleans(),
+        launch=st.sampled_from([0.0, 0.01]),
+        prepare=st.sampled_from([0.0, 0.3]),
+        accumulate=st.integers(1, 2),
         slowdown=st.sampled_from([0.0, 0.5]),
     ),
     ranks=st.integers(1, 6),

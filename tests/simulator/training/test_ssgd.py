@@ -12,9 +12,12 @@ from refusals import refusal
 from simulator.training.conditions import Conditions
 from simulator.training.measures import measure
 from simulator.training.model import Model, Tensor
+from simulator.training.plan import Setting
 from simulator.training.ssgd import SSGD, units_of
 from simulator.training.strategy import SERVERS
 from synchronous_servers import CALM, COMPUTE, MODEL, planned, run
+from topologies import shapes
+from topologies.errors import InputError
 
 # By hand.
 
@@ -188,3 +191,9 @@ def test_units_are_layers_with_parameters_or_the_model() -> None:
 )
 def test_a_wrong_option_is_named(options: dict[str, str | float], message: str) -> None:
     assert refusal(replace, SSGD(), **options) == f"{message}"
+
+
+def test_a_machine_without_a_device_for_the_server_is_refused() -> None:
+    plan = SSGD("gpu").plan(MODEL, Setting(shapes.star(3, bandwidth=1.0), 3))
+    with pytest.raises(InputError):
+        run(plan)

@@ -59,6 +59,18 @@ def test_pipelined_is_never_slower_with_one_server(
     assert fast <= slow * (1 + 1e-9)
 
 
+def test_batches_sent_ahead_may_delay_the_pushes_of_a_rank_that_serves_and_works() -> None:
+    model = Model("one layer", 1, (layer("fc", 3.0, 0.0, 16.0),), inputs=8.0)
+    ssgd = SSGD("sharded", update=1.0, server_memory=4.0)
+    slow, fast = (
+        run(
+            planned(replace(ssgd, pipelined=pipelined), 5, bandwidth=1.0, latency=0.25, model=model)
+        ).makespan
+        for pipelined in (False, True)
+    )
+    assert slow < fast < 1.1 * slow
+
+
 @given(
     models(),
     st.sampled_from(list(SERVERS)),
@@ -99,6 +111,31 @@ def test_any_serial_step_equals_the_closed_form(
     assert measure(plan, run(plan)).steps == pytest.approx(
         [serial(ssgd, ranks, bandwidth, latency, model)] * 2
     )
+
+
+@given(
+    models(),
+    ONE_SERVER,
+    st.integers(1, 5),
+    LATENCY,
+    MEMORY,
+    st.floats(0.0, 1.0),
+    st.integers(0, 99),
+)
+def test_a_faster_network_makes_a_serial_step_no_slower(
+    model: Model, server: str, ranks: int, latency: float, memory: float, sigma: float, seed: int
+) -> None:
+    """With one server; among many the order of service may change for the worse."""
+    ssgd, noise = SSGD(server, server_memory=memory), Conditions(sigma=sigma, seed=seed)
+    times = [
+        run(
+            planned(
+                ssgd, ranks, steps=2, bandwidth=beta, latency=latency, model=model, conditions=noise
+            )
+        ).makespan
+        for beta in (1.0, 2.0, 16.0)
+    ]
+    assert times[0] >= times[1] * (1 - 1e-9) >= times[2] * (1 - 1e-9) ** 2
 
 
 @each_case("pipelined", [False, True])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ddp_steps import MODEL, ONE_BUCKET, drawn_ddps, quiet, ran, star
+from ddp_steps import MODEL, ONE_BUCKET, quiet, ran, star
 from law_cases import tries
 from refusals import refusal
 from simulator.collectives import find as find_algorithm
@@ -42,11 +42,21 @@ ALGORITHMS = {
 @given(
     strategy=st.one_of(
         st.builds(LocalSGD, every=st.integers(1, 3)),
-        drawn_ddps(
-            "ring",
+        st.builds(
+            DDP,
+            algo=st.just("ring"),
             small=st.just("ring"),
+            bucket=st.sampled_from([0.0, 2.0 * 4096]),
+            overlap=st.booleans(),
+            metric=st.booleans(),
             sync_batch_norm=st.booleans(),
+            streams=st.integers(1, 3),
+            launch=st.sampled_from([0.0, 0.01]),
+            prepare=st.sampled_from([0.0, 0.3]),
             compress=st.booleans(),
+            find_unused=st.booleans(),
+            startup=st.booleans(),
+            accumulate=st.integers(1, 2),
         ),
     ),
     ranks=st.integers(2, 5),
