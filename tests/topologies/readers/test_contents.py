@@ -1,17 +1,25 @@
 """Files of machines: their text and values, and damage that is read or refused in one line."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from grouped_cases import each_case
-from refusals import refusal
+from law_cases import tries
+from refusals import attempt, refusal
+from tests.topologies.readers.test_graph_files import GOLDEN, GOLDEN_JSON
 from topologies.errors import as_text, shown
 from topologies.link import Link
 from topologies.readers.contents import LIMIT, check_text, csv_rows
-from topologies.readers.files import check_connected
+from topologies.readers.files import check_connected, read_graphml, read_json, read_yaml, to_graphml
 from topologies.readers.locations import spelling
-from topologies.shapes import SHAPES
+from topologies.readers.nccl_xml import read_nccl_xml
+from topologies.readers.nvidia_smi import read_matrix
+from topologies.shapes import SHAPES, star
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
 
@@ -116,3 +124,61 @@ def test_rows_of_a_csv_have_their_lines(tmp_path: Path) -> None:
     assert rows == {f"{path} line 2": ["2", "1"], f"{path} line 4": ["5", "3\n4"]} | {
         f"{path} line 5": ["", "6"]
     }
+
+
+class Damaged(NamedTuple):
+    """A reader, whole files, and pieces of text that matter to it."""
+
+    read: Callable[[str, str], Topology]
+    files: list[str]
+    pieces: tuple[str, ...]
+
+
+def texts(names: str) -> list[str]:
+    return [path.read_text() for path in sorted((Path(__file__).parent / "data").glob(names))]
+
+
+GRAPHML = to_graphml(star(2, bandwidth=1e9, latency=1e-6))
+NUMBERS = ("0", "-1", "x", '"', "\x00", "\ufffd")
+READERS = {
+    "nccl": Damaged(read_nccl_xml, texts("nccl_*"), (*NUMBERS, "<nic/>")),
+    "nvidia-smi": Damaged(
+        read_matrix, texts("smi_*"), ("\n", "\t", "NV18", "X", "GPU0 ", "|", "\x1b[", "\x00")
+    ),
+    "yaml": Damaged(read_yaml, [GOLDEN], (*NUMBERS, "- ", ": ")),
+    "json": Damaged(read_json, [GOLDEN_JSON], (*NUMBERS, "[", ": ")),
+    "graphml": Damaged(read_graphml, [GRAPHML], (*NUMBERS, "<a>")),
+}
+
+
+@st.composite
+def damaged(draw: st.DrawFn, form: Damaged) -> str:
+    """A file of which lines or a few letters are left out, doubled or overwritten."""
+    text = draw(st.sampled_from(form.files))
+    for _ in range(draw(st.integers(1, 3))):
+        lines = text.splitlines(keepends=True) or [""]
+        line = draw(st.integers(0, len(lines) - 1))
+        start = draw(st.integers(0, len(text)))
+        end = min(len(text), start + draw(st.sampled_from((0, 1, 2, 9, 20, 80))))
+        piece = draw(st.sampled_from(("", *form.pieces)) | st.text(max_size=3))
+        text = draw(
+            st.sampled_from(
+                (
+                    "".join(lines[:line] + lines[line + 1 :]),
+                    "".join(lines[: line + 1] + lines[line:]),
+                    text[:end] + text[start:],
+                    text[:start] + piece + text[end:],
+                )
+            )
+        )
+    return text
+
+
+@pytest.mark.parametrize("form", READERS)
+@tries(62, 250)
+@given(data=st.data())
+def test_a_damaged_file_is_read_or_refused_in_one_line(form: str, data: st.DataObject) -> None:
+    text = data.draw(damaged(READERS[form]))
+    machine, message = attempt(lambda content: READERS[form].read(content, "file"), text)
+    assert len(message.splitlines()) == (machine is None)
+    assert machine or message.startswith("file")

@@ -214,6 +214,43 @@ def test_only_neighbours_that_are_alike_and_lead_back_are_one_entry() -> None:
     assert links_of(("a", "b", 1e9), ("a", "c", 1e9)).count("both") == 0
 
 
+HOSTILE = {
+    "blank": " \n",
+    "NUL": GOLDEN + "\0",
+    "large": GOLDEN + "#" * 2**24,
+    "nothing but a comment": "# machine\n",
+    "a word": "machine",
+    "cut short": GOLDEN[:-30],
+    "binary": bytes(range(256)).decode("latin-1"),
+    "lists in lists": "notes: " + "[" * 100_000,
+    "mappings in mappings": "notes: " + "{a: " * 100_000,
+    "rows in rows": "- " * 100_000,
+    "closed lists in lists": '{"notes": ' + "[" * 900 + "]" * 900 + "}",
+    "an alias bomb": "a: &a [x, x]\nb: &b [*a, *a]\nc: [*b, *b]\n",
+    "a merge key": "<<: {name: a}\n",
+    "a long text": f"name: {'x' * 100_000}",
+    "a long number": f"name: 0x{'f' * 1900}",
+    "a longer number": f"simctl_topology: 1\nname: 0x{'f' * 5000}",
+    "lists that never end": "[" * 100_000,
+    "mappings that never end": '{"a": ' * 100_000,
+    "base 60": f"name: 1{':1' * 900}",
+    "odd keys": '"a\\nb\\u2028": 5',
+    "many mistakes": "simctl_topology: 1\nname: x\ndevices: [{name: a}]\nlinks: ["
+    + "{}, " * 10_000
+    + "]",
+    "many kinds": "simctl_topology: 1\nname: x\ndevices:\n"
+    + "".join(f"- {{name: d{k}, kind: k{k}}}\n" for k in range(128)),
+    "a document type": '<!DOCTYPE a [<!ENTITY b "b">]><a>&b;</a>',
+    "elements in elements": "<a>" * 100_000 + "</a>" * 100_000,
+}
+
+
+@each_case("text", HOSTILE.values())
+@each_case("form", FORMATS)
+def test_a_hostile_file_is_one_line(text: str, form: str) -> None:
+    assert refusal(FORMATS[form][1], text, "file").startswith("file")
+
+
 def pair(name: str = "a", bandwidth: float = 1e9, media: tuple[str, ...] = ()) -> Topology:
     builder = TopologyBuilder("pair")
     builder.device(name)

@@ -1,5 +1,6 @@
 """Indexes of CSV files, and CSV files that are damaged or too long."""
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from curve_csvs import PLAIN, POINTS, written
 from experiments.measurements import Point, read, read_all
-from experiments.measurements.formats.csv_index import entries
+from experiments.measurements.formats import runs_csv
+from experiments.measurements.formats.csv_index import MOST_LINES, entries
 from experiments.measurements.formats.runs_csv import parse_csv
 from grouped_cases import each_case
 from refusals import refusal
@@ -83,6 +85,11 @@ def test_an_index_that_says_nonsense_is_noted(tmp_path: Path) -> None:
     (curve,) = read(written(tmp_path, "odd.csv", PLAIN)).curves
     assert (curve.collective, curve.ranks, curve.nodes) == ("unknown", None, None)
     assert curve.notes == ("unknown collective 'what' in index.csv",)
+
+
+def test_a_number_of_thousands_of_digits_in_an_index_is_none(tmp_path: Path) -> None:
+    written(tmp_path, "index.csv", f"case,collective,ranks\nrun,all_reduce,{'1' * 5000}\n")
+    assert read(written(tmp_path, "run.csv", PLAIN)).curves[0].ranks is None
 
 
 def test_an_index_that_cannot_be_read_is_noted(tmp_path: Path) -> None:
@@ -223,6 +230,23 @@ def test_what_is_written_is_read(sizes: list[int], data: st.DataObject) -> None:
     assert curve.points == tuple(
         Point(size, us / 1e6) for size, us in sorted(zip(sizes, times, strict=True))
     )
+
+
+def test_a_million_rows_are_refused_before_any_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "long.csv"
+    file.write_text(HEADER + "".join(f"{8 * k},{k}.5\n" for k in range(1, 1_000_001)))
+    monkeypatch.setattr(runs_csv, "_named", lambda row: pytest.fail(f"read {row}"))
+    tracemalloc.start()
+    message = refusal(lambda: read(file))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (
+        message
+        == f"{file} has 1000001 lines: expected at most {MOST_LINES}, split it by collective"
+    )
+    assert peak < 5 * file.stat().st_size
 
 
 def test_as_many_rows_as_allowed_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
