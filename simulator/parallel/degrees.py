@@ -19,6 +19,7 @@ KINDS = {
     "cp": ("cp",),
     "dp": ("dp",),
     "pp": ("pp",),
+    "replica": ("tp", "cp"),
     "data": ("cp", "dp"),
     "ep": ("cp", "dp"),
     "experts": ("cp", "dp"),
@@ -26,9 +27,10 @@ KINDS = {
 }
 """The axes along which the ranks of a group differ, by the kind of group.
 
-The ranks of a "data" group hold the same parameters of dense layers, those of an "experts" group
-the same experts. With an `etp` other than `tp`, the ranks of a device of the pipeline are laid out
-anew for experts: "etp" innermost, then "ep", then "experts".
+The ranks of a "replica" group compute the same samples on a device of the pipeline: they wait for
+each other in each layer. The ranks of a "data" group hold the same parameters of dense layers,
+those of an "experts" group the same experts. With an `etp` other than `tp`, the ranks of a device
+of the pipeline are laid out anew for experts: "etp" innermost, then "ep", then "experts".
 
 A group of any kind may be cut in runs of ranks: "data/8" are runs of 8 ranks of each "data" group,
 and in a "data%8" group are the ranks that have the same place in their run.
@@ -158,6 +160,22 @@ class Degrees:
             rows = rows.reshape(-1, self.size(name) // number, number)
             rows = rows.swapaxes(1, 2) if cut == "%" else rows
         return np.ascontiguousarray(rows.reshape(-1, size))
+
+    def meets(self, kind: str) -> Ints:
+        """Which ranks of the groups of a kind wait for each other after a call: those with the same
+        number. Shape (groups, ranks of a group).
+
+        Those of a replica meet in the next layer, those of a "data" group in the next call of their
+        stream. "experts" groups meet in the calls of "data" groups between theirs.
+        """
+        groups = self.groups(kind)
+        if kind.startswith(("data", "experts")):
+            number = np.arange(len(groups), dtype=np.int32) * kind.startswith("data")
+            return np.repeat(number[:, None], groups.shape[1], axis=1)
+        replica, replicas = np.empty(self.ranks, dtype=np.int32), self.groups("replica")
+        replica[replicas] = np.arange(len(replicas))[:, None]
+        # Both ranks of a message count for the replica that sends it.
+        return replica[groups[:, [0, 0]] if " to " in kind else groups]
 
     def _pair(self, kind: str) -> list[int]:
         """The two devices of a kind like "0 to 1"."""

@@ -121,7 +121,9 @@ class FSDP(Strategy):
 class _UnknownTimes(GroupTimes):
     """Times of collectives that a run finds out."""
 
-    def by_place(self, kind: str, collective: str, nbytes: float) -> Mapping[int, float]:
+    def by_place(
+        self, kind: str, collective: str, nbytes: float, *, followed: bool = False
+    ) -> Mapping[int, float]:
         return {0: 0.0}
 
 

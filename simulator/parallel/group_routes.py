@@ -84,8 +84,11 @@ class Laid:
     def least(self) -> float:
         """How long the busiest medium of each place is busy at least, for V = 1 byte. The
         collective takes no less."""
-        first = (self.members[numbers[0]] for numbers in self.parts_of.values())
-        return float(min(self.use.busy[groups].max() for groups in first))
+        return min(self.busiest(numbers[0]) for numbers in self.parts_of.values())
+
+    def busiest(self, part: int) -> float:
+        """The same of the groups of a part."""
+        return float(self.use.busy[self.members[part]].max())
 
     def loads(self, place: int) -> Loads:
         """What the groups of a place send."""

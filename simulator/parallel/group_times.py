@@ -84,17 +84,21 @@ class Timed(NamedTuple):
     """That of each part of which the profile says how sure it is, if an end was asked for."""
     phases: Mapping[int, Phases]
     """Those of each part, if they are known."""
+    followed: Mapping[int, float]
+    """Seconds of each part until the next call of the stream, if they are others than its time."""
 
     @property
     def longest(self) -> float:
         """The time of all groups, in seconds."""
         return max(self.seconds.values())
 
-    def at(self, end: End | None, place: int) -> float:
-        """The time of the groups of a place, or an end of its interval, in seconds."""
+    def at(self, end: End | None, place: int, *, followed: bool = False) -> float:
+        """The time of the groups of a place, or an end of its interval, in seconds, or that until
+        the next call."""
         slowest = self._slowest(place)
         if slowest not in self.intervals or end is None or end == "time":
-            return self.seconds[slowest]
+            ends = self.followed if followed and self.followed else self.seconds
+            return ends[slowest]
         return float(getattr(self.intervals[slowest], end))
 
     def uses(self, nbytes: float, place: int) -> tuple[Ints, Floats, Floats, Floats]:
@@ -145,11 +149,13 @@ class GroupTimes:
     """Whether messages of a connection follow each other, if that hardly takes longer: under fair
     sharing they would end together."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
-    _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[bytes, str, Names, bytes, float], Timed] = field(
+        default_factory=dict, repr=False
+    )
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
     # Times under other degrees, ends or laws have their own.
     _least: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
-    _known: dict[tuple[str, str, float], Mapping[int, float]] = field(
+    _known: dict[tuple[str, str, float, bool], Mapping[int, float]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -182,29 +188,34 @@ class GroupTimes:
         collective."""
         return (min if self.bounds else max)(self.by_place(kind, collective, nbytes).values())
 
-    def by_place(self, kind: str, collective: str, nbytes: float) -> Mapping[int, float]:
-        """The same for each place whose ranks are the first ones of groups."""
+    def by_place(
+        self, kind: str, collective: str, nbytes: float, *, followed: bool = False
+    ) -> Mapping[int, float]:
+        """The same for each place whose ranks are the first ones of groups, or until the next call
+        of the stream."""
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return {0: 0.0}
-        key = kind, collective, nbytes
-        if key not in self._known:
-            timed, law = self.timed(*key), self._law(*key)
-            ends = {place: law(timed.at(self.end, place)) for place in timed.laid.parts_of}
-            late = self._late(kind, collective)
-            self._known[key] = {place: seconds + late for place, seconds in ends.items()}
-        return self._known[key]
+        call = kind, collective, nbytes
+        if (*call, followed) not in self._known:
+            timed, law = self.timed(*call), self._law(*call)
+            places, late = timed.laid.parts_of, self._late(kind, collective)
+            ends = {each: law(timed.at(self.end, each, followed=followed)) for each in places}
+            self._known[*call, followed] = {place: end + late for place, end in ends.items()}
+        return self._known[*call, followed]
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
-        """The same for the group of each rank, if slow links make groups of a place differ: those
-        without such a link take as long as usual. Ranks without a group take 0 s."""
+        """The time of the group of each rank as a share of that of its place, if slow links make
+        groups of a place differ: those without such a link take as long as usual. 0 for ranks
+        without a group."""
         assert self.usual is not None
-        usual = self.usual.by_place(kind, collective, nbytes)
+        usual, longest = (each.by_place(kind, collective, nbytes) for each in (self.usual, self))
         timed = self.timed(kind, collective, nbytes)
         law = self._law(kind, collective, nbytes)
-        seconds, late = np.zeros(self.degrees.ranks), self._late(kind, collective)
+        shares, late = np.zeros(self.degrees.ranks), self._late(kind, collective)
         for group, place, part in zip(*self._groups(kind), timed.laid.part.tolist(), strict=True):
-            seconds[group] = late + max(usual[place], law(timed.seconds.get(part, 0.0)))
-        return seconds
+            seconds = late + max(usual[place], law(timed.seconds.get(part, 0.0)))
+            shares[group] = seconds / longest[place]
+        return shares
 
     def _late(self, kind: str, collective: str) -> float:
         """Seconds until the last rank enters a call. A message does not wait."""
@@ -219,14 +230,15 @@ class GroupTimes:
 
     def timed(self, kind: str, collective: str, nbytes: float) -> Timed:
         """The fastest algorithm of a collective in groups of several ranks."""
-        key = *self._key(kind, collective), nbytes
+        meets = b"" if self.profile or self.takes_turns else self.degrees.meets(kind).tobytes()
+        key = *self._key(kind, collective), meets, nbytes
         if key not in self._times:
             every = self._every(kind, collective)
             if self.usual is not None:
                 # A library does not know of slow links.
                 chosen = self.usual.fastest(kind, collective, nbytes).name
                 every = [laid for laid in every if laid.algorithm.name == chosen]
-            times = _allowed(partial(self._time, nbytes), every)
+            times = _allowed(partial(self._time, kind, nbytes), every)
             fastest: dict[str, Timed] = {}
             for timed in times:
                 name = timed.laid.algorithm.name
@@ -296,7 +308,7 @@ class GroupTimes:
             chosen = instead + [each for each in chosen if not each.name.startswith("rings")]
         return [*map(in_turn, chosen), *chosen] if self.takes_turns else chosen
 
-    def _time(self, nbytes: float, laid: Laid) -> Timed:
+    def _time(self, kind: str, nbytes: float, laid: Laid) -> Timed:
         parts = {number: routed.scaled(nbytes) for number, routed in laid.parts.items()}
         if self.profile is None:
             ran = {number: self.run(part) for number, part in parts.items()}
@@ -306,8 +318,14 @@ class GroupTimes:
                 for number, each in ran.items()
                 if each.sharing == "fair" and len(each.schedule) <= EXPLAINED
             }
-            seconds = {number: each.makespan for number, each in ran.items()}
-            return Timed(laid, seconds, {}, phases)
+            whole = {number: each.makespan for number, each in ran.items()}
+            ends = {number: self._end(kind, each, laid, number) for number, each in ran.items()}
+            if not kind.startswith("data"):
+                return Timed(laid, ends, {}, phases, {})
+            # In the next call media serve what others have left.
+            least = {number: laid.busiest(number) * nbytes for number in ends}
+            followed = {number: max(end, least[number]) for number, end in ends.items()}
+            return Timed(laid, whole, {}, phases, followed)
         seconds, intervals = dict[int, float](), dict[int, Interval]()
         for number, part in parts.items():
             under = self.profile.simulate(part, laid.algorithm, self.run)
@@ -316,7 +334,21 @@ class GroupTimes:
             if predicted:
                 place = replace(predicted.place, ranks=np.array([float(laid.ranks)]))
                 intervals[number] = interval_of(predicted._replace(place=place))
-        return Timed(laid, seconds, intervals, {})
+        return Timed(laid, seconds, intervals, {}, {})
+
+    def _end(self, kind: str, timeline: Timeline, laid: Laid, part: int) -> float:
+        """When ranks go on after a call, on average over those that meet. First come, first served,
+        media serve some ranks before others."""
+        schedule, meets = timeline.schedule, self.degrees.meets(kind)[laid.members[part]].ravel()
+        one = schedule.fold is not None or len(meets) != schedule.workers
+        if timeline.sharing == "fair" or one:
+            return timeline.makespan
+        ends = np.zeros(int(meets.max()) + 1)
+        for rank in schedule.rank, schedule.peer:
+            workers = (rank >= 0) & (rank < schedule.workers)
+            np.maximum.at(ends, meets[rank[workers]], timeline.finish[workers])
+        ends = ends[np.unique(meets)]
+        return float(ends.min() + (ends - ends.min()).mean())  # exact if all are equal
 
 
 def _allowed(function: Callable[[Value], Result], values: Sequence[Value]) -> list[Result]:

@@ -274,12 +274,19 @@ def _graph(
 
 
 def _by_place(times: GroupTimes, calls: Sequence[Call], columns: Mapping[str, Any]) -> Floats:
-    """The seconds of tasks: of a call those of the groups of its place."""
+    """The seconds of tasks: of a call those of the groups of its place. Other calls of data may
+    follow it on its stream."""
     seconds, call, place = (np.array(columns[name]) for name in ("seconds", "call", "place"))
+    data = np.array([*(each.group.startswith("data") for each in calls), False])[call]
+    stream, tasks = place * len(STREAMS) + columns["lane"], np.arange(len(call))
+    last = np.zeros(stream.max(initial=0) + 1, dtype=np.int64)
+    np.maximum.at(last, stream[data], tasks[data])
+    followed = data & (tasks < last[stream])
     for number, each in enumerate(calls):
-        by_place = times.by_place(*each[:3])
-        if len(by_place) > 1:
-            rows = call == number
-            table = np.array([by_place.get(p, 0.0) for p in range(times.degrees.pp)])
-            seconds[rows] = table[place[rows]]
+        for is_followed in {*followed[call == number].tolist()}:
+            by_place = times.by_place(*each[:3], followed=is_followed)
+            if len(by_place) > 1 or is_followed:
+                rows = (call == number) & (followed == is_followed)
+                table = np.array([by_place.get(p, 0.0) for p in range(times.degrees.pp)])
+                seconds[rows] = table[place[rows]]
     return seconds

@@ -55,7 +55,7 @@ def split_step(step: Step, place_of: Numbers) -> Step:
     every = split(graph, place_of)
     if step.work.times.usual:
         called, leader = every.call >= 0, every.leaders[every.place]
-        every.seconds[called] = _calls(step)[every.call[called], leader[called]]
+        every.seconds[called] *= _calls(step)[every.call[called], leader[called]]
 
     def rows(tasks: Ints) -> Ints:
         task_of = copies.of(turn[tasks[action]], device[:, None])
@@ -122,11 +122,11 @@ def chained(step: Step, conditions: Conditions, steps: int) -> Step:
 
 
 def _calls(step: Step) -> Floats:
-    """How long each call takes in the group of each rank, if there are slow links, shape (calls,
-    ranks)."""
+    """The share of its time that each call takes in the group of each rank, if there are slow
+    links, shape (calls, ranks)."""
     calls, times = step.graph.calls if step.work.times.usual else (), step.work.times
-    seconds = [times.by_rank(*call[:3]) for call in calls]
-    return np.reshape(seconds, (len(seconds), step.graph.ranks))
+    shares = [times.by_rank(*call[:3]) for call in calls]
+    return np.reshape(shares, (len(shares), step.graph.ranks))
 
 
 def _forwards(graph: StepGraph) -> Flags:
