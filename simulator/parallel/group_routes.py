@@ -19,6 +19,7 @@ from simulator.collectives.operation_counts import estimate
 from simulator.collectives.symmetry import fold
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Schedule
+from simulator.schedules.timeline import Timeline
 from simulator.steps.buffers import side_by_side
 from topologies.columns import distinct_rows
 from topologies.errors import InputError
@@ -26,6 +27,8 @@ from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
 MOST = 2.0**21
 """Operations of a part that are simulated, at most."""
+ROUNDING = 1e-12
+"""Ends that differ by this share of the time are one."""
 
 
 class Loads(NamedTuple):
@@ -89,6 +92,19 @@ class Laid:
     def busiest(self, part: int) -> float:
         """The same of the groups of a part."""
         return float(self.use.busy[self.members[part]].max())
+
+    def ends(self, part: int, timeline: Timeline) -> Floats:
+        """When each rank of a part has sent and received all, shape (groups times ranks,). None if
+        ranks are served alike, if one stands for several, or under fair sharing, where messages
+        on a medium end together."""
+        schedule, ends = timeline.schedule, np.zeros(self.ranks * len(self.members[part]))
+        alone = schedule.fold is not None or schedule.workers != len(ends)
+        if timeline.sharing == "fair" or alone:
+            return ends[:0]
+        for rank in schedule.rank, schedule.peer:
+            members = (rank >= 0) & (rank < len(ends))
+            np.maximum.at(ends, rank[members], timeline.finish[members])
+        return ends if np.ptp(ends) > ROUNDING * timeline.makespan else ends[:0]
 
     def loads(self, place: int) -> Loads:
         """What the groups of a place send."""

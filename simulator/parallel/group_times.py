@@ -84,21 +84,20 @@ class Timed(NamedTuple):
     """That of each part of which the profile says how sure it is, if an end was asked for."""
     phases: Mapping[int, Phases]
     """Those of each part, if they are known."""
-    followed: Mapping[int, float]
-    """Seconds of each part until the next call of the stream, if they are others than its time."""
+    ends: Mapping[int, Floats]
+    """When each rank has sent and received all, in seconds, in parts that serve some ranks before
+    others. Shape (groups times ranks of a group,)."""
 
     @property
     def longest(self) -> float:
         """The time of all groups, in seconds."""
         return max(self.seconds.values())
 
-    def at(self, end: End | None, place: int, *, followed: bool = False) -> float:
-        """The time of the groups of a place, or an end of its interval, in seconds, or that until
-        the next call."""
+    def at(self, end: End | None, place: int) -> float:
+        """The time of the groups of a place, or an end of its interval, in seconds."""
         slowest = self._slowest(place)
         if slowest not in self.intervals or end is None or end == "time":
-            ends = self.followed if followed and self.followed else self.seconds
-            return ends[slowest]
+            return self.seconds[slowest]
         return float(getattr(self.intervals[slowest], end))
 
     def uses(self, nbytes: float, place: int) -> tuple[Ints, Floats, Floats, Floats]:
@@ -149,9 +148,7 @@ class GroupTimes:
     """Whether messages of a connection follow each other, if that hardly takes longer: under fair
     sharing they would end together."""
     _laid: dict[tuple[bytes, str, Names], list[Laid]] = field(default_factory=dict, repr=False)
-    _times: dict[tuple[bytes, str, Names, bytes, float], Timed] = field(
-        default_factory=dict, repr=False
-    )
+    _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
     # Times under other degrees, ends or laws have their own.
     _least: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
@@ -195,26 +192,47 @@ class GroupTimes:
         of the stream."""
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return {0: 0.0}
-        call = kind, collective, nbytes
-        if (*call, followed) not in self._known:
-            timed, law = self.timed(*call), self._law(*call)
-            places, late = timed.laid.parts_of, self._late(kind, collective)
-            ends = {each: law(timed.at(self.end, each, followed=followed)) for each in places}
-            self._known[*call, followed] = {place: end + late for place, end in ends.items()}
-        return self._known[*call, followed]
+        key = kind, collective, nbytes, followed
+        if key not in self._known:
+            timed, until = self._until(*key)
+            law, late = self._law(kind, collective, nbytes), self._late(kind, collective)
+            ends = {
+                place: max(until[part] for part in parts) if until else timed.at(self.end, place)
+                for place, parts in timed.laid.parts_of.items()
+            }
+            self._known[key] = {place: law(end) + late for place, end in ends.items()}
+        return self._known[key]
+
+    def _until(
+        self, kind: str, collective: str, nbytes: float, followed: bool
+    ) -> tuple[Timed, Mapping[int, float]]:
+        """A call, and when ranks of each part go on, on average over those that meet; none if all
+        are served alike."""
+        timed, is_data, until = self.timed(kind, collective, nbytes), kind.startswith("data"), {}
+        if timed.ends and (followed or not is_data):
+            until = {**timed.seconds}
+        for part in until.keys() & timed.ends.keys():
+            meets = self.degrees.meets(kind)[timed.laid.members[part]].ravel()
+            last = np.zeros(int(meets.max()) + 1)
+            np.maximum.at(last, meets, timed.ends[part])
+            until[part] = float(last[np.unique(meets)].mean())
+            if is_data:  # in the next call media serve what others have left
+                until[part] = max(until[part], timed.laid.busiest(part) * nbytes)
+        return timed, until
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
         """The time of the group of each rank as a share of that of its place, if slow links make
         groups of a place differ: those without such a link take as long as usual. 0 for ranks
         without a group."""
         assert self.usual is not None
-        usual, longest = (each.by_place(kind, collective, nbytes) for each in (self.usual, self))
-        timed = self.timed(kind, collective, nbytes)
-        law = self._law(kind, collective, nbytes)
-        shares, late = np.zeros(self.degrees.ranks), self._late(kind, collective)
+        call = kind, collective, nbytes
+        usual, longest = self.usual.by_place(*call), self.by_place(*call)
+        timed, until = self._until(*call, followed=False)
+        law, late = self._law(*call), self._late(kind, collective)
+        shares, seconds = np.zeros(self.degrees.ranks), until or timed.seconds
         for group, place, part in zip(*self._groups(kind), timed.laid.part.tolist(), strict=True):
-            seconds = late + max(usual[place], law(timed.seconds.get(part, 0.0)))
-            shares[group] = seconds / longest[place]
+            alone = late + max(usual[place], law(seconds.get(part, 0.0)))
+            shares[group] = alone / longest[place]
         return shares
 
     def _late(self, kind: str, collective: str) -> float:
@@ -230,15 +248,14 @@ class GroupTimes:
 
     def timed(self, kind: str, collective: str, nbytes: float) -> Timed:
         """The fastest algorithm of a collective in groups of several ranks."""
-        meets = b"" if self.profile or self.takes_turns else self.degrees.meets(kind).tobytes()
-        key = *self._key(kind, collective), meets, nbytes
+        key = *self._key(kind, collective), nbytes
         if key not in self._times:
             every = self._every(kind, collective)
             if self.usual is not None:
                 # A library does not know of slow links.
                 chosen = self.usual.fastest(kind, collective, nbytes).name
                 every = [laid for laid in every if laid.algorithm.name == chosen]
-            times = _allowed(partial(self._time, kind, nbytes), every)
+            times = _allowed(partial(self._time, nbytes), every)
             fastest: dict[str, Timed] = {}
             for timed in times:
                 name = timed.laid.algorithm.name
@@ -308,7 +325,7 @@ class GroupTimes:
             chosen = instead + [each for each in chosen if not each.name.startswith("rings")]
         return [*map(in_turn, chosen), *chosen] if self.takes_turns else chosen
 
-    def _time(self, kind: str, nbytes: float, laid: Laid) -> Timed:
+    def _time(self, nbytes: float, laid: Laid) -> Timed:
         parts = {number: routed.scaled(nbytes) for number, routed in laid.parts.items()}
         if self.profile is None:
             ran = {number: self.run(part) for number, part in parts.items()}
@@ -318,14 +335,10 @@ class GroupTimes:
                 for number, each in ran.items()
                 if each.sharing == "fair" and len(each.schedule) <= EXPLAINED
             }
-            whole = {number: each.makespan for number, each in ran.items()}
-            ends = {number: self._end(kind, each, laid, number) for number, each in ran.items()}
-            if not kind.startswith("data"):
-                return Timed(laid, ends, {}, phases, {})
-            # In the next call media serve what others have left.
-            least = {number: laid.busiest(number) * nbytes for number in ends}
-            followed = {number: max(end, least[number]) for number, end in ends.items()}
-            return Timed(laid, whole, {}, phases, followed)
+            seconds = {number: each.makespan for number, each in ran.items()}
+            ends = {number: laid.ends(number, each) for number, each in ran.items()}
+            ends = {number: each for number, each in ends.items() if len(each)}
+            return Timed(laid, seconds, {}, phases, ends)
         seconds, intervals = dict[int, float](), dict[int, Interval]()
         for number, part in parts.items():
             under = self.profile.simulate(part, laid.algorithm, self.run)
@@ -335,20 +348,6 @@ class GroupTimes:
                 place = replace(predicted.place, ranks=np.array([float(laid.ranks)]))
                 intervals[number] = interval_of(predicted._replace(place=place))
         return Timed(laid, seconds, intervals, {}, {})
-
-    def _end(self, kind: str, timeline: Timeline, laid: Laid, part: int) -> float:
-        """When ranks go on after a call, on average over those that meet. First come, first served,
-        media serve some ranks before others."""
-        schedule, meets = timeline.schedule, self.degrees.meets(kind)[laid.members[part]].ravel()
-        one = schedule.fold is not None or len(meets) != schedule.workers
-        if timeline.sharing == "fair" or one:
-            return timeline.makespan
-        ends = np.zeros(int(meets.max()) + 1)
-        for rank in schedule.rank, schedule.peer:
-            workers = (rank >= 0) & (rank < schedule.workers)
-            np.maximum.at(ends, meets[rank[workers]], timeline.finish[workers])
-        ends = ends[np.unique(meets)]
-        return float(ends.min() + (ends - ends.min()).mean())  # exact if all are equal
 
 
 def _allowed(function: Callable[[Value], Result], values: Sequence[Value]) -> list[Result]:

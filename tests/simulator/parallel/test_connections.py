@@ -76,5 +76,5 @@ def test_the_fastest_algorithm_counts_whether_it_has_turns_or_not() -> None:
     times = times_on("hgx_h100:nodes=2,nics=2")
     for nbytes in (1e4, 1e6, 1e8):
         chosen = times.timed("data", "all_reduce", nbytes)
-        alone = [times._time("data", nbytes, laid) for laid in times._every("data", "all_reduce")]
+        alone = [times._time(nbytes, laid) for laid in times._every("data", "all_reduce")]
         assert chosen.longest <= 1.05 * min(timed.longest for timed in alone)
