@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
+import numpy as np
+
 from experiments.models.accelerators import (
     ACCELERATORS,
     NARROW,
@@ -55,6 +57,10 @@ vocabularies made a head take three times as long (Scaling LLM Post-Training at 
 STEP_FACTORS = Path(__file__).with_name("step_factors.csv")
 """What measured steps tell of factors on these times: the levels of devices, and spreads.
 `python -m experiments.studies step-factors FOLDER --out FILE` writes it."""
+LEVEL_MATH = {"16": "bf16", "8": "fp8", "4": "nvfp4"}
+"""The format of a level, by bits of an element."""
+LARGE = (4096, 8192, 16384)
+"""The sides of large products, as layers have them."""
 BACKWARD = 2.5
 """FLOPs of a backward over those of the forward: five products, one of which computes the scores
 again, for two (Dao, arXiv 2307.08691, section 4.1)."""
@@ -186,9 +192,35 @@ def step_level(device: str, math: str) -> float:
 
 
 def other_levels(device: str, math: str) -> float:
-    """The mean level of all other kinds of devices."""
-    kinds = {chosen.alike for chosen in ACCELERATORS.values()} - {accelerator(device).alike}
-    return sum(step_level(kind, math) for kind in kinds) / len(kinds)
+    """The level of a device by GPUs of other kinds, as if nobody had trained on its kind.
+
+    Power limits steps: their products reach a smaller share of the peak, the more FLOP/s the peak
+    has for a watt. Half the bits take half the energy, so the peak in 16 bits counts for all. The
+    time at the peak and that of the energy add in quadrature: 1 / share² is a line of the square of
+    TFLOP/s for a watt. GPUs count whose libraries reach the usual share of a peak.
+    """
+    chosen, squares, needed = accelerator(device), list[float](), list[float]()
+    for name, level in step_factors().items():
+        kind, bits, watts = (*name.removeprefix("level_").split("_"), "", "")[:3]
+        if not name.startswith("level_") or kind == chosen.alike or ACCELERATORS[kind].tuned != 1:
+            continue
+        power = float(watts.removesuffix("W") or ACCELERATORS[kind].rated)
+        squares.append(_per_watt(kind, power) ** 2)
+        needed.append((level / _alone(kind, LEVEL_MATH[bits])) ** 2)
+    slope, least = np.polynomial.polynomial.polyfit(squares, needed, 1)[::-1]
+    square = _per_watt(device, chosen.rated) ** 2
+    return max(1.0, float(np.sqrt(least + slope * square)) * _alone(device, math))
+
+
+def _per_watt(device: str, power: float) -> float:
+    """The TFLOP/s in 16 bits that the peak of a device has for each watt."""
+    return accelerator(device).peak["fp16"] / 1e12 / power
+
+
+def _alone(device: str, math: str) -> float:
+    """The share of the peak that large products reach alone."""
+    peak = accelerator(device).peak[math]
+    return float(np.mean([2 * n**3 / _product(device, math, n, n, n) / peak for n in LARGE]))
 
 
 @lru_cache(maxsize=32768)

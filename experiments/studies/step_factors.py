@@ -26,6 +26,7 @@ import pandas as pd
 import typer
 
 from experiments import output
+from experiments.models.accelerators import accelerator, power_factor
 from experiments.models.device_times import STEP_FACTORS, level_in, level_name
 from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.factor_fit import fit, spreads
@@ -124,11 +125,15 @@ def level_of(row: MeasuredStep) -> float:
 
 
 def levels_of(needed: Sequence[Factor]) -> dict[str, float]:
-    """The level of each kind of device and number of bits by those of rows."""
-    table = pd.DataFrame(
-        [(level_name(row.device, row.math), *_family(row), level) for row, level in needed],
-        columns=["name", *FAMILY, "level"],
-    )
+    """The level of each kind of device and number of bits by those of rows, and on boards with less
+    power."""
+    rows = [(level_name(row.device, row.math), *_family(row), level) for row, level in needed]
+    for row, level in needed:
+        limited, watts = power_factor(row.device), accelerator(row.device).power
+        if limited > 1:
+            name = f"{level_name(row.device, row.math)}_{watts:g}W"
+            rows.append((name, *_family(row), level * limited))
+    table = pd.DataFrame(rows, columns=["name", *FAMILY, "level"])
     medians = table.groupby(["name", *FAMILY], sort=False)["level"].median()
     levels = medians.groupby("name", sort=False).median()
     return {str(name): float(level) for name, level in levels.items()}

@@ -3,6 +3,7 @@ do."""
 
 import pytest
 
+from experiments.models import device_times
 from experiments.models.accelerators import (
     ACCELERATORS,
     MEMORY,
@@ -209,13 +210,38 @@ def test_products_and_attention_take_longer_in_a_step_than_alone() -> None:
     assert twice.convolution(1e9, 0.0, square=True) == alone.convolution(1e9, 0.0, square=True)
 
 
-def test_other_levels_are_those_of_other_kinds() -> None:
+def test_other_levels_are_where_power_limits_other_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all kinds take sqrt(1 + x²) of their time at the peak, x TFLOP/s for a watt, so does a
+    kind that nobody trained on. AMD's libraries tell nothing of NVIDIA's, and no step is faster
+    than its products alone."""
+    per_watt = {"a100": 312 / 400, "h100": 989 / 700, "b200": 2250 / 1000}
+    names = {"a100_16": "bf16", "h100_16": "bf16", "h100_8": "fp8", "b200_16": "bf16"}
+
+    def at_peak(kind: str, math: str) -> float:
+        sides = (4096, 8192, 16384)
+        alone = [2 * n**3 / DeviceTimes(kind, math, level=1).product(n, n, n) for n in sides]
+        return sum(alone) / len(alone) / accelerator(kind).peak[math]
+
+    levels = {
+        f"level_{name}": (1 + per_watt[name[:4]] ** 2) ** 0.5 * at_peak(name[:4], math)
+        for name, math in names.items()
+    }
+    levels["level_h100_16_500W"] = (1 + (989 / 500) ** 2) ** 0.5 * at_peak("h100", "bf16")
+    levels |= {"level_mi300x_8": 9.0, "launch": 9.0}
+    monkeypatch.setattr(device_times, "step_factors", lambda: levels)
+    for kind, math in (("b200", "bf16"), ("h100", "fp8"), ("a100", "bf16")):
+        expected = (1 + per_watt[kind] ** 2) ** 0.5 * at_peak(kind, math)
+        assert other_levels(kind, math) == pytest.approx(max(1.0, expected))
+    # What less power costs comes on top of it.
+    limited = other_levels("h100_hbm2e", "bf16")
+    assert limited == pytest.approx(other_levels("h100", "bf16"), rel=0.01)
+    levels |= {name: 0.5 for name in levels if name.startswith("level")}
+    assert other_levels("h100", "bf16") == 1.0
+
+
+def test_a_level_is_that_of_a_kind_and_of_bits() -> None:
     times = DeviceTimes("b200", "fp8")
     assert times.wide.in_step == times.in_step == step_level("b200", "fp8")
-    for math in ("bf16", "fp8"):
-        levels = [step_level(kind, math) for kind in ("a100", "h100", "mi300x")]
-        assert other_levels("gb200", math) == pytest.approx(sum(levels) / 3)
-        assert other_levels("h200", math) == other_levels("h100", math)
     # No step of an A100 is in 8 bits, and none of an MI300X in 16.
     assert step_level("a100", "fp8") == step_level("a100", "bf16")
     assert step_level("mi325x", "bf16") == step_level("mi300x", "fp8")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.models.accelerators import power_factor
 from experiments.models.device_times import STEP_FACTORS
 from experiments.parallel.factor_fit import Factors
 from experiments.shipped_tables import rows_of
@@ -53,6 +54,12 @@ def test_a_level_is_the_median_over_families() -> None:
     needed.append((step("A100", "a", "a100"), 1.05))
     levels = step_factors.levels_of(needed)
     assert levels == pytest.approx({"level_h100_16": 1.25, "level_a100_16": 1.05})
+
+
+def test_a_board_with_less_power_has_a_level_of_its_own() -> None:
+    levels = step_factors.levels_of([(step("H100 500 W bf16", "a", "h100_hbm2e"), 1.1)])
+    limited = 1.1 * power_factor("h100", 500)
+    assert levels == pytest.approx({"level_h100_16": 1.1, "level_h100_16_500W": limited})
 
 
 def test_at_its_level_a_step_takes_as_long_as_measured() -> None:
