@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from experiments.models.accelerators import (
     multiplies,
     power_factor,
     rate,
+    usual_dtype,
 )
 from experiments.models.block_cut import Attention
 from experiments.models.kernel_times.attention import AttentionSizes, attention_seconds
@@ -197,7 +199,8 @@ def other_levels(device: str, math: str) -> float:
     Power limits steps: their products reach a smaller share of the peak, the more FLOP/s the peak
     has for a watt. Half the bits take half the energy, so the peak in 16 bits counts for all. The
     time at the peak and that of the energy add in quadrature: 1 / share² is a line of the square of
-    TFLOP/s for a watt. GPUs count whose libraries reach the usual share of a peak.
+    TFLOP/s for a watt. GPUs count whose libraries reach the usual share of a peak. A product in a
+    step takes no less than alone.
     """
     chosen, squares, needed = accelerator(device), list[float](), list[float]()
     for name, level in step_factors().items():
@@ -208,13 +211,13 @@ def other_levels(device: str, math: str) -> float:
         squares.append(_per_watt(kind, power) ** 2)
         needed.append((level / _alone(kind, LEVEL_MATH[bits])) ** 2)
     slope, least = np.polynomial.polynomial.polyfit(squares, needed, 1)[::-1]
-    square = _per_watt(device, chosen.rated) ** 2
-    return max(1.0, float(np.sqrt(least + slope * square)) * _alone(device, math))
+    squared = least + slope * _per_watt(device, chosen.rated) ** 2
+    return sqrt(max(1.0, float(squared) * _alone(device, math) ** 2))
 
 
 def _per_watt(device: str, power: float) -> float:
-    """The TFLOP/s in 16 bits that the peak of a device has for each watt."""
-    return accelerator(device).peak["fp16"] / 1e12 / power
+    """The TFLOP/s that the peak of a device has for each watt, in the dtype in which it trains."""
+    return accelerator(device).peak[multiplies(device, usual_dtype(device))] / 1e12 / power
 
 
 def _alone(device: str, math: str) -> float:

@@ -161,13 +161,13 @@ class Degrees:
             rows = rows.swapaxes(1, 2) if cut == "%" else rows
         return np.ascontiguousarray(rows.reshape(-1, size))
 
-    @lru_cache(maxsize=256)  # noqa: B019
     def meets(self, kind: str) -> Ints:
-        """Which ranks of the groups of a kind wait for each other after a call: those with the same
-        number. Shape (groups, ranks of a group).
+        """Which ranks of the groups of a kind wait for each other behind a call: those with the
+        same number. Shape (groups, ranks of a group).
 
-        Those of a replica meet in the next layer, those of a "data" group in the next call of their
-        stream. "experts" groups meet in the calls of "data" groups between theirs.
+        Ranks of a replica meet in the next layer. Those of a "data" group meet in the next call of
+        their stream, and "experts" groups in the calls of "data" groups between theirs. Of an
+        exchange of experts ranks go on with what has arrived.
         """
         groups = self.groups(kind)
         if kind.startswith(("data", "experts")):

@@ -121,9 +121,7 @@ class FSDP(Strategy):
 class _UnknownTimes(GroupTimes):
     """Times of collectives that a run finds out."""
 
-    def by_place(
-        self, kind: str, collective: str, nbytes: float, *, followed: bool = False
-    ) -> Mapping[int, float]:
+    def by_place(self, kind: str, collective: str, nbytes: float) -> Mapping[int, float]:
         return {0: 0.0}
 
 

@@ -27,6 +27,8 @@ from topologies.topology import Flags, Floats, Ints, Longs, Topology
 
 MOST = 2.0**21
 """Operations of a part that are simulated, at most."""
+ROUTES = 2**18
+"""Routes of all groups that are compared, at most."""
 ROUNDING = 1e-12
 """Ends that differ by this share of the time are one."""
 
@@ -69,6 +71,8 @@ class Laid:
     merges: bool
     fitted: Fitted
     """What the algorithm does in the first group."""
+    groups: Ints
+    """The number of each group among all of its kind."""
     placements: Ints
     """The devices of each group, with the switches that its algorithm takes."""
     place: Ints
@@ -169,12 +173,12 @@ def lay(
     if folded is None:
         _check(algorithm, size, estimate(algorithm, size))
     fitted = algorithm.on(first, size, 1.0) if folded is None else folded.fitted
-    pairs = _pairs(fitted.schedule)
+    pairs, chosen = _pairs(fitted.schedule), np.arange(len(groups), dtype=np.int32)
     # If the routes of all groups are too many to compare, the groups on the nodes of the first
     # group of a place stand for all.
-    if pairs.ends.shape[1] * len(groups) > 2**18 and usual is None:
-        near = _neighbours(topology, groups, place)
-        groups, place = groups[near], place[near]
+    if pairs.ends.shape[1] * len(groups) > ROUTES and usual is None:
+        chosen = np.flatnonzero(_neighbours(topology, groups, place)).astype(np.int32)
+        groups, place = groups[chosen], place[chosen]
     placements = _placements(algorithm, usual or topology, groups, fitted)
     use = _use(topology, placements, place, pairs)
     parts = _parts(topology, use, place)
@@ -191,7 +195,7 @@ def lay(
         home: sorted(dict.fromkeys(parts), key=lambda n: -use.busy[members[n]].max())[:4]
         for home, parts in parts_of.items()
     }
-    columns = algorithm, topology, usual, merges, fitted, placements, place, use, part_of
+    columns = algorithm, topology, usual, merges, fitted, chosen, placements, place, use, part_of
     return Laid(*columns, members, busiest)
 
 

@@ -13,7 +13,7 @@ from simulator.collectives import Algorithm, find
 from simulator.engines import run
 from simulator.parallel.connections import in_turn
 from simulator.parallel.degrees import Degrees
-from simulator.parallel.group_routes import Laid, Loads, lay
+from simulator.parallel.group_routes import ROUNDING, Laid, Loads, lay
 from simulator.parallel.node_levels import two_levels
 from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
@@ -116,6 +116,19 @@ class Timed(NamedTuple):
         changing = np.minimum(np.where(known, busy[:, column], 1.0) * share, 1.0)
         return loads.medium, changing, np.where(known, flows[:, column], share * loads.flows), until
 
+    def mean_end(self, part: int, meets: Ints) -> float:
+        """When ranks of a part go on, on average. Ranks of the groups with the same number in
+        `meets`, shape (groups, ranks), wait for each other. Those that always send over busier
+        media do not take turns with others: the slowest of such classes counts."""
+        groups = self.laid.groups[self.laid.members[part]]
+        number = np.unique(meets[groups].ravel(), return_inverse=True)[1]
+        load = np.repeat(self.laid.use.busy[self.laid.members[part]], meets.shape[1])
+        last, busiest = np.zeros((2, number.max() + 1))
+        np.maximum.at(last, number, self.ends[part])
+        np.maximum.at(busiest, number, load)
+        alike = np.unique(_rounded(busiest), return_inverse=True)[1]
+        return float((np.bincount(alike, last) / np.bincount(alike)).max())
+
     def _slowest(self, place: int) -> int:
         return max(self.laid.parts_of[place], key=self.seconds.__getitem__)
 
@@ -152,7 +165,7 @@ class GroupTimes:
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
     # Times under other degrees, ends or laws have their own.
     _least: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
-    _known: dict[tuple[str, str, float, bool], Mapping[int, float]] = field(
+    _known: dict[tuple[str, str, float], Mapping[int, float]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -185,40 +198,17 @@ class GroupTimes:
         collective."""
         return (min if self.bounds else max)(self.by_place(kind, collective, nbytes).values())
 
-    def by_place(
-        self, kind: str, collective: str, nbytes: float, *, followed: bool = False
-    ) -> Mapping[int, float]:
-        """The same for each place whose ranks are the first ones of groups, or until the next call
-        of the stream."""
+    def by_place(self, kind: str, collective: str, nbytes: float) -> Mapping[int, float]:
+        """The same for each place whose ranks are the first ones of groups."""
         if nbytes <= 0 or self.degrees.size(kind) == 1:
             return {0: 0.0}
-        key = kind, collective, nbytes, followed
+        key = kind, collective, nbytes
         if key not in self._known:
-            timed, until = self._until(*key)
-            law, late = self._law(kind, collective, nbytes), self._late(kind, collective)
-            ends = {
-                place: max(until[part] for part in parts) if until else timed.at(self.end, place)
-                for place, parts in timed.laid.parts_of.items()
-            }
-            self._known[key] = {place: law(end) + late for place, end in ends.items()}
+            timed, law = self.timed(*key), self._law(*key)
+            ends = {place: law(timed.at(self.end, place)) for place in timed.laid.parts_of}
+            late = self._late(kind, collective)
+            self._known[key] = {place: seconds + late for place, seconds in ends.items()}
         return self._known[key]
-
-    def _until(
-        self, kind: str, collective: str, nbytes: float, followed: bool
-    ) -> tuple[Timed, Mapping[int, float]]:
-        """A call, and when ranks of each part go on, on average over those that meet; none if all
-        are served alike."""
-        timed, is_data, until = self.timed(kind, collective, nbytes), kind.startswith("data"), {}
-        if timed.ends and (followed or not is_data):
-            until = {**timed.seconds}
-        for part in until.keys() & timed.ends.keys():
-            meets = self.degrees.meets(kind)[timed.laid.members[part]].ravel()
-            last = np.zeros(int(meets.max()) + 1)
-            np.maximum.at(last, meets, timed.ends[part])
-            until[part] = float(last[np.unique(meets)].mean())
-            if is_data:  # in the next call media serve what others have left
-                until[part] = max(until[part], timed.laid.busiest(part) * nbytes)
-        return timed, until
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
         """The time of the group of each rank as a share of that of its place, if slow links make
@@ -227,13 +217,28 @@ class GroupTimes:
         assert self.usual is not None
         call = kind, collective, nbytes
         usual, longest = self.usual.by_place(*call), self.by_place(*call)
-        timed, until = self._until(*call, followed=False)
-        law, late = self._law(*call), self._late(kind, collective)
-        shares, seconds = np.zeros(self.degrees.ranks), until or timed.seconds
+        timed, law, late = self.timed(*call), self._law(*call), self._late(kind, collective)
+        shares = np.zeros(self.degrees.ranks)
         for group, place, part in zip(*self._groups(kind), timed.laid.part.tolist(), strict=True):
-            alone = late + max(usual[place], law(seconds.get(part, 0.0)))
-            shares[group] = alone / longest[place]
+            seconds = late + max(usual[place], law(timed.seconds.get(part, 0.0)))
+            shares[group] = seconds / longest[place]
         return shares
+
+    def served(
+        self, kind: str, collective: str, nbytes: float
+    ) -> Mapping[int, tuple[float, float]]:
+        """The places that a call serves one rank after another. Of each when ranks go on, on
+        average over those that meet, and for how long its busiest medium is busy, in seconds."""
+        timed, law = self.timed(kind, collective, nbytes), self._law(kind, collective, nbytes)
+        late, meets = self._late(kind, collective), self.degrees.meets(kind)
+        means = {part: timed.mean_end(part, meets) for part in timed.ends}
+        served = dict[int, tuple[float, float]]()
+        for place, parts in timed.laid.parts_of.items():
+            end = max(means.get(part, timed.seconds[part]) for part in parts)
+            if end < timed.at(None, place) * (1 - ROUNDING):
+                busy = max(timed.laid.busiest(part) for part in parts)
+                served[place] = law(end) + late, busy * nbytes
+        return served
 
     def _late(self, kind: str, collective: str) -> float:
         """Seconds until the last rank enters a call. A message does not wait."""

@@ -1,8 +1,8 @@
 """A training step of a plan as a schedule on places.
 
 A place stands for all ranks of a device of the pipeline: they do the same at the same time. Its
-lanes are the streams of a rank. A collective is an operation on the stream of its group, which
-takes as long as in all groups of its kind at once.
+lanes are the streams of a rank. A collective is an operation on the stream of its group. It takes
+as long as in all groups of its kind at once, or until ranks go on that are served before others.
 """
 
 from __future__ import annotations
@@ -101,6 +101,8 @@ class Step:
         number = np.where(graph.call >= 0, graph.call, len(graph.calls) + passes)
         number[(graph.call < 0) & (passes < 0)] = -1
         rows = np.flatnonzero(np.array([*map(bool, calls), False])[number])
+        # The use of a call is that of the task that takes all of its time.
+        rows = rows[np.argsort(-graph.seconds[rows], kind="stable")]
         joined = joint_calls(graph).astype(np.int32)
         place = graph.place[joined[rows]].astype(np.int64)
         devices = self.work.times.degrees.devices[graph.leaders]
@@ -189,7 +191,32 @@ def write(work: Work, detail: Detail = "layers") -> Step:
         waits_of([waits, *(np.array([row.before], dtype=np.int32) for row in added)]),
     )
     actions = slice(len(pipeline))
-    return Step(work, graph, awaited[actions], tails[actions], passes, number, pipeline.device)
+    device = pipeline.device
+    return _served(Step(work, graph, awaited[actions], tails[actions], passes, number, device))
+
+
+def _served(step: Step) -> Step:
+    """The step whose ranks go on when a call has served them, first come first served.
+
+    The next call of a stream finds its media busy until they have served all ranks: what is left of
+    that behind the time between two calls counts. The last call of a stream takes all of its time.
+    """
+    graph, seconds = step.graph, step.graph.seconds.copy()
+    end, busy = np.full((2, len(graph)), np.inf)
+    for number, call in enumerate(graph.calls):
+        for place, ends in step.work.times.served(*call[:3]).items():
+            tasks = (graph.call == number) & (graph.place == place)
+            end[tasks], busy[tasks] = ends
+    if np.isinf(end).all():
+        return step
+    start, finish = step.timeline.start, step.timeline.finish
+    stream = graph.place * len(graph.lanes) + graph.lane
+    order = np.lexsort((start, stream))
+    follows = np.diff(stream[order]) == 0
+    earlier, later = order[:-1][follows], order[1:][follows]
+    wait = busy[earlier] - (start[later] - finish[earlier])
+    seconds[earlier] = np.minimum(seconds[earlier], np.maximum(end[earlier], wait))
+    return replace(step, graph=replace(graph, seconds=seconds))
 
 
 def _tasks(rows: Ints, first: Ints) -> Ints:
@@ -274,19 +301,12 @@ def _graph(
 
 
 def _by_place(times: GroupTimes, calls: Sequence[Call], columns: Mapping[str, Any]) -> Floats:
-    """The seconds of tasks: of a call those of the groups of its place. Other calls of data may
-    follow it on its stream."""
+    """The seconds of tasks: of a call those of the groups of its place."""
     seconds, call, place = (np.array(columns[name]) for name in ("seconds", "call", "place"))
-    data = np.array([*(each.group.startswith("data") for each in calls), False])[call]
-    stream, tasks = place * len(STREAMS) + columns["lane"], np.arange(len(call))
-    last = np.zeros(stream.max(initial=0) + 1, dtype=np.int64)
-    np.maximum.at(last, stream[data], tasks[data])
-    followed = data & (tasks < last[stream])
     for number, each in enumerate(calls):
-        for is_followed in {*followed[call == number].tolist()}:
-            by_place = times.by_place(*each[:3], followed=is_followed)
-            if len(by_place) > 1 or is_followed:
-                rows = (call == number) & (followed == is_followed)
-                table = np.array([by_place.get(p, 0.0) for p in range(times.degrees.pp)])
-                seconds[rows] = table[place[rows]]
+        by_place = times.by_place(*each[:3])
+        if len(by_place) > 1:
+            rows = call == number
+            table = np.array([by_place.get(p, 0.0) for p in range(times.degrees.pp)])
+            seconds[rows] = table[place[rows]]
     return seconds

@@ -3,7 +3,7 @@ rank that fails), and all ranks with every transfer.
 
 The order on the lanes of a rank is that of a step in which all ranks are alike, as programs do not
 change theirs. Every transfer says what the step leaves out: where streams share links, they wait
-for each other, and a rank goes on when its own group ends, not the last of all groups.
+for each other, and a rank goes on when its own group ends, not the mean or last of all groups.
 """
 
 from __future__ import annotations

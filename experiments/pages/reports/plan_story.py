@@ -249,7 +249,7 @@ def _epochs(row: Record) -> str:
 def _figures(row: Record) -> Lines:
     error, _ = error_cells(row["model_error"], row["measured"])
     beyond = round((row["transfers_s"] or 0.0) / (row["step_s"] or 1.0) - 1, 4)
-    # The step gives each collective and transfer the time of the last group of its kind.
+    # The step gives each collective and transfer the time of the last group of its kind, or a mean.
     sooner = "as ranks go on before the last group ends"
     why = sooner if beyond < 0 else "with streams that share links"
     cost = row["step_s"] / (row.get("plain_step_s") or row["step_s"] or 1.0) - 1

@@ -1,7 +1,6 @@
 """Degrees of a plan, the groups of ranks that they make, and the times of their collectives."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -23,7 +22,6 @@ from simulator.predictions import Prediction, interval_of
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import route
 from simulator.schedules.semantics import check
-from simulator.schedules.timeline import Timeline
 from simulator.steps.buffers import side_by_side
 from simulator.steps.step_graph import MESSAGE
 from simulator.uncertainty.interval import Interval, last_of
@@ -31,7 +29,7 @@ from sure_profile import SURE
 from topologies.catalogue import find as machine
 from topologies.errors import InputError
 from topologies.link import Link
-from topologies.shapes import nodes, star
+from topologies.shapes import star
 from topologies.topology import Ints, Topology
 from topologies.topology_builder import TopologyBuilder
 
@@ -201,21 +199,6 @@ def of_place(plan: Degrees, kind: str, place: int) -> Ints:
     return groups[np.isin(groups[:, 0], plan.groups("pp")[:, place])]
 
 
-def mean_end(plan: Degrees, kind: str, groups: Ints, timeline: Timeline) -> float:
-    """The mean over replicas of the end of what their ranks send and receive, or the end of all if
-    the groups exchange gradients."""
-    if kind in ("data", "experts"):
-        return timeline.makespan
-    schedule, ends = timeline.schedule, dict[int, float]()
-    replicas = plan.groups("replica").tolist()
-    replica_of = {each: number for number, ranks in enumerate(replicas) for each in ranks}
-    for rank, peer, end in zip(schedule.rank, schedule.peer, timeline.finish, strict=True):
-        for worker in {int(rank), int(peer)} - {-1}:
-            number = replica_of[int(groups.ravel()[worker])]
-            ends[number] = max(ends.get(number, 0.0), float(end))
-    return sum(ends.values()) / len(ends)
-
-
 @tries(10, 40)
 @given(
     SMALL,
@@ -236,7 +219,7 @@ def test_parts_take_as_long_as_all_groups_of_a_place_at_once(
         groups = of_place(plan, kind, place)
         whole = replace(topology, placement=topology.placement[groups.ravel()])
         alike = side_by_side(child.schedule, len(groups)).scaled(1e6)
-        together[place] = mean_end(plan, kind, groups, run(route(alike, whole)))
+        together[place] = run(route(alike, whole)).makespan
     times = GroupTimes(
         topology, plan, {chosen.collective.name: (algorithm,)} | {"shift": ("shift",)}
     )
@@ -245,27 +228,6 @@ def test_parts_take_as_long_as_all_groups_of_a_place_at_once(
     assert times.seconds(kind, collective, 1e6) == max(
         times.by_place(kind, collective, 1e6).values()
     )
-
-
-def test_replicas_that_send_over_one_nic_go_on_one_by_one() -> None:
-    """Two replicas send over one NIC: one of them goes on after half of the time, if messages take
-    turns."""
-    shared = nodes(4, per_node=2, bandwidth=1e9, latency=0.0)
-    for rules, expected in (run, 1.5), (partial(run, sharing="fair"), 2.0):
-        times = GroupTimes(shared, Degrees(dp=2, pp=2), run=rules)
-        assert times.transfer(0, 1, 1e9) == pytest.approx(expected)
-
-
-def test_calls_of_data_that_follow_each_other_fill_the_time_in_which_media_wait() -> None:
-    """Groups of data on one NIC end one by one. The next call of a group begins when the group has
-    ended, and media serve no more than they can."""
-    shared = nodes(8, per_node=4, bandwidth=1e9, latency=1e-3)
-    times, call = GroupTimes(shared, Degrees(dp=2, tp=4)), ("data", "all_reduce", 1e6)
-    alone = times.seconds(*call)
-    (followed,) = times.by_place(*call, followed=True).values()
-    assert times.least(*call) <= followed < alone
-    one = GroupTimes(shared, Degrees(dp=8))
-    assert one.by_place(*call, followed=True) == one.by_place(*call)
 
 
 def test_the_fastest_algorithm_runs() -> None:

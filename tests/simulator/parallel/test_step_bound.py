@@ -17,7 +17,12 @@ from simulator.parallel.step_work import Work
 from topologies.clusters import cluster
 from topologies.shapes import star
 
-MACHINES = (star(16, bandwidth=1e9), star(16, bandwidth=1e9, latency=0.5), cluster("hgx_h100", 2))
+MACHINES = (
+    star(16, bandwidth=1e9),
+    star(16, bandwidth=1e9, latency=0.5),
+    cluster("hgx_h100", 2),
+    cluster("leonardo", 4, nics=1),
+)
 MICRO_BATCHES = {"gpipe": (1, 3, 8), "1f1b": (1, 3, 9), "interleaved": (4, 8)}
 
 

@@ -296,6 +296,20 @@ def test_all_transfers_run_by_the_rules_of_the_step(
     check_equal(one_device(GroupTimes(shared, Degrees(dp=4, tp=2), trees, run=rules)))
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1e-3, 1.0])
+def test_a_step_takes_no_less_than_a_busy_nic(seconds: float) -> None:
+    """Of four replicas that share a NIC, each goes on when it is served: as soon as the NIC is
+    free, however short the computations are that follow."""
+    shared = nodes(8, per_node=4, bandwidth=1e9, latency=0.0)
+    times = GroupTimes(shared, Degrees(dp=4, tp=2, order="dp-tp-cp-pp"), RINGS)
+    part = BlockPart(seconds, "tp", "all_reduce", 4e6)
+    block = Block("layer", (part,), (), (), (BlockPart(seconds), part), parameters=1.0)
+    pipeline = find("1f1b").build(devices=1, micro_batches=8)
+    step = write(Work(((block,) * 2,), pipeline, times, Sharding()))
+    longest = simulate(step, write_transfers(step)).makespan
+    assert 0.98 * longest < step.timeline.makespan < 1.1 * longest
+
+
 def test_communication_slows_down_the_computations_of_all_ranks() -> None:
     mesh = GroupTimes(full_mesh(8, bandwidth=1e10), Degrees(dp=4, tp=2), RINGS)
     slowed, plain = (one_device(mesh, share, overlap=True) for share in (0.5, 0.0))
