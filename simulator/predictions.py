@@ -120,8 +120,8 @@ def interval_of(predicted: Prediction) -> Interval:
     """The time of a run, with what the measured runs say of its error."""
     seconds, where, shifts, software, sure = predicted
     residuals = sure.residuals
-    mean, variance = (float(column[0]) for column in residuals.at(where))
-    variance += residuals.rules.parameters**2 * float((shifts**2).sum())
+    moved = float((shifts**2).sum())
+    mean, variance = (float(column[0]) for column in residuals.at(where, moved))
     variance += (sure.software * software) ** 2
     variance += sure.between**2 * software * float(where.nodes[0] > 1)
     unsure = reasons(where, residuals.seen)
@@ -135,9 +135,8 @@ def ratio(one: Prediction, other: Prediction) -> Interval:
     parameters that move both times alike.
     """
     residuals = one.sure.residuals
-    mean, variance = residuals.difference(one.place, other.place)
-    shifts = other.shifts - one.shifts
-    variance += residuals.rules.parameters**2 * float((shifts**2).sum())
+    moved = float(((other.shifts - one.shifts) ** 2).sum())
+    mean, variance = residuals.difference(one.place, other.place, moved)
     variance += (one.sure.software * (other.software - one.software)) ** 2
     return interval(other.seconds / one.seconds, mean, variance, one.sure.level)
 

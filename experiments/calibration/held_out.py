@@ -72,6 +72,8 @@ def held_out(whole: Fit, protocol: str, rules: IntervalRules) -> HeldOut:
     - "plateau": the largest size of each curve.
     - "between": every number of ranks between the smallest and the largest, in turn.
     - "farther", "farthest": all above a quarter and an eighth of the largest number of ranks.
+    - "network": all runs over several nodes, if runs on one node are left. "ranks" and "farther"
+      leave out such points only if others stay.
     - "lopsided": all but runs on one node and of two ranks on two nodes.
     - "few": all but FEW_POINTS points of the first curve on the most ranks.
     """
@@ -81,9 +83,10 @@ def held_out(whole: Fit, protocol: str, rules: IntervalRules) -> HeldOut:
 def left_out(whole: Fit, protocol: str) -> Iterator[LeftOut]:
     """Every set of points that `protocol` leaves out, with the fit of the others."""
     model, points = whole.model, whole.model.points
-    near = None
+    several, near = points.nodes > 1, None
     for fold in _folds(points, protocol):
-        if fold.all():
+        crossing = several[fold].any() and not several[~fold].any()
+        if fold.all() or (crossing and protocol in ("ranks", *FARTHER)):
             continue
         partial = fit(model, ~fold, near=near)
         near = partial.inner
@@ -104,9 +107,8 @@ def judged(protocol: str, points: int, lefts: Iterable[LeftOut], rules: Interval
     """The errors of points that were left out, by the rules of intervals."""
     errors = np.full((4, points), np.nan)
     for left in lefts:
-        mean, variance = Residuals(rules, left.seen, left.residuals).at(left.where)
-        deviation = np.sqrt(variance + rules.parameters**2 * left.parameters)
-        rows = np.abs(left.off), np.abs(left.off - mean), np.abs(left.line), deviation
+        mean, variance = Residuals(rules, left.seen, left.residuals).at(left.where, left.parameters)
+        rows = np.abs(left.off), np.abs(left.off - mean), np.abs(left.line), np.sqrt(variance)
         errors[:, left.fold] = np.stack(rows)
     return HeldOut(protocol, *errors)
 
@@ -127,6 +129,9 @@ def _folds(points: FitPoints, protocol: str) -> Iterator[Flags]:
         yield from (points.ranks == middle for middle in ranks[1:-1])
     elif protocol in FARTHER:
         yield points.ranks > points.ranks.max() / FARTHER[protocol]
+    elif protocol == "network":
+        if (points.nodes > 1).any():
+            yield points.nodes > 1
     elif protocol == "lopsided":
         alone, pair = points.nodes == 1, points.ranks == 2
         if (alone & ~pair).any() and (pair & ~alone).any():

@@ -35,12 +35,14 @@ SPEED = Path("docs/reference/speed")
 """The csv file of speed, and the text of its page."""
 SPLITS = (
     *("sizes", "between", "ranks", "farther", "farthest"),
-    *("collectives", "plateau", "few", "lopsided"),
+    *("network", "collectives", "plateau", "few", "lopsided"),
 )
 FIGURES_OF_SPLIT = (
     *("model", "discrepancy", "line", "nccl", "inside", "width", "score", "constant"),
-    *("lines", "curves"),
+    *("lines", "curves", "judged"),
 )
+ENOUGH_POINTS = 10
+"""A share inside of fewer points does not tell 80% from 50%."""
 BY_MACHINE = ("sizes", "between", "ranks", "collectives", "plateau", "few")
 """What was left out in the table of machines."""
 LIBRARIES = {"nccl": "NCCL, RCCL", "mpi": "MPI"}
@@ -156,7 +158,8 @@ def calibration(
 def calibration_tables(errors: pd.DataFrame, worst: pd.DataFrame, pairs: pd.DataFrame) -> str:
     """The tables of a run whose groups have no names for readers."""
     figures = [name for name in errors if str(name).partition("_")[0] in SPLITS]
-    errors = errors.astype(dict.fromkeys(figures, float)).assign(runs=errors["group"], use="")
+    known = errors.astype(dict.fromkeys(figures, float)).copy()
+    errors = known.assign(runs=errors["group"], use="")
     parts = [f"{split}:\n\n{_held_out(errors, split)}" for split in SPLITS]
     parts += [_worst(worst.assign(runs=worst["group"]))] if len(worst) else []
     parts += [table(PAIR_COLUMNS, pairs.assign(runs=pairs["group"]))] if len(pairs) else []
@@ -223,7 +226,8 @@ def _named(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
     a name comes last, under its own."""
     names = pd.read_csv(folder / "groups.csv")
     order = {group: place for place, group in enumerate(names["group"])}
-    named = rows.merge(names, on="group", how="left")
+    # pandas warns of new columns beside so many, but not in a copy
+    named = rows.merge(names, on="group", how="left").copy()
     named["runs"] = named["runs"].fillna(named["group"])
     named["use"] = named["use"].fillna("not used")
     named["order"] = [order.get(group, len(order)) for group in named["group"]]
@@ -288,8 +292,9 @@ def classes(errors: pd.DataFrame) -> str:
     lines = []
     for split in SPLITS:
         judged = of_split(errors, split).dropna(subset="inside")
-        inside = judged.groupby("family")["inside"].mean()
-        cells = [split, str(len(inside)), f"{inside.mean():.0%}", f"{inside.min():.0%}"]
+        families = judged.groupby("family")
+        inside, enough = families["inside"].mean(), families["judged"].sum() >= ENOUGH_POINTS
+        cells = [split, str(len(inside)), f"{inside.mean():.0%}", f"{inside[enough].min():.0%}"]
         columns = ["score", "lines", "curves"]
         scores = judged.dropna(subset=columns).groupby("family")[columns].mean().mean()
         lines.append([*cells, *(f"{mean:.2f}" if pd.notna(mean) else "" for mean in scores)])

@@ -1,17 +1,18 @@
 """The rules of intervals, learnt from points that fits have not seen, and their coverage.
 
-The rules are those under which the errors of these points are most likely, times a factor.
+What points share is as these errors are most likely. Widths are those whose intervals have the
+least score on these points: a narrow interval is good, and a point outside costs the more the
+farther it is outside.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import exp, log
 from typing import NamedTuple
 
 import numpy as np
 import yaml
-from scipy.optimize import brentq, minimize
+from scipy.optimize import minimize
 
 from experiments.calibration.held_out import HeldOut, LeftOut
 from simulator.uncertainty.interval import LEVEL, quantile
@@ -24,9 +25,9 @@ from simulator.uncertainty.residuals import (
     covariance,
     distance,
     likeness,
-    scale,
+    still_open,
 )
-from topologies.topology import Flags, Floats, Ints
+from topologies.topology import Floats, Ints
 
 START = IntervalRules(
     machine=0.05,
@@ -53,13 +54,17 @@ RULE_RANGE = 3.0
 """Rules are at most this far from their start, in factors of e."""
 GREATEST_RULES = {"own_scale": 0.0}
 """The greatest values of rules that have one, in log."""
-PULL = 0.001
-"""The cost of a rule that is a factor of e from its start, in log likelihood of a point."""
-MOST_WIDER = 3.0
-"""Intervals become wider or narrower by this factor at most."""
-MOST_OF_JOB = 10.0
-"""What another job adds grows by this factor at most."""
-ROUNDS = 24
+PULL, WIDTH_PULL = 0.001, 0.002
+"""The cost of a rule that is a factor of e from its start: in log likelihood of a point, and for
+widths in the loss of a point."""
+SHARED = ("machine", "collective", "algorithm", "allocation", "curve", "noise", "message")
+"""What points share, and noise: widths multiply them by one factor."""
+WIDTHS = (
+    *("parameters", "more_ranks", "more_bytes", "network", "other_algorithm", "other_collective"),
+    *("own_scale", "usual_scale", "job"),
+)
+"""The other rules that say how wide intervals are."""
+ROUNDS, WIDTH_ROUNDS = 24, 1000
 FOLDS, SEEN = 4, 120
 """So many folds of a protocol, and points that were seen, are enough to learn from."""
 WEIGHTS = {
@@ -70,8 +75,9 @@ WEIGHTS = {
     "farthest": 0.3,
     "plateau": 0.5,
     "collectives": 0.3,
-    "few": 0.5,
+    "few": 1.5,
     "lopsided": 0.5,
+    "network": 0.5,
 }
 """How much each protocol counts."""
 
@@ -130,116 +136,121 @@ def _spread(count: int, most: int) -> Ints:
 def learn(
     families: Sequence[Sequence[Example]], start: IntervalRules = START, rounds: int = ROUNDS
 ) -> IntervalRules:
-    """The most likely rules, each family counting alike."""
-    known = [family for family in families if family]
+    """The most likely rules, each group of runs counting alike."""
+    known = [example for family in families for example in family]
     if not known:
         return start
-    total = sum(example.weight * len(example.off) for family in known for example in family)
-    first, prior = np.log(start), np.log(START)
+    total = sum(example.weight * len(example.off) for example in known)
+
+    def surprise(inner: Floats) -> float:
+        rules = IntervalRules(*np.exp(inner).tolist())
+        return sum(example.weight * _surprise(rules, example) for example in known) / total
+
+    end = _least(surprise, IntervalRules._fields, START, start, PULL, rounds)
+    rules = IntervalRules(*np.exp(end).tolist())
+    return rules._replace(size=max(1.0, rules.size), ranks=max(1.0, rules.ranks))
+
+
+def _least(
+    loss: Callable[[Floats], float],
+    names: Sequence[str],
+    usual: Sequence[float],
+    start: Sequence[float],
+    pull: float,
+    rounds: int,
+) -> Floats:
+    """The rules of some names with the least loss, in log. A factor of e from `usual` costs
+    `pull`."""
+    prior = np.log(usual)
 
     def cost(inner: Floats) -> float:
-        rules = IntervalRules(*np.exp(inner).tolist())
-        each = (
-            example.weight * _surprise(rules, example) for family in known for example in family
-        )
-        return sum(each) / total + PULL * float(((inner - prior) ** 2).sum())
+        return loss(inner) + pull * float(((inner - prior) ** 2).sum())
 
-    end = minimize(
-        cost,
-        first,
-        method="L-BFGS-B",
-        bounds=[
-            (value - RULE_RANGE, min(value + RULE_RANGE, GREATEST_RULES.get(name, np.inf)))
-            for name, value in zip(IntervalRules._fields, prior, strict=True)
-        ],
-        options={"maxiter": rounds},
+    ends = [
+        (value - RULE_RANGE, min(value + RULE_RANGE, GREATEST_RULES.get(name, np.inf)))
+        for name, value in zip(names, prior, strict=True)
+    ]
+    least = minimize(
+        cost, np.log(start), method="L-BFGS-B", bounds=ends, options={"maxiter": rounds}
     )
-    lengths = {name: max(1.0, value) for name, value in _named(end.x) if name in ("size", "ranks")}
-    return IntervalRules(*np.exp(end.x).tolist())._replace(**lengths)
-
-
-def _named(inner: Floats) -> list[tuple[str, float]]:
-    return list(zip(IntervalRules._fields, np.exp(inner).tolist(), strict=True))
+    return np.asarray(least.x)
 
 
 def _surprise(rules: IntervalRules, example: Example) -> float:
     """Minus the log likelihood of the errors of an example, by Student's t, up to a constant."""
-    off, variance = _judged(rules, example)
-    squares = off**2 / variance
+    # errors of parameters would else count as noise near measured points, which then correct less
+    judged = _judged(rules, example)._replace(opened=example.parameters)
+    variance = judged.total(rules)
+    squares = judged.off**2 / variance
     return float((0.5 * np.log(variance) + 0.5 * (FREEDOM + 1) * np.log1p(squares / FREEDOM)).sum())
 
 
-def widened(rules: IntervalRules, families: Sequence[Sequence[Example]]) -> IntervalRules:
-    """The rules with all deviations times a factor, so that LEVEL of the points left out are inside
-    intervals of that level, with the weights of the likelihood. Likely rules hold fewer, as a few
-    families are far off.
-
-    Then `job` grows until as many are inside on numbers of ranks between measured ones: nothing
-    else separates these points from others, and few families have any.
-    """
-    every = [example for family in families for example in family]
-    rules = _holding(rules, every, _times, (1 / MOST_WIDER, MOST_WIDER), _everywhere)
-    return _holding(rules, every, _other_job, (1.0, MOST_OF_JOB), _between_ranks)
-
-
-def _holding(
-    rules: IntervalRules,
-    examples: Sequence[Example],
-    changed: Callable[[IntervalRules, float], IntervalRules],
-    ends: tuple[float, float],
-    chosen: Callable[[Example], Flags],
-) -> IntervalRules:
-    """The rules `changed` by the factor between two ends under which LEVEL of the chosen points are
-    inside; the rules as they are if no factor does that."""
-    masks = [chosen(example) for example in examples]
-    weighted = list(zip(examples, masks, strict=True))
-    total = sum(example.weight * int(mask.sum()) for example, mask in weighted)
-
-    def missing(inner: float) -> float:
-        wider, inside = changed(rules, exp(inner)), 0.0
-        for example, mask in weighted:
-            off, variance = _judged(wider, example)
-            within = off**2 <= quantile(LEVEL) ** 2 * variance
-            inside += example.weight * float((within & mask).sum())
-        return LEVEL - inside / total
-
-    least, most = map(log, ends)
-    if not total or missing(least) < 0 or missing(most) > 0:
+def sharpest(rules: IntervalRules, families: Sequence[Sequence[Example]]) -> IntervalRules:
+    """The rules with widths whose 80% intervals have the least score. What points share stays as
+    likely as it is, but for one factor. Likely widths hold fewer points, as a few families are far
+    off."""
+    judged = [_judged(rules, example) for family in families for example in family]
+    if not judged:
         return rules
-    return changed(rules, exp(float(brentq(missing, least, most, xtol=0.01))))
-
-
-def _everywhere(example: Example) -> Flags:
-    return np.ones(len(example.off), dtype=np.bool_)
-
-
-def _between_ranks(example: Example) -> Flags:
-    """Points on ranks and nodes on which no job was measured, though on fewer and on more."""
-    return np.asarray((example.outside.job > 0) & (example.outside.more_ranks == 0))
-
-
-def _other_job(rules: IntervalRules, factor: float) -> IntervalRules:
-    return rules._replace(job=rules.job * factor)
-
-
-def _times(rules: IntervalRules, factor: float) -> IntervalRules:
-    kept = ("size", "ranks", "own_scale", "usual_scale")
-    return IntervalRules(
-        *(value if name in kept else value * factor for name, value in rules._asdict().items())
+    outside, *columns = zip(*judged, strict=True)
+    points = Judged(
+        Beyond(*map(np.concatenate, zip(*outside, strict=True))), *map(np.concatenate, columns)
     )
 
+    def changed(inner: Floats) -> tuple[IntervalRules, float]:
+        factor, *widths = np.exp(inner).tolist()
+        return rules._replace(**dict(zip(WIDTHS, widths, strict=True))), factor
 
-def _judged(rules: IntervalRules, example: Example) -> tuple[Floats, Floats]:
-    """The errors of an example, and their variances."""
-    known = covariance(rules, likeness(rules, example.among), example.residuals)
+    def loss(inner: Floats) -> float:
+        half = quantile(LEVEL) * np.sqrt(points.total(*changed(inner)))
+        lost = (1 - LEVEL) * half + np.maximum(0, np.abs(points.off) - half)
+        return float(np.average(lost, weights=points.weight))
+
+    usual = [1.0, *(getattr(START, name) for name in WIDTHS)]
+    end = _least(loss, ("factor", *WIDTHS), usual, usual, WIDTH_PULL, WIDTH_ROUNDS)
+    wider, factor = changed(end)
+    return wider._replace(**{name: factor * getattr(rules, name) for name in SHARED})
+
+
+class Judged(NamedTuple):
+    """The errors of points, and what makes up their variances, shape (points,) each."""
+
+    outside: Beyond
+    off: Floats
+    variance: Floats
+    """What no measured point says of what points share, and noise."""
+    opened: Floats
+    """The variance that uncertain parameters give."""
+    squares: Floats
+    """The squares of the residuals that are known, in units of their covariance."""
+    known: Floats
+    """The number of these residuals."""
+    weight: Floats
+
+    def total(self, rules: IntervalRules, factor: float = 1.0) -> Floats:
+        """The variances by some rules, if what points share has a `factor` on its deviation."""
+        ratio = (rules.usual_scale + self.squares / factor**2) / (rules.usual_scale + self.known)
+        spread = factor**2 * self.variance + distance(rules, self.outside)
+        return np.asarray(spread * ratio**rules.own_scale + rules.parameters**2 * self.opened)
+
+
+def _judged(rules: IntervalRules, example: Example) -> Judged:
+    """The errors of an example by some rules."""
+    covered = covariance(rules, likeness(rules, example.among), example.residuals)
     like = likeness(rules, example.between)
     whole = alone(rules, example.messages)
-    inverse = np.asarray(np.linalg.inv(known))
-    mean, variance = conditional(rules, inverse, like, example.residuals, whole)
-    variance = (variance + distance(rules, example.outside)) * scale(
-        rules, inverse, example.residuals
+    inverse = np.asarray(np.linalg.inv(covered))
+    mean, variance = conditional(inverse, like, example.residuals, whole)
+    opened = still_open(example.outside.job, variance, whole) * example.parameters
+    squares = example.residuals @ inverse @ example.residuals
+    constants = (squares, len(example.residuals), example.weight)
+    return Judged(
+        example.outside,
+        example.off - mean,
+        variance + rules.noise**2,
+        opened,
+        *(np.full(len(example.off), float(each)) for each in constants),
     )
-    return example.off - mean, variance + rules.parameters**2 * example.parameters
 
 
 class Coverage(NamedTuple):
@@ -255,6 +266,8 @@ class Coverage(NamedTuple):
     constant: float
     """The score of intervals of one width: that which holds 80% of the residuals of the fit's own
     points."""
+    judged: int
+    """The number of unseen points."""
     lines: float | None
     """The score of intervals about a line a curve, of the one width that holds 80% of these points.
     None without lines."""
@@ -275,9 +288,9 @@ def learnt(
         others = [
             group for name, groups in prepared.items() if name not in names for group in groups
         ]
-        rules = learn(others, everything, rounds=4) if others else everything
-        by_family |= dict.fromkeys(map(str, names), widened(rules, others))
-    return widened(everything, known), by_family
+        likely = learn(others, everything, rounds=4) if others else everything
+        by_family |= dict.fromkeys(map(str, names), sharpest(likely, others))
+    return sharpest(everything, known), by_family
 
 
 def coverage(judged: HeldOut, lefts: Sequence[LeftOut]) -> Coverage:
@@ -291,6 +304,7 @@ def coverage(judged: HeldOut, lefts: Sequence[LeftOut]) -> Coverage:
         float(np.median(half)),
         float(_scores(errors, half).mean()),
         float(_scores(judged.model[known], constant).mean()),
+        len(errors),
         *(
             _of_one_width(np.abs(np.concatenate(column)))
             for column in zip(*((left.line, left.curve) for left in lefts), strict=True)

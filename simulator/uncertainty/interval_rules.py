@@ -39,13 +39,13 @@ class IntervalRules(NamedTuple):
     ranks: Length
     """Over which factor in ranks it does."""
     parameters: Deviation
-    """The factor on what uncertain parameters contribute."""
+    """The factor on what uncertain parameters contribute where no point was measured."""
     more_ranks: Deviation
-    """Added for twice as many ranks as were measured; grows with the root of the doublings."""
+    """Added for twice the ranks or nodes that were measured; grows with the doublings to 0.75."""
     more_bytes: Deviation
-    """The same for sizes."""
+    """Added for twice the size that was measured; grows with the root of the doublings."""
     network: Deviation
-    """Added over several nodes if only one node was measured."""
+    """Added over several nodes if only one node was measured, or the reverse."""
     other_algorithm: Deviation
     """Added for an algorithm that was not measured."""
     other_collective: Deviation

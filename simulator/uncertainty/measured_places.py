@@ -4,7 +4,7 @@ prediction for a point is unsure."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +16,9 @@ from topologies.topology import Flags, Floats, Numbers
 from topologies.units import format_bytes
 
 Rows = Flags | Numbers
+GROWTH = 1.5
+"""How the variance grows with the doublings: 1 if each is off by itself, and 2 if all are off
+alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,11 +80,12 @@ class Beyond(NamedTuple):
     job: Floats
     """1 for ranks and nodes on which no job was measured."""
     more_ranks: Floats
-    """Doublings of the ranks."""
+    """The doublings of ranks or nodes, whichever are more, to the power GROWTH. A run over several
+    nodes is compared with such runs, and a run on one node with those, if any were seen."""
     more_bytes: Floats
     """Doublings of the size."""
     network: Floats
-    """1 over several nodes if only single nodes were seen."""
+    """1 over several nodes if only single nodes were seen, or the reverse."""
     other_algorithm: Floats
     """1 if the algorithm was not seen."""
     other_collective: Floats
@@ -135,20 +139,30 @@ def beyond(places: MeasuredPlaces, seen: MeasuredPlaces) -> Beyond:
     collective = places.collective[:, None] == seen.collective
     algorithm = collective & (places.algorithm[:, None] == seen.algorithm)
     same_job = (places.ranks[:, None] == seen.ranks) & (places.nodes[:, None] == seen.nodes)
-    single = bool(seen.nodes.max() == 1)
-    flags = (places.nodes > 1) & single, ~algorithm.any(axis=1), ~collective.any(axis=1)
+    links = _same_links(places, seen)
+    alike = links | ~links.any(axis=1, keepdims=True)
+    doublings = np.maximum(
+        _doublings(places.ranks, seen.ranks, alike), _doublings(places.nodes, seen.nodes, alike)
+    )
+    flags = [np.asarray(~column.any(axis=1)) for column in (links, algorithm, collective)]
     return Beyond(
         (~same_job.any(axis=1)).astype(np.float64),
-        _doublings(places.ranks, seen.ranks),
-        _doublings(places.nbytes, seen.nbytes),
+        doublings**GROWTH,
+        _doublings(places.nbytes, seen.nbytes, np.ones_like(alike)),
         *(column.astype(np.float64) for column in flags),
     )
 
 
-def _doublings(values: Floats, seen: Floats) -> Floats:
-    """By how many doublings each of `values` is outside the range of `seen`."""
-    above, below = values / seen.max(), seen.min() / values
-    return np.asarray(np.log2(np.maximum(1, above)) + np.log2(np.maximum(1, below)))
+def _same_links(places: MeasuredPlaces, seen: MeasuredPlaces) -> Flags:
+    """Whether both or neither run over several nodes, shape (places, seen)."""
+    return np.asarray((places.nodes > 1)[:, None] == (seen.nodes > 1))
+
+
+def _doublings(values: Floats, seen: Floats, alike: Flags) -> Floats:
+    """By how many doublings each of `values` is outside the range of the `alike` of `seen`."""
+    most = np.where(alike, seen, 0).max(axis=1)
+    least = np.where(alike, seen, np.inf).min(axis=1)
+    return np.asarray(np.log2(np.maximum(1, values / most) * np.maximum(1, least / values)))
 
 
 def reasons(place: MeasuredPlaces, seen: MeasuredPlaces) -> tuple[str, ...]:
@@ -161,13 +175,15 @@ def reasons(place: MeasuredPlaces, seen: MeasuredPlaces) -> tuple[str, ...]:
     """
     if not len(seen):
         return ("no run was measured",)
-    outside, lines = beyond(place, seen), []
+    outside = beyond(place, seen)
+    lines: list[str] = []
+    over = "over several nodes" if place.nodes[0] > 1 else "on one node"
     if outside.more_ranks[0]:
-        lines.append(_outside(place.ranks, seen.ranks, lambda ranks: f"{ranks:.0f}", " ranks"))
+        lines += _other_job(place, seen, over)
     if outside.more_bytes[0]:
         lines.append(_outside(place.nbytes, seen.nbytes, format_bytes))
     if outside.network[0]:
-        lines.append("no run over several nodes was measured")
+        lines.append(f"no run {over} was measured")
     if outside.other_collective[0]:
         lines.append(f"{place.collective[0]} was not measured")
     elif outside.other_algorithm[0]:
@@ -175,6 +191,24 @@ def reasons(place: MeasuredPlaces, seen: MeasuredPlaces) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _outside(value: Floats, seen: Floats, show: Callable[[float], str], unit: str = "") -> str:
+def _other_job(place: MeasuredPlaces, seen: MeasuredPlaces, over: str) -> Iterator[str]:
+    """The ranks outside those that were seen on the same links, or else the nodes."""
+    links = _same_links(place, seen)[0]
+    whose = "measured runs"
+    if links.any() and not links.all():
+        seen, whose = seen.take(links), f"measured runs {over}"
+    if not seen.ranks.min() <= place.ranks[0] <= seen.ranks.max():
+        yield _outside(place.ranks, seen.ranks, lambda ranks: f"{ranks:.0f}", " ranks", whose)
+    elif links.any():
+        yield _outside(place.nodes, seen.nodes, lambda nodes: f"{nodes:.0f}", " nodes", whose)
+
+
+def _outside(
+    value: Floats,
+    seen: Floats,
+    show: Callable[[float], str],
+    unit: str = "",
+    whose: str = "measured runs",
+) -> str:
     end, limit = ("at most", seen.max()) if value[0] > seen.max() else ("at least", seen.min())
-    return f"{show(float(value[0]))}{unit}: measured runs have {end} {show(float(limit))}"
+    return f"{show(float(value[0]))}{unit}: {whose} have {end} {show(float(limit))}"

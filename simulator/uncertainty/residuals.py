@@ -37,25 +37,31 @@ class Residuals:
     values: Floats
     """Their residuals, shape (points,)."""
 
-    def at(self, places: MeasuredPlaces) -> tuple[Floats, Floats]:
+    def at(self, places: MeasuredPlaces, parameters: Floats | float = 0.0) -> tuple[Floats, Floats]:
         """The expected residuals of new runs at `places`, and their variances, both of shape
-        (points,).
+        (points,). `parameters` is the variance that uncertain parameters give, of that shape.
 
         The variance has the noise of a run, which is another job, and grows with the distance from
         the measured points.
         """
-        whole = alone(self.rules, own_likeness(places.messages))
+        rules, whole = self.rules, alone(self.rules, own_likeness(places.messages))
         if not len(self.seen):
-            return np.zeros(len(places)), whole + self.rules.noise**2 + self.rules.job**2
-        like = likeness(self.rules, apart(places, self.seen))
+            fixed = whole + rules.noise**2 + rules.job**2
+            return np.zeros(len(places)), fixed + rules.parameters**2 * parameters
+        like = likeness(rules, apart(places, self.seen))
         outside = beyond(places, self.seen)
-        farther = distance(self.rules, outside._replace(job=np.ones(len(places))))
-        mean, variance = conditional(self.rules, self._inverse, like, self.values, whole)
-        return mean, (variance + farther) * self._scale
+        farther = distance(rules, outside._replace(job=np.ones(len(places))))
+        mean, variance = conditional(self._inverse, like, self.values, whole)
+        opened = still_open(outside.job, variance, whole) * parameters
+        spread = (variance + rules.noise**2 + farther) * self._scale
+        return mean, spread + rules.parameters**2 * opened
 
-    def difference(self, one: MeasuredPlaces, other: MeasuredPlaces) -> tuple[float, float]:
+    def difference(
+        self, one: MeasuredPlaces, other: MeasuredPlaces, parameters: float = 0.0
+    ) -> tuple[float, float]:
         """The expected residual of a new run at `other` less that of a new run at `one`, a point
-        each, and the variance of this difference. What the two points share is not in it."""
+        each, and the variance of this difference. What the two points share is not in it.
+        `parameters` is the variance that uncertain parameters give."""
         both = one.and_also(other)
         between = apart(both, both)
         among = likeness(self.rules, between)
@@ -65,9 +71,11 @@ class Residuals:
             solved = like @ self._inverse
             mean = solved @ self.values
             outside = beyond(both, self.seen)
-            among += together(self.rules, outside, between) - solved @ like.T
+            whole, known = np.diag(among), among - solved @ like.T
+            parameters *= float(still_open(outside.job, np.diag(known), whole).max())
+            among = known + together(self.rules, outside, between)
         variance = float(max(signs @ among @ signs, 0)) + 2 * self.rules.noise**2
-        return float(signs @ mean), variance * self._scale
+        return float(signs @ mean), variance * self._scale + self.rules.parameters**2 * parameters
 
     @cached_property
     def _inverse(self) -> Floats:
@@ -157,11 +165,19 @@ def _ratio(rules: IntervalRules, values: Floats, solved: Floats) -> float:
 
 
 def conditional(
-    rules: IntervalRules, inverse: Floats, like: Floats, values: Floats, whole: Floats
+    inverse: Floats, like: Floats, values: Floats, whole: Floats
 ) -> tuple[Floats, Floats]:
     """The mean and variance of residuals of new runs, shape (points,) each, from the inverse of the
     covariance of the `values` that are known, the new points' likeness to them, and their variance
-    without them. `scale` is not in it."""
+    without them. Noise and `scale` are not in it."""
     solved = like @ inverse
     gained = np.einsum("ps,ps->p", like, solved)
-    return solved @ values, np.maximum(whole - gained, 0.0) + rules.noise**2
+    return solved @ values, np.maximum(whole - gained, 0.0)
+
+
+def still_open(job: Floats, variance: Floats, whole: Floats) -> Floats:
+    """The share of the parameters' variance that counts at points, shape (points,), by the variance
+    that measured points leave of the `whole`. On ranks and nodes that were measured, they correct
+    errors of parameters too. `job` is 1 for points on others, as in :class:`Beyond`."""
+    left = np.divide(variance, whole, out=np.ones_like(variance), where=whole > 0)
+    return np.asarray(np.maximum(job, left**2))

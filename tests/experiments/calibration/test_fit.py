@@ -8,7 +8,7 @@ import pytest
 
 from experiments.calibration.calibrated_profile import calibrate, document, separated
 from experiments.calibration.fit import Fit, estimates, explore, fit, strays
-from experiments.calibration.held_out import FOLDS, _folds, _nearest, affine, held_out
+from experiments.calibration.held_out import FOLDS, _folds, _nearest, affine, held_out, left_out
 from experiments.calibration.libraries import MPI, NCCL
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
@@ -173,6 +173,15 @@ def test_ranks_are_left_out_between_and_beyond_others() -> None:
     assert left_ranks("farther", *ranks) == [[16, 32]]
     assert left_ranks("farthest", *ranks) == [[8, 16, 32]]
     assert left_ranks("between", 4, 8) == []
+
+
+def test_the_first_runs_over_several_nodes_are_left_out_together() -> None:
+    """They are no larger numbers of ranks: nothing that stays says what a network does."""
+    assert left_ranks("network", 2, 4, 8, 16) == [[8, 16]]
+    assert left_ranks("network", 2, 4) == []
+    model = Model(FitPoints(measured_on(4, 8)), MPI)
+    whole = Fit(model, model.start, np.ones(len(model.points), dtype=np.bool_), 0.0)
+    assert list(left_out(whole, "ranks")) == []
 
 
 def test_lopsided_runs_are_those_of_a_node_and_a_pair() -> None:

@@ -43,8 +43,7 @@ def by_message(made: Made) -> Fit:
 
 def predicted(fit: Fit) -> tuple[np.ndarray, np.ndarray]:
     """The mean and variance of log(measured / predicted) at every point."""
-    mean, variance = uncertainty(fit, RULES).residuals.at(places(fit))
-    return mean, variance + RULES.parameters**2 * parameter_variance(fit)
+    return uncertainty(fit, RULES).residuals.at(places(fit), parameter_variance(fit))
 
 
 def test_moves_have_the_covariance_of_the_parameters(exact_fit: Fit) -> None:

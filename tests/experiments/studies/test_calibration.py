@@ -4,6 +4,7 @@ MPI."""
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from experiments.calibration.held_out import LeftOut
@@ -71,7 +72,8 @@ def test_the_own_model_of_nccl_is_a_figure_beside_the_others(
 ) -> None:
     monkeypatch.setattr(calibration, "_lefts", lefts)
     shown = main(folder).split("\n\n")
-    splits = {shown[k].rstrip(":"): shown[k + 1].splitlines() for k in range(0, 18, 2)}
+    places = range(0, 2 * len(generated_pages.SPLITS), 2)
+    splits = {shown[k].rstrip(":"): shown[k + 1].splitlines() for k in places}
     assert [*splits] == [*generated_pages.SPLITS]
     for split, (header, _, *rows) in splits.items():
         assert "NCCL's own" in header
@@ -112,6 +114,17 @@ def test_the_page_is_written_from_the_files_of_a_run(
     assert "| M1 | Made, NCCL | tuned | 10 | 40.0% | 10.0% |  | 70.0% | 30.0% | 50.0% |" in page
     assert "| sizes | 3 | 100% | 100% | " in page
     assert "| not used | sizes | 2 | 1.0% | 1.0% | 3.0% | 2 of 2 | 100% | 100% |" in page
+
+
+def test_the_least_share_inside_is_of_families_with_enough_points() -> None:
+    """None of three points is inside, and half of ten."""
+    figures = generated_pages.FIGURES_OF_SPLIT
+    names = [f"{split}_{figure}" for split in generated_pages.SPLITS for figure in figures]
+    columns: dict[str, list[float] | list[str]] = {name: [np.nan, np.nan] for name in names}
+    columns |= {"family": ["X01", "X02"], "sizes_model": [0.1, 0.1]}
+    columns |= {"sizes_inside": [0.0, 0.5], "sizes_judged": [3.0, 10.0]}
+    errors = pd.DataFrame(columns)
+    assert "| sizes | 2 | 25% | 50% |" in generated_pages.classes(errors)
 
 
 def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_path: Path) -> None:

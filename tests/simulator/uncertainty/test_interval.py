@@ -79,6 +79,21 @@ def test_each_direction_has_its_words() -> None:
     )
 
 
+def test_the_reason_is_of_runs_on_the_same_links() -> None:
+    """Jobs on one node do not say what fewer ranks over several nodes take."""
+    seen = SEEN.and_also(place("all_reduce", "ring", 16, 4, 2.0**15))
+    assert reasons(place("all_reduce", "ring", 8, 2, 2.0**15), seen) == (
+        "8 ranks: measured runs over several nodes have at least 16",
+    )
+    assert reasons(place("all_reduce", "ring", 16, 16, 2.0**15), seen) == (
+        "16 nodes: measured runs over several nodes have at most 4",
+    )
+    several = seen.take(np.array([2]))
+    assert reasons(place("all_reduce", "ring", 16, 1, 2.0**15), several) == (
+        "no run on one node was measured",
+    )
+
+
 def test_a_collective_stands_for_its_algorithms() -> None:
     where = place("all_gather", "ring_all_gather", 8, 1, 2.0**10)
     assert reasons(where, SEEN) == ("all_gather was not measured",)

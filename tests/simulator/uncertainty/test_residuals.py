@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grouped_cases import each_case
 from simulator.uncertainty.interval_rules import IntervalRules
-from simulator.uncertainty.measured_places import MeasuredPlaces, apart, beyond, place
+from simulator.uncertainty.measured_places import GROWTH, MeasuredPlaces, apart, beyond, place
 from simulator.uncertainty.message_sizes import no_messages
 from simulator.uncertainty.residuals import Residuals, distance, likeness, scale, shared
 
@@ -124,10 +125,52 @@ def test_what_was_not_seen_is_named() -> None:
     seen = places(4).take(np.arange(5))
     here = place("all_gather", "ring_all_gather", 16, 4, SIZES[5] * 2)
     outside = beyond(here, seen)
-    assert outside.more_ranks == pytest.approx([2])
+    assert outside.more_ranks == pytest.approx([2**GROWTH])
     assert outside.more_bytes == pytest.approx([np.log2(SIZES[5] / SIZES[4]) + 1])
     assert [column[0] for column in (outside.job, *outside[3:])] == [1, 1, 1, 1]
     assert distance(RULES, beyond(seen, seen)) == pytest.approx(np.zeros(5))
+
+
+@each_case(
+    ("ranks", "nodes", "doublings", "network"),
+    [
+        (2, 1, 1, 0),  # half of the one node's ranks
+        (8, 2, 1, 0),  # half of the 16 ranks on several nodes
+        (16, 8, 1, 0),  # twice the nodes
+        (128, 32, 3, 0),
+        (4, 1, 0, 0),
+    ],
+)
+def test_runs_are_compared_with_those_on_the_same_links(
+    ranks: int, nodes: int, doublings: float, network: float
+) -> None:
+    """One node of 4 ranks and 4 nodes of 16 were measured."""
+    outside = beyond(place("all_reduce", "ring", ranks, nodes, SIZES[0]), places(4, 16))
+    assert outside.more_ranks == pytest.approx([doublings**GROWTH])
+    assert outside.network[0] == network
+
+
+def test_one_node_is_as_unknown_as_a_network() -> None:
+    """Runs on one node say nothing of several, and the reverse."""
+    one, several = places(4), places(16)
+    assert beyond(one, several).network == pytest.approx(np.ones(len(SIZES)))
+    assert beyond(several, one).network == pytest.approx(np.ones(len(SIZES)))
+    assert beyond(one, places(4, 16)).network == pytest.approx(np.zeros(len(SIZES)))
+
+
+def test_parameters_count_as_far_as_points_leave_them_open() -> None:
+    """On ranks that were not measured, wholly; at measured points hardly, and between them more."""
+    kept = np.arange(len(SIZES)) % 2 == 0
+    residuals = Residuals(RULES, places(4).take(kept), np.zeros(kept.sum()))
+    shares = []
+    for where in (places(4).take(kept), places(4).take(~kept), places(8)):
+        alone, whole = (residuals.at(where, parameters)[1] for parameters in (0.0, 0.3**2))
+        shares.append((whole - alone) / (RULES.parameters * 0.3) ** 2)
+    measured, between, elsewhere = shares
+    assert measured.max() < 0.1
+    assert measured.max() < between.min()
+    assert between.max() < 1
+    assert elsewhere == pytest.approx(np.ones(len(SIZES)))
 
 
 @given(
