@@ -21,7 +21,7 @@ from scipy.optimize import minimize_scalar
 from experiments import output
 from experiments.shipped_tables import rows_of
 from experiments.spellings import GLOO_LAB
-from experiments.studies.measured_rows import aligned
+from experiments.studies.measured_rows import formatted
 from simulator.collectives import find
 from simulator.collectives.gloo import gloo_ring_all_reduce, gloo_ring_reduce, segments
 from simulator.engines import Sharing, simulate
@@ -239,12 +239,12 @@ def main(path: Annotated[Path, typer.Argument(help="A sweep.")] = COMMITTED) -> 
     for title, by_program in (("gloo's own operations", False), ("over isend and irecv", True)):
         group = judged[(judged["algorithm"] != "") == by_program]
         if len(group):
-            tables = aligned(_rule_errors(title, group)), output.align([*_operations(group)])
+            tables = formatted(_rule_errors(title, group)), output.align([*_operations(group)])
             parts += tables
     return "\n\n".join(parts)
 
 
-def _rule_errors(title: str, rows: pd.DataFrame) -> dict[str, list[str]]:
+def _rule_errors(title: str, rows: pd.DataFrame) -> pd.DataFrame:
     """Columns of the errors with all rules and without each of them: software seconds and the
     spread of the held-out errors, with the largest number of ranks held out and with every second
     size held out."""
@@ -256,7 +256,7 @@ def _rule_errors(title: str, rows: pd.DataFrame) -> dict[str, list[str]]:
         results = [held_out(rows, fitted, **rules) for rules in WITHOUT.values()]
         columns[f"software, {name}"] = [format_seconds(round(each, 6)) for each, _ in results]
         columns[name] = [_spread(unseen["error"].abs()) for _, unseen in results]
-    return columns
+    return pd.DataFrame(columns)
 
 
 def _operations(rows: pd.DataFrame) -> Iterator[list[str]]:

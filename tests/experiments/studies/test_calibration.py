@@ -12,7 +12,7 @@ from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.measurements import read_all
 from experiments.studies import calibration, generated_pages
 from experiments.studies.calibration import CurveGroup, groups, main
-from experiments.studies.point_errors import _links, held_out_by_nccl, matched, two_points
+from experiments.studies.point_errors import held_out_by_nccl, matched
 from experiments.studies.rule_learning import Lefts
 from simulator.cost_models.nccl import NcclJob, channels, choice
 from simulator.uncertainty.measured_places import MeasuredPlaces
@@ -95,7 +95,7 @@ def test_the_page_is_written_from_the_files_of_a_run(
     main(folder, ["X01", "X02", "X03"], tmp_path)
     text = (
         "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n"
-        "$classes\n$machines_summary\n\n$machines\n$by_machine\n$worst\n$pairs"
+        "$classes\n$machines_summary\n\n$machines\n$by_machine\n$worst"
     )
     (tmp_path / "page.txt").write_text(text)
     (tmp_path / "nccl-left-out.csv").write_text(LEFT_OUT)
@@ -112,24 +112,6 @@ def test_the_page_is_written_from_the_files_of_a_run(
     assert "| M1 | Made, NCCL | tuned | 10 | 40.0% | 10.0% |  | 70.0% | 30.0% | 50.0% |" in page
     assert "| sizes | 3 | 100% | 100% | " in page
     assert "| not used | sizes | 2 | 1.0% | 1.0% | 3.0% | 2 of 2 | 100% | 100% |" in page
-
-
-def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_path: Path) -> None:
-    for path in folder.iterdir():
-        (tmp_path / path.name).write_text(path.read_text())
-    (group,) = groups(tmp_path, ["X01"])
-    assert list(two_points(*group, read_all([tmp_path]).curves)) == []
-    rows = [f"{size},{1 + size / 80e3}" for size in SIZES]
-    for name, device in (("links", "GPU buffers H100"), ("others", "GPU buffers A100")):
-        (tmp_path / f"{name}.csv").write_text("\n".join(("size_bytes,time_us", *rows)) + "\n")
-        with (tmp_path / "index.csv").open("a") as index:
-            index.write(f"{name},X01p links,sendrecv,2,2,{device},Open MPI 5,\n")
-    (pair,) = two_points(*group, read_all([tmp_path]).curves)
-    assert [*pair.values()][:3] == ["one: NCCL", "all_reduce", 16]
-    assert 0 < float(pair["with_links"] or 0) < 1
-    assert 0 < float(pair["without_links"] or 0) < 1
-    (links,) = _links(group.library, group.curves, read_all([tmp_path]).curves)
-    assert links.machine == "GPU buffers H100"
 
 
 def test_the_bandwidth_is_that_of_the_largest_size() -> None:

@@ -84,8 +84,6 @@ def test_every_study_has_a_line_and_options(capsys: pytest.CaptureFixture[str]) 
         (["speed", "--row", "--p 4096"], "takes more than a minute: add --long"),
         (["speed", "--against", "no-such-revision"], "no revision 'no-such-revision' in"),
         (["speed", "--against", ""], "no revision '' in"),
-        (["packed-trees", "0"], "Invalid value for 'networks': "),
-        (["packed-trees", "1", "2", "3"], "unexpected extra argument"),
         (["plan-contention", "x"], "Invalid value for 'plans': "),
         (
             ["populations", "there", "--library", "gloo"],
@@ -267,14 +265,3 @@ def test_goals_are_for_a_machine_whose_y_is_0_45() -> None:
     assert reached(0.9, 1e8, 0.45) == "must"
     assert reached(1.1, 1e8, 0.45) == "no"
     assert reached(0.1, 2e9, 0.45) == "no"
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("seconds", "second"), ("0.5,0.45", "x,0.45"), ("0.5,0.45", "0.5,0"), ("\n", "")],
-)
-def test_a_damaged_csv_file_is_named(results: Path, old: str, new: str) -> None:
-    file = results / speed.ROWS
-    file.write_text(file.read_text().replace(old, new, 1))
-    with pytest.raises(InputError, match=r"rows\.csv is damaged .*: measure it anew"):
-        generated_pages.speed_page(results)
