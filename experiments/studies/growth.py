@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 import numpy as np
@@ -14,6 +14,9 @@ from topologies.units import format_seconds
 
 FLAT = 1e6
 """Bytes below which memory says nothing of its growth."""
+RANKS = 64, 256, 1024, 4096
+Point = tuple[int, float, float, float]
+"""Ranks, transfers, seconds and bytes of a ring."""
 Lines = list[list[str]]
 
 
@@ -27,43 +30,32 @@ def main(
 
 def tables(repeats: int, with_long: bool) -> tuple[Lines, Lines]:
     """The figures of rings, in a process each, and their exponents."""
-    rows = [["ring of all ranks", "transfers", "CPU", "a transfer", "bytes", "a transfer"]]
-    points = []
-    for p in (64, 256, 1024, 4096)[: 3 + with_long]:
-        runs = np.array([parts_of(work(f"ring {p}"), environment()) for _ in range(repeats)])
-        counted, before, peak, *parts = runs.T
-        transfers, nbytes = float(counted[0]), float((peak - before).min())
-        seconds = float(sum(parts).min())
-        points.append((p, transfers, seconds, nbytes))
-        times = [format_seconds(value) for value in (seconds, seconds / transfers)]
-        memory = [f"{nbytes / 1e6:.1f}MB", f"{nbytes / transfers:.1f}B"]
-        rows.append([f"{p} ranks", f"{transfers:.0f}", *times, *memory])
-    return rows, exponents(points)
+    points = [measured(p, repeats) for p in (RANKS if with_long else RANKS[:-1])]
+    heads = ["ring of all ranks", "transfers", "CPU", "a transfer", "bytes", "a transfer"]
+    return [heads, *(_line(*point) for point in points)], exponents(points)
 
 
-def exponents(points: Iterable[tuple[float, float, float, float]]) -> Lines:
-    """The exponents of points of ranks, transfers, seconds and bytes."""
-    points = list(points)
-    large = [point for point in points if point[3] > FLAT]
+def measured(ranks: int, repeats: int) -> Point:
+    """The least time and memory of several runs."""
+    runs = np.array([parts_of(work(f"ring {ranks}"), environment()) for _ in range(repeats)])
+    counted, before, peak, *parts = runs.T
+    return ranks, float(counted[0]), float(sum(parts).min()), float((peak - before).min())
+
+
+def _line(ranks: int, transfers: float, seconds: float, nbytes: float) -> list[str]:
+    times = [format_seconds(seconds), format_seconds(seconds / transfers)]
+    memory = [f"{nbytes / 1e6:.1f}MB", f"{nbytes / transfers:.1f}B"]
+    return [f"{ranks} ranks", f"{transfers:.0f}", *times, *memory]
+
+
+def exponents(points: Sequence[Point]) -> Lines:
+    """The slopes of the logarithms of time and memory over those of ranks and transfers."""
+    ranks, transfers, seconds, nbytes = np.transpose(points)
     rows = [["exponent", "in p", "in transfers"]]
-    for name, column, chosen in (("CPU", 2, points), ("bytes", 3, large)):
-        values = [point[column] for point in chosen]
-        slopes = [
-            f"{exponent([point[k] for point in chosen], values):.2f}" if len(chosen) > 1 else ""
-            for k in (0, 1)
-        ]
-        rows.append([name, *slopes])
-    ranks, transfers, seconds, _ = zip(*points, strict=True)
-    if len(points) > 2:
-        ratio = (seconds[-1] / transfers[-1]) / (seconds[1] / transfers[1])
-        rows.append([f"a transfer at {ranks[-1]} ranks over {ranks[1]}", f"{ratio:.2f}", ""])
-    return rows
-
-
-def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The slope of log(value) over log(size).
-
-    >>> exponent([1, 10, 100], [3, 300, 30000])
-    2.0
-    """
-    return round(float(np.polyfit(np.log(sizes), np.log(values), 1)[0]), 3)
+    for name, values, chosen in (("CPU", seconds, ranks > 0), ("bytes", nbytes, nbytes > FLAT)):
+        logs = [np.log(column[chosen]) for column in (values, ranks, transfers)]
+        slopes = [np.polyfit(each, logs[0], 1)[0] for each in logs[1:]]
+        rows.append([name, *(f"{slope:.2f}" for slope in slopes)])
+    each = seconds / transfers
+    about = f"a transfer at {ranks[-1]:.0f} ranks over {ranks[1]:.0f}"
+    return [*rows, [about, f"{each[-1] / each[1]:.2f}", ""]]

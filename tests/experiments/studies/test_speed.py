@@ -1,4 +1,4 @@
-"""Benchmarks of speed: arguments, works in turn, revisions, peers, the page, and bad input."""
+"""Benchmarks of speed: arguments, works in turn, revisions, the page, and bad input."""
 
 import csv
 import os
@@ -27,8 +27,9 @@ from refusals import refusal
 from topologies.errors import InputError
 
 PYTHON = (sys.executable, "-c")
-TINY = Goal("tiny", (*PYTHON, "pass"), 1.0, 0.5, 1e9)
-BAD = Goal("bad", (*PYTHON, "import sys; sys.exit('no such flag')"), 1.0)
+TINY = Goal("tiny", (*PYTHON, "pass"), {"must": "1", "aim": "0.5", "must_bytes": "1e9"})
+MUST = {"must": "1", "aim": "", "must_bytes": ""}
+BAD = Goal("bad", (*PYTHON, "import sys; sys.exit('no such flag')"), MUST)
 
 
 def git(folder: Path, *line: str) -> None:
@@ -75,9 +76,6 @@ def test_every_study_has_a_line_and_options(capsys: pytest.CaptureFixture[str]) 
         (["speed", "--repeats", "0"], "'--repeats': "),
         (["speed", "--repeats", "x"], "'--repeats': "),
         (["speed", "--agains", "x"], "No such option: --agains"),
-        (["speed", "--peer", "sim"], "--peer is 'sim': it is NAME=CMD"),
-        (["speed", "--peer", "sim="], "--peer is 'sim=': it is NAME=CMD"),
-        (["speed", "--peer", "sim=run 8"], "the command of peer 'sim' lacks {p}"),
         (["growth", "--out", "x"], "No such option: --out"),
         (["speed", "--out", "no/such/folder"], "'--out': "),
         (["speed", "--row", "no such row"], "no row has 'no such row' in its name"),
@@ -106,9 +104,10 @@ def test_a_bad_argument_ends_the_process_with_2() -> None:
 
 def test_all_rows_have_names_and_goals_of_their_own() -> None:
     assert len({row.work for row in GOALS}) == len(GOALS)
-    assert all(row.aim is None or row.aim < row.must for row in GOALS)
+    limits = [row.limits for row in GOALS]
+    assert all(not each["aim"] or float(each["aim"]) < float(each["must"]) for each in limits)
     assert [row.work for row in select(["--help"], with_long=False)] == ["--help"]
-    assert set(select([], with_long=True)) == set(GOALS)
+    assert select([], with_long=True) == [*GOALS]
 
 
 def test_a_process_is_measured_with_those_it_waits_for() -> None:
@@ -158,11 +157,6 @@ def test_a_work_that_takes_long_is_not_repeated(
     assert file.read_text() == "a\n"
 
 
-def test_an_old_revision_compiles_what_its_command_needs(tmp_path: Path) -> None:
-    assert "sweep" in process_usage.compiling(tmp_path)
-    assert "simulator.kernels" in process_usage.compiling()
-
-
 def test_works_run_in_turn_and_a_failure_once() -> None:
     order = []
 
@@ -183,7 +177,7 @@ def test_works_run_in_turn_and_a_failure_once() -> None:
 
 @pytest.mark.usefixtures("quick_unit")
 def test_both_revisions_import_files_of_their_own(repository: Path) -> None:
-    row = Goal("which", (sys.executable, "-P", "-m", "which"), 1.0)
+    row = Goal("which", (sys.executable, "-P", "-m", "which"), MUST)
     with speed.worktree("old", repository) as files:
         places = [environment(folder, repository) for folder in (files, repository)]
         assert [usage(row.line, place).printed for place in places] == ["old\n", "new\n"]
@@ -211,21 +205,6 @@ def test_a_row_slower_by_more_than_5_percent_has_a_note() -> None:
     assert old == ["work", "old", "2.00", "1.00", "2MB", "1.00", ""]
     assert now == ["work", "now", "2.40", "1.20", "1MB", "0.50", "slower by 20%"]
     assert [line[3] for line in speed.compared("work", measures, "elapsed", 1)] == ["1.00"] * 2
-
-
-@pytest.mark.usefixtures("quick_unit")
-def test_a_peer_has_a_line_beside_simctl(tmp_path: Path) -> None:
-    file = tmp_path / "called"
-    rows = [*speed.beside_peers({"sim": f"echo {{p}} {{size}} >> {file}"}, 1, ranks=(4, 8))]
-    assert [row[:2] for row in rows] == [
-        ["ring of 4 ranks", "simctl sweep"],
-        ["ring of 4 ranks", "sim"],
-        ["ring of 8 ranks", "simctl sweep"],
-        ["ring of 8 ranks", "sim"],
-    ]
-    assert file.read_text() == "4 67108864\n8 67108864\n"
-    failed = [*speed.beside_peers({"sim": "echo no input >&2; exit 3 # {p}"}, 1, ranks=(4,))]
-    assert failed[1][2:] == ["fails", "", "", "", "exit code 3: no input"]
 
 
 def test_exponents_are_slopes_of_logarithms() -> None:
