@@ -189,17 +189,11 @@ def plans_table() -> str:
 
 
 def plan_blocks() -> list[str]:
-    """Tables of the stored output of the study of plans: the errors of each file and protocol, the
-    ten worst rows of each file, and the rows left out."""
-    text = "\n" + PLAN_ACCURACY.with_suffix(".txt").read_text(encoding="utf-8").rstrip()
-    first, *sections = re.split(r"\n\n(?=[^ \n][^\n]*\n\n)", text)
-    tables = {"Errors of each file": first.strip()}
-    for section in sections:
-        title, _, table = section.partition("\n\n")
-        if title.endswith("the ten worst") or title.startswith("Rows"):
-            tables[title] = table
+    """The tables of the stored output of the study of plans."""
+    text = PLAN_ACCURACY.with_suffix(".txt").read_text(encoding="utf-8").rstrip()
+    sections = (part.partition("\n\n") for part in re.split(r"\n\n(?=\S[^\n]*\n\n)", text))
     note = "<!-- not run: it takes minutes -->"
-    return [f"### {title}\n\n{note}\n```text\n{text}\n```" for title, text in tables.items()]
+    return [f"### {title}\n\n{note}\n```text\n{table}\n```" for title, _, table in sections]
 
 
 def _named(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
@@ -343,5 +337,4 @@ def speed_page(folder: Path = SPEED) -> str:
         versions=_versions(made),
         y=format_seconds(speed.number(records[0], "y")),
         rows=markdown([[*speed.CELLS], *cells]),
-        growth="\n\n".join(map(markdown, made["growth"])),
     )

@@ -114,9 +114,9 @@ def with_empty_cache(
     """Compile all kernels, and then run a command."""
     with TemporaryDirectory() as folder:
         fresh = {**(variables or os.environ), "SIMCTL_CACHE_DIR": folder}
-        both = usage(COMPILE, fresh), usage(line, fresh)
-    cpu, elapsed, peak, _ = zip(*both, strict=True)
-    return ProcessUsage(sum(cpu), sum(elapsed), max(peak))
+        compiled, used = usage(COMPILE, fresh), usage(line, fresh)
+    cpu, elapsed = compiled.cpu + used.cpu, compiled.elapsed + used.elapsed
+    return ProcessUsage(cpu, elapsed, max(compiled.peak, used.peak))
 
 
 def alternate(

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from shutil import unpack_archive
 from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
 
@@ -20,7 +21,6 @@ import typer
 from experiments import output
 from experiments.answer_blocks import render
 from experiments.shipped_tables import rows_of
-from experiments.studies import growth
 from experiments.studies.process_usage import (
     COMPILE,
     ROOT,
@@ -113,7 +113,7 @@ def main(
         return output.align([heads, *beside_revision(against, goals, repeats)])
     records = measure(goals, repeats)
     if out is not None:
-        _write(out, records, growth.tables(repeats, long))
+        _write(out, records)
     return table(records)
 
 
@@ -189,10 +189,9 @@ def table(records: Sequence[output.Record]) -> str:
     return f"y = {y} of CPU\n\n{render(records, CELLS)}"
 
 
-def _write(folder: Path, records: Sequence[output.Record], tables: Sequence[growth.Lines]) -> None:
+def _write(folder: Path, records: Sequence[output.Record]) -> None:
     packages = ("simctl-collectives", "numpy", "numba", "llvmlite", "simpy")
     made = {
-        "growth": tables,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": _machine(),
         "versions": {package: version(package) for package in packages},
@@ -217,30 +216,18 @@ def _machine() -> str:
 
 
 @contextmanager
-def worktree(revision: str, root: Path = ROOT) -> Iterator[Path]:
-    """The files of a revision in a temporary folder."""
-    name = f"{revision}^{{commit}}"
-    if _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", name).returncode:
-        raise InputError(
-            f"no revision {revision[:80]!r} in {root}: --against takes a branch, a tag or a commit"
-        )
+def files_of(revision: str, root: Path = ROOT) -> Iterator[Path]:
+    """The files of a revision in a temporary folder. Raises InputError without such a revision."""
     with TemporaryDirectory() as folder:
-        files = Path(folder) / "files"
-        done = _git(root, "worktree", "add", "--detach", str(files), name)
-        if done.returncode:
-            raise InputError(f"git worktree fails: {done.stderr.strip().splitlines()[-1][:200]}")
-        try:
-            yield files
-        finally:
-            _git(root, "worktree", "remove", "--force", str(files))
-
-
-def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    line = ("git", "-C", str(root), *words)
-    try:
-        return subprocess.run(line, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise InputError(f"git does not start: {error.strerror}") from None
+        archive, files = Path(folder) / "files.tar", Path(folder) / "files"
+        line = "git", "-C", root, "archive", "-o", archive, f"{revision}^{{commit}}"
+        if subprocess.run(line, capture_output=True, check=False).returncode:
+            raise InputError(
+                f"no revision {revision[:80]!r} in {root}: --against takes a branch, a tag or a "
+                "commit"
+            )
+        unpack_archive(archive, files, filter="data")
+        yield files
 
 
 def compared(
@@ -269,7 +256,7 @@ def beside_revision(
 ) -> Iterator[list[str]]:
     """Rows on a revision and on these files, in turn, each with compiled code of its own."""
     progress = output.Progress("rows compared")
-    with worktree(revision, root) as files, TemporaryDirectory() as caches:
+    with files_of(revision, root) as files, TemporaryDirectory() as caches:
         places: dict[str, dict[str, str]] = {}
         for name, folder in ((revision, files), ("now", root)):
             places[name] = environment(folder, Path(caches) / str(len(places)))
