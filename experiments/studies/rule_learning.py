@@ -154,12 +154,8 @@ def learn(
         ],
         options={"maxiter": rounds},
     )
-    lengths = {name: max(1.0, value) for name, value in _named(end.x) if name in ("size", "ranks")}
-    return IntervalRules(*np.exp(end.x).tolist())._replace(**lengths)
-
-
-def _named(inner: Floats) -> list[tuple[str, float]]:
-    return list(zip(IntervalRules._fields, np.exp(inner).tolist(), strict=True))
+    rules = IntervalRules(*np.exp(end.x).tolist())
+    return rules._replace(size=max(1.0, rules.size), ranks=max(1.0, rules.ranks))
 
 
 def _surprise(rules: IntervalRules, example: Example) -> float:

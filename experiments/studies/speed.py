@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -205,11 +206,9 @@ def _write(folder: Path, records: Sequence[output.Record]) -> None:
 
 
 def _machine() -> str:
-    name = platform.machine()
     cpus = Path("/proc/cpuinfo")
-    if cpus.exists():
-        lines = cpus.read_text().splitlines()
-        name = next((line.partition(": ")[2] for line in lines if "model name" in line), name)
+    known = re.search(r"model name\s*: (.*)", cpus.read_text()) if cpus.exists() else None
+    name = known[1] if known else platform.machine()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     return f"{name}, {cores} cores, {memory:.0f} GiB, Python {platform.python_version()}"
