@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -29,7 +28,7 @@ from experiments.measurements.setups import contradictions, setups
 from experiments.studies import generated_pages
 from experiments.studies.generated_pages import SPLITS
 from experiments.studies.measured_rows import grouped
-from experiments.studies.point_errors import curve_of, held_out_by_nccl, reason, two_points
+from experiments.studies.point_errors import curve_of, held_out_by_nccl, reason
 from experiments.studies.population_fit import at_specification
 from experiments.studies.rule_learning import Coverage, Lefts, coverage, learnt, rules_file
 from simulator.uncertainty.interval_rules import IntervalRules
@@ -51,8 +50,6 @@ class FittedGroup(NamedTuple):
     points: FitPoints
     lefts: Lefts
     """The points that each protocol left out."""
-    seconds: float
-    """The time of the fits."""
 
     @property
     def family(self) -> str:
@@ -72,9 +69,6 @@ def main(
     tables = {
         "held-out": [_record(*each) for each in judged_groups],
         "worst": [record for each in judged_groups for record in _worst(*each)],
-        "two-points": [
-            record for group in chosen for record in two_points(*group, read_all([folder]).curves)
-        ],
     }
     if out is not None:
         files = {out / f"{name}.csv": output.to_csv(rows) for name, rows in tables.items()}
@@ -142,9 +136,7 @@ def _fitted(chosen: Sequence[CurveGroup]) -> Iterator[FittedGroup]:
             continue
         for line in skipped:
             output.note(f"{group.name}: {line}")
-        begin = perf_counter()
-        lefts = _lefts(group, measured)
-        yield FittedGroup(group, measured, lefts, perf_counter() - begin)
+        yield FittedGroup(group, measured, _lefts(group, measured))
     progress(len(chosen), len(chosen))
 
 
@@ -193,7 +185,6 @@ def _record(fitted: FittedGroup, held_out: Mapping[str, HeldOut]) -> output.Reco
         "family": fitted.family,
         "curves": len(fitted.points.curves),
         "points": len(fitted.points),
-        "fit_s": fitted.seconds,
     }
     for split in SPLITS:
         figures: dict[str, float | None] = dict.fromkeys(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -15,6 +15,7 @@ import pandas as pd
 from experiments import output
 from experiments.shipped_tables import rows_of
 from experiments.studies import speed
+from experiments.studies.measured_rows import lines, markdown
 from experiments.templates import cell
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
@@ -37,10 +38,6 @@ SPLITS = (
     *("sizes", "between", "ranks", "farther", "farthest"),
     *("network", "collectives", "plateau", "few", "lopsided"),
 )
-FIGURES_OF_SPLIT = (
-    *("model", "discrepancy", "line", "nccl", "inside", "width", "score", "constant"),
-    *("lines", "curves", "judged"),
-)
 ENOUGH_POINTS = 10
 """A share inside of fewer points does not tell 80% from 50%."""
 BY_MACHINE = ("sizes", "between", "ranks", "collectives", "plateau", "few")
@@ -54,16 +51,20 @@ PREDICTIONS = {
     "links": "bare links",
 }
 """The predictions of a machine that was left out, by the column of its file."""
-MACHINE_COLUMNS = {
-    **{name: name for name in ("machine", "runs", "use", "points")},
-    **PREDICTIONS,
-    "inside": "inside",
-    "width": "half width",
+SHARE = "{:.1%}"
+MACHINE_COLUMNS = {name: name for name in ("machine", "runs", "use", "points")} | PREDICTIONS
+MACHINE_COLUMNS |= {"inside": "inside", "width": "half width"}
+HEADINGS = {
+    **{"use": "use of the runs", "split": "held out", "discrepancy": "expected"},
+    **{"nearer": "expected is nearer", "mean": "inside, mean", "least": "inside, least"},
+    **{"lines": "score of lines", "curves": "score of nearest curves"},
 }
-PAIR_COLUMNS = {
-    **{name: name for name in ("runs", "collective", "points")},
-    "with_links": "with links",
-    "without_links": "without",
+COVERAGE = {"inside, mean": "{:.0%}", "inside, least": "{:.0%}"}
+HELD_OUT_COLUMNS = {
+    **{"runs": "runs", "use": "use", "number": "curves", "points": "points"},
+    **{"model": "model", "discrepancy": "expected", "line": "line", "nccl": "NCCL's own"},
+    **{"inside": "inside", "width": "half width", "score": "score"},
+    "constant": "score of one width",
 }
 PLAN_ACCURACY = Path("docs/reference/plan-accuracy.md")
 """It has a table of the errors of plans between the marks, and tables of its text file."""
@@ -107,30 +108,23 @@ def with_figures(text: str) -> str:
 def figures() -> dict[str, str]:
     """The figures of accuracy that pages repeat, by their names."""
     known = {row["figure"]: row["value"] for row in rows_of(FIGURES)}
-    errors = _errors(RESULTS)
-    for use, name in (("not used", "unused"), ("tuned", "tuned")):
-        for split in ("sizes", "ranks"):
-            judged = errors.loc[errors["use"] == use, f"{split}_discrepancy"].dropna()
-            known[f"{split} {name}"] = _percent(judged.median())
-            known[f"{split} {name} groups"] = str(len(judged))
+    errors = by_split(_errors(RESULTS)).groupby(["use", "split"], observed=True)["discrepancy"]
+    for (use, split), judged in errors:
+        name = f"{split} {'unused' if use == 'not used' else use}"
+        known[name] = SHARE.format(judged.median())
+        known[f"{name} groups"] = str(judged.count())
     machines = _left_out(POPULATION, RESULTS)
-    for library, (prefix, _) in zip(machines["library"].unique(), LIBRARIES.items(), strict=True):
+    for prefix, library in LIBRARIES.items():
         members = machines[machines["library"] == library]
         known[f"{prefix} machines"] = str(members["machine"].nunique())
         for column in ("specification", "few"):
-            known[f"{prefix} {column}"] = _percent(over_machines(members)[column])
+            known[f"{prefix} {column}"] = SHARE.format(over_machines(members)[column])
     plans = pd.read_csv(PLANS)
     for compute, kinds in plans.groupby("compute"):
         known[f"plans {compute} steps"] = str(kinds["steps"].sum())
         known[f"plans {compute} kinds"] = str(len(kinds))
-        known[f"plans {compute}"] = _percent(kinds["mean"].median())
+        known[f"plans {compute}"] = SHARE.format(kinds["mean"].median())
     return known
-
-
-def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def calibration(
@@ -138,40 +132,28 @@ def calibration(
 ) -> str:
     """The page of calibration results in Markdown."""
     errors, machines = _errors(folder), _left_out(population, folder)
-    made = json.loads((folder / "made.json").read_text())
+    made, judged = json.loads((folder / "made.json").read_text()), by_split(errors)
     return Template(text.read_text()).substitute(
         command=" ".join(made["command"]),
         date=made["date"],
         versions=_versions(made),
         note=made.get("note", ""),
-        summary=summary(errors),
-        classes=classes(errors),
+        summary=summary(judged),
+        classes=classes(judged),
         by_machine=_by_machine(errors, machines),
-        **{split: _held_out(errors, split) for split in SPLITS},
+        **{split: _held_out(judged, split) for split in SPLITS},
         machines_summary=machines_summary(machines),
-        machines=table(MACHINE_COLUMNS, machines),
+        machines=chosen(MACHINE_COLUMNS, machines),
         worst=_worst(_named(pd.read_csv(folder / "worst.csv", keep_default_na=False), folder)),
-        pairs=table(PAIR_COLUMNS, _named(_pairs(folder), folder)),
     )
 
 
-def calibration_tables(errors: pd.DataFrame, worst: pd.DataFrame, pairs: pd.DataFrame) -> str:
+def calibration_tables(errors: pd.DataFrame, worst: pd.DataFrame) -> str:
     """The tables of a run whose groups have no names for readers."""
-    figures = [name for name in errors if str(name).partition("_")[0] in SPLITS]
-    known = errors.astype(dict.fromkeys(figures, float)).copy()
-    errors = known.assign(runs=errors["group"], use="")
-    parts = [f"{split}:\n\n{_held_out(errors, split)}" for split in SPLITS]
+    judged = by_split(errors.assign(runs=errors["group"], use=""))
+    parts = [f"{split}:\n\n{_held_out(judged, split)}" for split in SPLITS]
     parts += [_worst(worst.assign(runs=worst["group"]))] if len(worst) else []
-    parts += [table(PAIR_COLUMNS, pairs.assign(runs=pairs["group"]))] if len(pairs) else []
     return "\n\n".join(parts)
-
-
-def _pairs(folder: Path) -> pd.DataFrame:
-    """The rows of two-points.csv. The file of a run without pairs is empty."""
-    path = folder / "two-points.csv"
-    if path.read_text().strip():
-        return pd.read_csv(path)
-    return pd.DataFrame({name: [] for name in ("group", *PAIR_COLUMNS) if name != "runs"})
 
 
 def _versions(made: Mapping[str, Mapping[str, str]]) -> str:
@@ -181,7 +163,7 @@ def _versions(made: Mapping[str, Mapping[str, str]]) -> str:
 def accuracy(folder: Path = RESULTS, page: Path = ACCURACY, population: Path = POPULATION) -> str:
     """The page on accuracy, with its tables of results between MARKS."""
     machines = _left_out(population, folder)
-    return between_marks(page, summary(_errors(folder)), machines_summary(machines))
+    return between_marks(page, summary(by_split(_errors(folder))), machines_summary(machines))
 
 
 def between_marks(page: Path, *tables: str) -> str:
@@ -192,46 +174,36 @@ def between_marks(page: Path, *tables: str) -> str:
 
 def plans_table() -> str:
     """A row for each kind of plan: its errors with a device as specified, and as calibrated."""
-    kinds = ["device", "math", "sharding", "span"]
-    lines = []
-    for kind, rows in pd.read_csv(PLANS).groupby(kinds, sort=False):
-        by_compute = {row["compute"]: row for _, row in rows.iterrows()}
-        errors = [
-            f"{row['mean']:.1%}, {row['bias']:+.1%}, {row['nine_of_ten']:.1%}"
-            if (row := by_compute.get(compute)) is not None
-            else "-"
-            for compute in ("specified", "calibrated")
-        ]
-        lines.append([*map(str, kind), str(by_compute["specified"]["steps"]), *errors])
-    heads = ("GPU", "math", "plan", "span", "steps")
-    return markdown((*heads, "specified: mean, bias, nine of ten", "calibrated on one row"), lines)
+    plans = pd.read_csv(PLANS).set_index(["device", "math", "sharding", "span"])
+    errors = pd.Series(
+        [f"{row.mean:.1%}, {row.bias:+.1%}, {row.nine_of_ten:.1%}" for row in plans.itertuples()],
+        plans.index,
+    )
+    specified, calibrated = (plans["compute"] == name for name in ("specified", "calibrated"))
+    columns = plans[specified][["steps"]].assign(
+        **{
+            "specified: mean, bias, nine of ten": errors[specified],
+            "calibrated on one row": errors[calibrated],
+        }
+    )
+    heads = {"device": "GPU", "sharding": "plan"}
+    return table(columns.reset_index().rename(columns=heads).fillna("-"))
 
 
 def plan_blocks() -> list[str]:
-    """Tables of the stored output of the study of plans: the errors of each file and protocol, the
-    ten worst rows of each file, and the rows left out."""
-    text = "\n" + PLAN_ACCURACY.with_suffix(".txt").read_text(encoding="utf-8").rstrip()
-    first, *sections = re.split(r"\n\n(?=[^ \n][^\n]*\n\n)", text)
-    tables = {"Errors of each file": first.strip()}
-    for section in sections:
-        title, _, table = section.partition("\n\n")
-        if title.endswith("the ten worst") or title.startswith("Rows"):
-            tables[title] = table
+    """The tables of the stored output of the study of plans."""
+    text = PLAN_ACCURACY.with_suffix(".txt").read_text(encoding="utf-8").rstrip()
+    sections = (part.partition("\n\n") for part in re.split(r"\n\n(?=\S[^\n]*\n\n)", text))
     note = "<!-- not run: it takes minutes -->"
-    return [f"### {title}\n\n{note}\n```text\n{text}\n```" for title, text in tables.items()]
+    return [f"### {title}\n\n{note}\n```text\n{table}\n```" for title, _, table in sections]
 
 
 def _named(rows: pd.DataFrame, folder: Path) -> pd.DataFrame:
     """Rows with the names of their groups for readers, in the order of the names. A group without
     a name comes last, under its own."""
-    names = pd.read_csv(folder / "groups.csv")
-    order = {group: place for place, group in enumerate(names["group"])}
-    # pandas warns of new columns beside so many, but not in a copy
-    named = rows.merge(names, on="group", how="left").copy()
-    named["runs"] = named["runs"].fillna(named["group"])
-    named["use"] = named["use"].fillna("not used")
-    named["order"] = [order.get(group, len(order)) for group in named["group"]]
-    return named
+    names = pd.read_csv(folder / "groups.csv").reset_index(names="order")
+    usual = {"runs": rows["group"], "use": "not used", "order": len(names)}
+    return rows.reset_index(drop=True).merge(names, on="group", how="left").fillna(usual)
 
 
 def _errors(folder: Path) -> pd.DataFrame:
@@ -248,96 +220,92 @@ def _left_out(folder: Path, names: Path) -> pd.DataFrame:
     return _named(pd.concat(known, ignore_index=True), names)
 
 
-def _percent(value: float) -> str:
-    return "" if np.isnan(value) else f"{value:.1%}"
+def table(rows: pd.DataFrame, formats: Mapping[str, str] | None = None) -> str:
+    """A table in Markdown: numbers with a fraction as percentages, unless they have a format."""
+    rows = rows.infer_objects()
+    usual = {str(name): SHARE if rows[name].dtype == float else "{}" for name in rows}
+    return markdown(lines(rows, usual | dict(formats or {})))
 
 
-def table(columns: Mapping[str, str], rows: pd.DataFrame) -> str:
-    """Columns by their headings: numbers with a fraction as percentages."""
-    cells = [
-        [_percent(v) for v in rows[name]]
-        if rows[name].dtype == np.float64
-        else map(str, rows[name])
-        for name in columns
-    ]
-    return markdown([*columns.values()], zip(*cells, strict=True))
+def chosen(columns: Mapping[str, str], rows: pd.DataFrame) -> str:
+    """Columns by their headings."""
+    return table(rows[[*columns]].rename(columns=columns))
 
 
-def of_split(errors: pd.DataFrame, split: str) -> pd.DataFrame:
-    """The figures of what was left out of each group of runs, for groups that have it."""
-    names = {f"{split}_{figure}": figure for figure in FIGURES_OF_SPLIT}
-    return errors[errors[f"{split}_model"].notna()].rename(columns={"curves": "number"} | names)
+def by_split(errors: pd.DataFrame) -> pd.DataFrame:
+    """A row for each group of runs and what was left out of it, with its figures. Uses are in the
+    order in which they come."""
+    about = errors[["runs", "use", "family", "curves", "points"]].rename(
+        columns={"curves": "number"}
+    )
+    parts = {
+        split: errors.filter(like=f"{split}_").rename(columns=lambda name: name.partition("_")[2])
+        for split in SPLITS
+    }
+    rows = pd.concat([about.join(part).assign(split=split) for split, part in parts.items()])
+    return rows.dropna(subset="model").assign(
+        use=lambda rows: pd.Categorical(rows["use"], errors["use"].unique()),
+        split=lambda rows: pd.Categorical(rows["split"], SPLITS),
+    )
 
 
-def summary(errors: pd.DataFrame) -> str:
+def summary(judged: pd.DataFrame) -> str:
     """Medians over groups, and coverage, by the use of the runs."""
-    lines = []
-    for use, rows in errors.groupby("use", sort=False):
-        for split in SPLITS:
-            judged = of_split(rows, split)
-            if judged.empty:
-                continue
-            compared, inside = judged.dropna(subset="line"), judged["inside"]
-            nearer = (compared["discrepancy"] < compared["line"]).sum()
-            middle = map(_percent, judged[["model", "discrepancy", "line"]].median())
-            counts = [str(len(judged)), *middle, f"{nearer} of {len(compared)}"]
-            lines.append([str(use), split, *counts, f"{inside.mean():.0%}", f"{inside.min():.0%}"])
-    heads = ("use of the runs", "held out", "groups", "model", "expected", "line")
-    return markdown((*heads, "expected is nearer", "inside, mean", "inside, least"), lines)
+    judged = judged.assign(nearer=judged["discrepancy"] < judged["line"])
+    rows = judged.groupby(["use", "split"], observed=True).agg(
+        groups=("model", "size"),
+        model=("model", "median"),
+        discrepancy=("discrepancy", "median"),
+        line=("line", "median"),
+        nearer=("nearer", "sum"),
+        compared=("line", "count"),
+        mean=("inside", "mean"),
+        least=("inside", "min"),
+    )
+    rows["nearer"] = rows["nearer"].map(str) + " of " + rows.pop("compared").map(str)
+    return table(rows.reset_index().rename(columns=HEADINGS), COVERAGE)
 
 
-def classes(errors: pd.DataFrame) -> str:
+def classes(judged: pd.DataFrame) -> str:
     """Coverage by what was left out, over families, and scores beside those of baselines with an
     error of their own on the same runs."""
-    lines = []
-    for split in SPLITS:
-        judged = of_split(errors, split).dropna(subset="inside")
-        families = judged.groupby("family")
-        inside, enough = families["inside"].mean(), families["judged"].sum() >= ENOUGH_POINTS
-        cells = [split, str(len(inside)), f"{inside.mean():.0%}", f"{inside[enough].min():.0%}"]
-        columns = ["score", "lines", "curves"]
-        scores = judged.dropna(subset=columns).groupby("family")[columns].mean().mean()
-        lines.append([*cells, *(f"{mean:.2f}" if pd.notna(mean) else "" for mean in scores)])
-    heads = "held out", "families", "inside, mean", "inside, least", "score", "score of lines"
-    return markdown((*heads, "score of nearest curves"), lines)
+    names = ["score", "lines", "curves"]
+    families = judged.dropna(subset="inside").groupby(["split", "family"], observed=True)
+    inside, enough = families["inside"].mean(), families["judged"].sum() >= ENOUGH_POINTS
+    scores = judged.dropna(subset=names).groupby(["split", "family"], observed=True)[names].mean()
+    rows = inside.groupby("split", observed=True).agg(families="count", mean="mean")
+    rows["least"] = inside[enough].groupby("split", observed=True).min()
+    rows = rows.join(scores.groupby("split", observed=True).mean())
+    formats = COVERAGE | dict.fromkeys((HEADINGS.get(name, name) for name in names), "{:.2f}")
+    return table(rows.reset_index().rename(columns=HEADINGS), formats)
 
 
 def _by_machine(errors: pd.DataFrame, machines: pd.DataFrame) -> str:
     """A row for each group of runs: expected times, on everything that was left out."""
-    columns = {"runs": errors["runs"], "use": errors["use"]}
+    columns = {"runs": "runs", "use": "use"}
     for split in BY_MACHINE:
-        for figure, words in (("discrepancy", ""), ("inside", ", inside")):
-            columns[f"{split}{words}"] = errors[f"{split}_{figure}"].map(_percent)
-    left_out = machines.groupby("group")
-    for words, values in (
-        ("", left_out["specification"].median()),
-        (", inside", left_out[["inside", "points"]].apply(_inside)),
-    ):
-        columns[f"machine{words}"] = errors["group"].map(values).map(_percent)
-    return markdown([*columns], zip(*columns.values(), strict=True))
+        columns |= {f"{split}_discrepancy": split, f"{split}_inside": f"{split}, inside"}
+    columns |= {"specification": "machine", "machine inside": "machine, inside"}
+    groups = machines.groupby("group")
+    rows = errors.join(groups["specification"].median(), on="group")
+    inside = groups[["inside", "points"]].apply(_inside).rename("machine inside")
+    return chosen(columns, rows.join(inside, on="group"))
 
 
-def _held_out(errors: pd.DataFrame, split: str) -> str:
-    columns = {
-        **{"runs": "runs", "use": "use", "number": "curves", "points": "points"},
-        **{"model": "model", "discrepancy": "expected", "line": "line", "nccl": "NCCL's own"},
-        **{"inside": "inside", "width": "half width", "score": "score"},
-        "constant": "score of one width",
-    }
-    return table(columns, of_split(errors, split))
+def _held_out(judged: pd.DataFrame, split: str) -> str:
+    return chosen(HELD_OUT_COLUMNS, judged[judged["split"] == split])
 
 
 def machines_summary(machines: pd.DataFrame) -> str:
     """The medians over machines, each of which counts by the median of its runs, and the
     number of families with half of their points inside."""
-    lines = []
+    rows = []
     for library, members in machines.groupby("library", sort=False):
-        inside = [_inside(family) for _, family in members.groupby("family")]
-        enough = f"{sum(share >= 0.5 for share in inside)} of {len(inside)}"
-        middle = map(_percent, over_machines(members))
-        lines.append([str(library), str(members["machine"].nunique()), *middle, enough])
-    heads = ("library", "machines", *PREDICTIONS.values(), "families with half inside")
-    return markdown(heads, lines)
+        inside = members.groupby("family")[["inside", "points"]].apply(_inside)
+        enough = f"{(inside >= 0.5).sum()} of {len(inside)}"
+        about = {"library": library, "machines": members["machine"].nunique()}
+        rows.append({**about, **over_machines(members), "families with half inside": enough})
+    return table(pd.DataFrame(rows).rename(columns=PREDICTIONS))
 
 
 def over_machines(runs: pd.DataFrame) -> pd.Series[float]:
@@ -350,33 +318,26 @@ def _inside(runs: pd.DataFrame) -> float:
 
 
 def _worst(rows: pd.DataFrame) -> str:
-    lines = [
-        [
-            row["runs"],
-            f"{row['curve']}, {format_bytes(float(row['size_B']))}",
-            format_seconds(float(row["measured_s"])),
-            f"{float(row['error']):.0%}",
-            row["reason"],
-        ]
-        for _, row in rows.iterrows()
-    ]
-    return markdown(("runs", "point", "measured", "error", "reason"), lines)
+    sizes = rows["size_B"].astype(float).map(format_bytes)
+    columns = {
+        "runs": rows["runs"],
+        "point": rows["curve"] + ", " + sizes,
+        "measured": rows["measured_s"].astype(float).map(format_seconds),
+        "error": rows["error"].astype(float).map("{:.0%}".format),
+        "reason": rows["reason"],
+    }
+    return markdown(lines(pd.DataFrame(columns)))
 
 
 def speed_page(folder: Path = SPEED) -> str:
-    """The page of speed in Markdown. Raises InputError if the csv file lacks a column or number."""
+    """The page of speed in Markdown."""
     records: Sequence[output.Record] = rows_of(folder / speed.ROWS)
     made = json.loads((folder / speed.MADE).read_text())
-    try:
-        cells = [[cell(column, record) for column in speed.CELLS.values()] for record in records]
-        y = format_seconds(speed.number(records[0], "y"))
-    except (KeyError, ValueError, IndexError, ZeroDivisionError) as error:
-        raise InputError(f"{folder / speed.ROWS} is damaged ({error!r}): measure it anew") from None
+    cells = [[cell(column, record) for column in speed.CELLS.values()] for record in records]
     return Template((folder / "page.txt").read_text()).substitute(
         date=made["date"],
         machine=made["machine"],
         versions=_versions(made),
-        y=y,
-        rows=markdown(list(speed.CELLS), cells),
-        growth="\n\n".join(markdown(lines[0], lines[1:]) for lines in made["growth"]),
+        y=format_seconds(speed.number(records[0], "y")),
+        rows=markdown([[*speed.CELLS], *cells]),
     )

@@ -7,8 +7,7 @@ Predictions are compared only with rows that were not fitted: more ranks, or siz
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,20 +17,19 @@ import pandas as pd
 import typer
 from scipy.optimize import minimize_scalar
 
-from experiments import output
 from experiments.shipped_tables import rows_of
 from experiments.spellings import GLOO_LAB
-from experiments.studies.measured_rows import aligned
+from experiments.studies.measured_rows import formatted
 from simulator.collectives import find
 from simulator.collectives.gloo import gloo_ring_all_reduce, gloo_ring_reduce, segments
-from simulator.engines import Sharing, simulate
+from simulator.engines import simulate
 from simulator.schedules.rendezvous import rendezvous
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from topologies.errors import InputError
 from topologies.shapes import star
 from topologies.topology import Topology
-from topologies.units import format_bytes, format_seconds
+from topologies.units import format_seconds
 
 COMMITTED = Path("examples/lab/gloo.csv")
 PAYLOAD = 1448 / 1514
@@ -52,25 +50,15 @@ NUMBERS = {
 """The columns of numbers: their names here, in our sweeps, and in those of the first lab. Links
 have a `rate` in bits/s and a one-way `delay`; `measured` are median seconds, `variation` the
 coefficient of variation."""
-WITHOUT: dict[str, dict[str, Any]] = {
-    "all rules": {},
-    "signals for nothing": {"signals": False},
-    "two segments a chunk": {"segmented": False},
-    "one flow after the other": {"sharing": "fifo"},
-    "no headers": {"headers": False},
-}
-"""All rules, and all rules but one, as options of :func:`predict`."""
 
 
 @lru_cache(maxsize=64)
-def lab(
-    ranks: int, rate: float, delay: float, software: float, payload: float = PAYLOAD
-) -> Topology:
+def lab(ranks: int, rate: float, delay: float, software: float) -> Topology:
     """A switch with links of `rate` bit/s.
 
     A message from rank to rank takes `delay` and `software` seconds besides its bytes.
     """
-    return star(ranks, bandwidth=rate / 8 * payload, latency=(delay + software) / 2)
+    return star(ranks, bandwidth=rate / 8 * PAYLOAD, latency=(delay + software) / 2)
 
 
 def read(path: Path) -> pd.DataFrame:
@@ -145,37 +133,20 @@ message with its answer."""
 
 
 @cache
-def schedule(
-    collective: str, algorithm: str, ranks: int, nbytes: float, signals: bool, segmented: bool
-) -> Schedule:
+def schedule(collective: str, algorithm: str, ranks: int, nbytes: float) -> Schedule:
     """The schedule of gloo's operation, or of a program over isend and irecv."""
     if algorithm:
-        built = rendezvous(find(algorithm).build(ranks, nbytes))
-    elif collective in RINGS:
-        options = {"segments": segments(ranks, nbytes)} if segmented else {}
-        built = RINGS[collective](ranks, nbytes, **options)
-    else:
-        built = OPERATIONS[collective](ranks, nbytes)
-    if signals:
-        return built
-    return replace(built, rank=np.where(built.source < 0, built.peer, built.rank))
+        return rendezvous(find(algorithm).build(ranks, nbytes))
+    if collective in RINGS:
+        return RINGS[collective](ranks, nbytes, segments=segments(ranks, nbytes))
+    return OPERATIONS[collective](ranks, nbytes)
 
 
-def predict(
-    row: Any,
-    software: float,
-    *,
-    sharing: Sharing = "fair",
-    signals: bool = True,
-    segmented: bool = True,
-    headers: bool = True,
-) -> float:
-    """Seconds of an operation, with `software` seconds for every message. The options say how flows
-    share a link, whether signals that a receiver is ready take time, whether segments have at most
-    1 MiB, and whether frames have headers."""
-    operation = row.collective, row.algorithm, row.ranks, row.nbytes
-    machine = lab(row.ranks, row.rate, row.delay, software, PAYLOAD if headers else 1.0)
-    return simulate(schedule(*operation, signals, segmented), machine, sharing=sharing).makespan
+def predict(row: Any, software: float) -> float:
+    """Seconds of an operation, with `software` seconds for every message."""
+    operation = schedule(row.collective, row.algorithm, row.ranks, row.nbytes)
+    machine = lab(row.ranks, row.rate, row.delay, software)
+    return simulate(operation, machine, sharing="fair").makespan
 
 
 def fit_software(errors: Callable[[float], pd.Series[float]]) -> float:
@@ -189,9 +160,9 @@ def fit_software(errors: Callable[[float], pd.Series[float]]) -> float:
     return float(result.x)
 
 
-def errors(rows: pd.DataFrame, software: float, **rules: Any) -> pd.Series[float]:
+def errors(rows: pd.DataFrame, software: float) -> pd.Series[float]:
     """Predicted over measured time - 1, for each row."""
-    seconds = [predict(row, software, **rules) for row in rows.itertuples()]
+    seconds = [predict(row, software) for row in rows.itertuples()]
     return seconds / rows["measured"] - 1
 
 
@@ -214,20 +185,16 @@ def by_sizes(rows: pd.DataFrame) -> pd.Series[bool]:
     return odd
 
 
-def held_out(
-    rows: pd.DataFrame, fitted: pd.Series[bool], **rules: Any
-) -> tuple[float, pd.DataFrame]:
+def held_out(rows: pd.DataFrame, fitted: pd.Series[bool]) -> tuple[float, pd.DataFrame]:
     """Seconds of software from the fitted rows, and the held-out rows with their `error`."""
     training, unseen = rows[fitted], rows[~fitted]
-    software = fit_software(lambda seconds: errors(training, seconds, **rules))
-    return software, unseen.assign(error=errors(unseen, software, **rules))
+    software = fit_software(lambda seconds: errors(training, seconds))
+    return software, unseen.assign(error=errors(unseen, software))
 
 
 def main(path: Annotated[Path, typer.Argument(help="A sweep.")] = COMMITTED) -> str:
-    """Held-out errors of gloo's operations and of programs over isend and irecv.
-
-    Each table has a line without each of the rules.
-    """
+    """Errors of gloo's operations and of programs over isend and irecv, on rows that were not
+    fitted."""
     rows = read(path)
     judged = quiet(rows)
     loud = int((rows["variation"] >= QUIET).sum())
@@ -239,39 +206,30 @@ def main(path: Annotated[Path, typer.Argument(help="A sweep.")] = COMMITTED) -> 
     for title, by_program in (("gloo's own operations", False), ("over isend and irecv", True)):
         group = judged[(judged["algorithm"] != "") == by_program]
         if len(group):
-            tables = aligned(_rule_errors(title, group)), output.align([*_operations(group)])
-            parts += tables
+            parts.append(_errors_of(title, group))
     return "\n\n".join(parts)
 
 
-def _rule_errors(title: str, rows: pd.DataFrame) -> dict[str, list[str]]:
-    """Columns of the errors with all rules and without each of them: software seconds and the
-    spread of the held-out errors, with the largest number of ranks held out and with every second
-    size held out."""
-    columns = {title: [*WITHOUT]}
-    for name, fitted in (
-        (f"p = {rows['ranks'].max()} unseen", by_ranks(rows)),
-        ("every second size unseen", by_sizes(rows)),
-    ):
-        results = [held_out(rows, fitted, **rules) for rules in WITHOUT.values()]
-        columns[f"software, {name}"] = [format_seconds(round(each, 6)) for each, _ in results]
-        columns[name] = [_spread(unseen["error"].abs()) for _, unseen in results]
-    return columns
-
-
-def _operations(rows: pd.DataFrame) -> Iterator[list[str]]:
-    """The errors of each operation, with the software seconds fitted to fewer ranks."""
-    yield ["operation", "rows", "error", "bias", "worst", "ranks", "size", "rate", "delay"]
-    rows = rows.assign(error=errors(rows, held_out(rows, by_ranks(rows))[0]))
-    for operation, group in rows.groupby("operation", sort=False):
-        worst: Any = next(group.loc[[group["error"].abs().idxmax()]].itertuples())
-        off = [f"{group['error'].abs().median():.1%}", f"{group['error'].median():+.1%}"]
-        place = [str(worst.ranks), format_bytes(worst.nbytes), f"{worst.rate / 1e6:g}Mbit/s"]
-        figures = [*off, f"{worst.error:+.1%}", *place, format_seconds(worst.delay)]
-        yield [str(operation), str(len(group)), *figures]
-
-
-def _spread(size: pd.Series[float]) -> str:
-    if size.empty:
-        return "none"
-    return f"{size.median():.1%}, mean {size.mean():.1%}, worst {size.max():.1%}"
+def _errors_of(title: str, rows: pd.DataFrame) -> str:
+    """A table of the errors with the largest number of ranks held out, and with every second size
+    held out. The errors of each operation are by the software of fewer ranks."""
+    software, ranks = held_out(rows, by_ranks(rows))
+    other, sizes = held_out(rows, by_sizes(rows))
+    fewer, fewest = (format_seconds(round(each, 6)) for each in (software, other))
+    parts = {
+        f"p = {rows['ranks'].max()} unseen, {fewer} a message": ranks,
+        f"every second size unseen, {fewest} a message": sizes,
+        **dict(iter(rows.assign(error=errors(rows, software)).groupby("operation", sort=False))),
+    }
+    table = pd.concat(parts, names=[title])
+    figures = table.assign(size=table["error"].abs()).groupby(title, sort=False)
+    shown = figures.agg(
+        rows=("error", "size"),
+        median=("size", "median"),
+        mean=("size", "mean"),
+        worst=("size", "max"),
+        bias=("error", "median"),
+    )
+    formats = {title: "{}", "rows": "{}"} | dict.fromkeys(("median", "mean", "worst"), "{:.1%}")
+    formats |= {"bias": "{:+.1%}"}
+    return formatted(shown.reset_index(), formats)

@@ -26,20 +26,27 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return groups
 
 
-def aligned(columns: Mapping[str, Sequence[str] | pd.Series[str]]) -> str:
-    """A table of columns, by their headings."""
-    return output.align([[*columns], *zip(*columns.values(), strict=True)])
+def lines(table: pd.DataFrame, formats: Mapping[str, str] | None = None) -> list[list[str]]:
+    """The headings of a table, and its cells by their formats; all columns as they are without
+    formats. Cells are empty where nothing is known.
+
+    >>> lines(pd.DataFrame({"plan": ["ring"], "error": [0.031]}), {"error": "{:.1%}"})
+    [['error'], ['3.1%']]
+    """
+    formats = formats or {str(name): "{}" for name in table}
+    cells = (
+        [text.format(value) if pd.notna(value) else "" for value in table[name]]
+        for name, text in formats.items()
+    )
+    return [[*formats], *map(list, zip(*cells, strict=True))]
 
 
 def formatted(table: pd.DataFrame, formats: Mapping[str, str] | None = None) -> str:
-    """A table of columns by their formats, or of all as they are; empty where nothing is known.
+    """A table by its formats, with columns of equal width."""
+    return output.align(lines(table, formats))
 
-    >>> print(formatted(pd.DataFrame({"plan": ["ring"], "error": [0.031]}), {"error": "{:.1%}"}))
-    error
-     3.1%
-    """
-    cells = {
-        name: [text.format(value) if pd.notna(value) else "" for value in table[name]]
-        for name, text in (formats or {str(name): "{}" for name in table}).items()
-    }
-    return aligned(cells)
+
+def markdown(lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    heads, *rows = lines
+    return "\n".join(f"| {' | '.join(row)} |" for row in (heads, ["---"] * len(heads), *rows))

@@ -29,7 +29,6 @@ FORMATS = {
     "run": "{}",
     **dict.fromkeys(("measured GiB", "predicted GiB"), "{:.2f}"),
     "error": "{:+.1%}",
-    "parts": "{}",
 }
 
 
@@ -65,7 +64,6 @@ def errors_of(path: Path) -> pd.DataFrame:
                 {
                     **{"kind": "reserved", "run": name},
                     **{"measured": float(row["memory_gib_max"]) * GIB, "predicted": reserved.max()},
-                    "parts": _parts(memory, memory.fullest),
                 }
             )
         for kind, figures in (("allocated", memory.allocated), ("reserved", reserved)):
@@ -75,20 +73,13 @@ def errors_of(path: Path) -> pd.DataFrame:
                     {
                         **{"kind": kind, "run": f"{name}, device {device}"},
                         **{"measured": each.mean(), "predicted": figures[device]},
-                        "parts": _parts(memory, device),
                     }
                 )
     return pd.DataFrame(table)
 
 
-def _parts(memory: StepMemory, device: int) -> str:
-    outside = "buffers", "context", "fragmentation"
-    sizes = {name: size for name, size in memory.parts(device).items() if name not in outside}
-    return ", ".join(f"{name} {size / GIB:.1f}" for name, size in sizes.items())
-
-
 def main(folder: Path) -> str:
-    """A table of all files of a folder that have memory, with the parts in GiB."""
+    """A table of all files of a folder that have memory."""
     tables = []
     for path in sorted(folder.glob("*.csv")):
         table = errors_of(path)

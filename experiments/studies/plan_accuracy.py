@@ -125,46 +125,38 @@ def main(
     folders: Annotated[list[Path], FOLDERS],
     out: Annotated[Path | None, typer.Option(help="Write plan_errors.csv anew here.")] = None,
 ) -> str:
-    """Tables of all files of folders of measured training."""
+    """The errors of all files of folders of measured training, and their ten worst rows."""
     files, skipped = files_in(folders)
     three = [row for name in files if "a100_3d" in name for row in files[name]]
-    parts = dict[str, pd.DataFrame]()
+    parts = dict[tuple[str, str], pd.DataFrame]()
     for name, rows in files.items():
         for title, protocol in PROTOCOLS.items():
-            cases = list(protocol(three if "a100_3d" in name else rows))
+            cases = protocol(three if "a100_3d" in name else rows)
             part = predict(case for case in cases if case[0].table == name)
             if len(part):
-                parts[f"{name}, {title}"] = part
-    parts |= {f"{paper}, nothing fitted": predict(no_row([*published(paper)])) for paper in PAPERS}
-    whole = pd.concat(parts, names=["rows of"])
-    sections = {"": errors(whole.groupby("rows of", sort=False))}
-    for name, part in parts.items():
-        plans = part["row"].map(lambda row: f"{row.kind} {row.group}")
-        sections[f"{name}, by plan"] = errors(part.groupby(plans.rename("rows of")))
+                parts[name, title] = part
+    if out is not None:
+        reported = pd.concat([part for (_, title), part in parts.items() if title in IN_REPORTS])
+        output.write(out, output.to_csv(errors_by_kind(reported)))
+    parts |= {(paper, "nothing fitted"): predict(no_row([*published(paper)])) for paper in PAPERS}
+    whole = pd.concat({", ".join(key): part for key, part in parts.items()}, names=["rows of"])
+    sections = {"Errors of each file": errors(whole.groupby("rows of", sort=False))}
     for name in files:
-        part = next(parts[key] for title in WORST_OF if (key := f"{name}, {title}") in parts)
+        part = next(parts[name, title] for title in IN_REPORTS if (name, title) in parts)
         worst = part.loc[part["error"].abs().nlargest(10).index]
         sections[f"{name}, the ten worst"] = steps(worst)
     left_out = [(name, reason, n) for name, of in skipped.items() for reason, n in of.items()]
     sections["Rows that plans cannot say yet"] = formatted(
         pd.DataFrame(left_out, columns=["file", "reason", "rows"])
     )
-    kinds = errors_by_kind(pd.concat([part for name, part in parts.items() if _in_reports(name)]))
-    if out is not None:
-        output.write(out, output.to_csv(kinds))
-    sections["Errors by kind of plan, as reports name them"] = formatted(pd.DataFrame(kinds))
-    return "\n\n".join(f"{name}\n\n{table}".strip() for name, table in sections.items())
+    return "\n\n".join(f"{name}\n\n{table}" for name, table in sections.items())
 
 
-WORST_OF = "one row a GPU and precision", "nothing fitted"
-"""The protocol of the ten worst rows of a file: the first that it has."""
+IN_REPORTS = "one row a GPU and precision", "nothing fitted"
+"""The protocols of errors by kind of plan. The ten worst rows of a file are by the first of them
+that it has."""
 PAPERS = ("narayanan", "korthikanti")
 """Papers whose steps are predicted with the times of the specification."""
-
-
-def _in_reports(part: str) -> bool:
-    name, _, title = part.partition(", ")
-    return name not in PAPERS and title in ("nothing fitted", "one row a GPU and precision")
 
 
 def nine_of_ten(values: pd.Series[float]) -> float:

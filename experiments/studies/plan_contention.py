@@ -2,9 +2,7 @@
 
 An error is priced seconds over written seconds, less 1, under the same sharing rule. Beside those
 under fair sharing stand errors of a step in which calls of several streams never slow each other
-down (`apart`): they tell how much the plans share. A plan shares nothing if calls on the same media
-never run at once, and the ranks of a device stay together.
-The worst plans under fair sharing are printed, and all plans with a cause.
+down (`apart`): they tell how much the plans share.
 
 Plans and machines are as users have them. With `--hard` they are any: orders in which tensor
 parallelism crosses nodes, three GPUs on a node, NVLinks as slow as a NIC, narrow models.
@@ -18,10 +16,8 @@ parallelism crosses nodes, three GPUs on a node, NVLinks as slow as a NIC, narro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any
@@ -38,19 +34,19 @@ from experiments.models.model_catalogue import find_transformer
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.simulations.rules import Rules
+from experiments.studies.measured_rows import formatted
+from experiments.studies.plan_accuracy import nine_of_ten
 from simulator.analysis.critical_path import critical_path
 from simulator.engines import run
 from simulator.parallel.degrees import AXES
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
-from simulator.parallel.step_splits import ranks_of, simulate, write_transfers
+from simulator.parallel.step_splits import simulate, write_transfers
 from simulator.schedules.timeline import Sharing, Timeline
-from simulator.steps.kinds import RECEIVE
-from simulator.steps.written import write as write_graph
 from topologies.catalogue import find
 from topologies.errors import InputError
 
-SAME, SMALL, LARGE = 1e-9, 0.02, 0.1
+SMALL, LARGE = 0.02, 0.1
 MODELS = {"dense": ("gpt3_1_7b", "llama3_8b"), "experts": ("mixtral_8x7b", "qwen3_30b_a3b")}
 NODES = {
     4: ("leonardo", "mn5_acc", "alps"),
@@ -136,8 +132,7 @@ def step_of(model: str, topology: str, text: str, sharing: Sharing) -> Step:
 
 def compare(seed: int, *, hard: bool = False) -> output.Record | None:
     """A random plan, of experts if the seed is odd: the seconds of its step priced and written, the
-    errors, and whether transfers of several streams or devices meet on a medium. None if its
-    transfers are not written."""
+    errors, and the cause of a large one. None if its transfers are not written."""
     chance, steps = Random(seed), list[Step]()
     while not steps:
         case = (draw_hard if hard else draw)(chance, ("dense", "experts")[seed % 2])
@@ -153,7 +148,6 @@ def compare(seed: int, *, hard: bool = False) -> output.Record | None:
             **{"priced_fifo": priced[1], "written_fifo": fifo.makespan},
             **{"fair": errors[0], "fifo": errors[1]},
             "apart": run(steps[0].routed).makespan / fair.makespan - 1,
-            "shares": shares(steps[0]),
             "cause": cause_of(*errors, fifo),
         }
     return None
@@ -171,28 +165,6 @@ def cause_of(fair: float, fifo: float, timeline: Timeline) -> str:
     return "large" if seconds[large].sum() > seconds[~large].sum() else "order"
 
 
-def shares(step: Step) -> bool:
-    """Whether under fair sharing calls that use a medium run at once, or ranks of a device do the
-    same task at different times: groups that share media leave them one by one."""
-    graph, wide = ranks_of(step, ordered=True), step.graph.ranks // step.graph.places
-    # A receive stands behind its send.
-    does = graph.kind != RECEIVE
-    tasks = ((np.cumsum(does) - 1) // wide).astype(str).astype(object)
-    written = write_graph(graph, step.work.times.topology, phases=tasks)
-    timeline = simulate(step, written)
-    task, occupancy, close = timeline.schedule.phase, timeline.occupancy, SAME * timeline.makespan
-    if np.ptp(timeline.start[written.first[does]].reshape(-1, wide), axis=1).max() > close:
-        return True
-    begin, end = np.full(len(tasks), np.inf), np.zeros(len(tasks))
-    np.minimum.at(begin, task, timeline.start)
-    np.maximum.at(end, task, timeline.finish)
-    medium, call = np.unique([occupancy.medium, task[occupancy.operation]], axis=1)
-    order = np.lexsort((begin[call], medium))
-    medium, call = medium[order], call[order]
-    meet = begin[call[1:]] < end[call[:-1]] - close
-    return bool(np.any(meet & (medium[1:] == medium[:-1])))
-
-
 def main(
     plans: Annotated[int, typer.Argument(min=1, help="The number of plans.")] = 300,
     first: Annotated[int, typer.Option(min=0, help="The seed of the first plan.")] = 0,
@@ -201,7 +173,7 @@ def main(
     ] = False,
     file: Annotated[Path | None, typer.Argument(help="A csv file for all plans.")] = None,
 ) -> str:
-    """The errors of random plans, their causes, and the worst plans."""
+    """The errors of random plans, and their causes."""
     seeds = dict.fromkeys(range(first, first + plans), 1.0)
     results = dict(Processes(2).map(lambda few: map(partial(compare, hard=hard), few), seeds))
     records = [row for _, row in sorted(results.items()) if row]
@@ -210,26 +182,22 @@ def main(
     rows = pd.DataFrame(records)
     causes = rows["cause"][rows["cause"] != ""].value_counts().items()
     counted = [f"{len(seeds) - len(rows)} not written", *(f"{n} by {cause}" for cause, n in causes)]
-    parts = output.align([*_errors(rows)]), ", ".join(counted), output.align([*_worst(rows)])
-    return "\n\n".join(parts)
+    return f"{errors(rows)}\n\n{', '.join(counted)}"
 
 
-def _errors(rows: pd.DataFrame) -> Iterator[list[str]]:
-    yield ["plans", "sharing", "number", "mean", "median", "p90", "worst", "bias", "within 1e-9"]
-    chosen = {"all": rows, **{kind: rows[rows["kind"] == kind] for kind in MODELS}}
-    chosen["share nothing"] = rows[~rows["shares"]]
-    for rule, (name, some) in product(("fair", "apart", "fifo"), chosen.items()):
-        sizes = some[rule].abs()
-        figures = sizes.mean(), sizes.median(), sizes.quantile(0.9), sizes.max()
-        shown = [*(f"{each:.2%}" for each in figures), f"{some[rule].mean():+.2%}"]
-        yield [name, rule, str(len(some)), *shown, f"{(sizes < SAME).mean():.1%}"]
-
-
-def _worst(rows: pd.DataFrame) -> Iterator[list[str]]:
-    yield ["sharing", "error", "cause", "plan"]
-    ordered = rows.sort_values("fair", key=abs, ascending=False, kind="stable")
-    worst = {"fair": ordered[:10].assign(cause=""), "fifo": ordered[ordered["cause"] != ""]}
-    for rule, some in worst.items():
-        for row in some.to_dict("records"):
-            text = "{plan} --model {model} --topology {topology}".format_map(row)
-            yield [rule, f"{row[rule]:+.1%}", row["cause"], text]
+def errors(rows: pd.DataFrame) -> str:
+    """The errors by kind of plan and sharing rule."""
+    chosen = pd.concat([rows.assign(plans="all"), rows.assign(plans=rows["kind"])])
+    bias = chosen.melt("plans", ["fair", "apart", "fifo"], "sharing", "bias")
+    figures = bias.assign(size=bias["bias"].abs()).groupby(["sharing", "plans"], sort=False)
+    table = figures.agg(
+        number=("size", "size"),
+        mean=("size", "mean"),
+        median=("size", "median"),
+        p90=("size", nine_of_ten),
+        worst=("size", "max"),
+        bias=("bias", "mean"),
+    )
+    formats = {"plans": "{}", "sharing": "{}", "number": "{}"}
+    formats |= dict.fromkeys(("mean", "median", "p90", "worst"), "{:.2%}") | {"bias": "{:+.2%}"}
+    return formatted(table.reset_index(), formats)

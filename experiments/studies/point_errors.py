@@ -1,23 +1,15 @@
-"""Errors of single points and collectives: reasons, fits of two points, and NCCL's own model."""
+"""Errors of single points: their reasons, and those of NCCL's own model."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 
-from experiments import output
 from experiments.calibration import nccl_comparison
-from experiments.calibration.calibrated_profile import points
-from experiments.calibration.fit import explore
 from experiments.calibration.held_out import LeftOut
-from experiments.calibration.libraries import NCCL
-from experiments.calibration.library import Library, linked, port
-from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.measurements import Curve
 from topologies.topology import Flags, Floats
 
 STEP = 4.0
@@ -86,69 +78,6 @@ def _reasons(curve: pd.DataFrame, place: int) -> Iterator[str]:
             break
 
 
-def two_points(
-    name: str, library: Library, curves: Sequence[Curve], everything: Sequence[Curve]
-) -> Iterator[output.Record]:
-    """Mean errors on all other points of each collective of which two points were fitted, if
-    `everything` has point-to-point curves on such GPUs."""
-    links = _links(library, curves, everything)
-    for collective in dict.fromkeys(curve.collective for curve in curves) if links else ():
-        same = [curve for curve in curves if curve.collective == collective]
-        measured, _ = points(same, library)
-        keep = ends(measured)
-        record: dict[str, output.Value] = {"group": name, "collective": collective}
-        record["points"] = int(np.count_nonzero(~keep))
-        chosen = {"with_links": linked(library, port(links)), "without_links": library}
-        for column, each in chosen.items():
-            seconds = transfer(measured, each, keep)
-            record[column] = float(np.abs(seconds / measured.seconds - 1)[~keep].mean())
-        yield record
-
-
-def _links(library: Library, curves: Sequence[Curve], everything: Sequence[Curve]) -> list[Curve]:
-    """Point-to-point curves on the GPUs of some curves whose library moves data between GPUs: of
-    their family and a "p"."""
-    gpu = re.compile(r"\b[ABHV]\d{2,3}\b")
-    family = f"{curves[0].family.split()[0]}p"
-    words = set(gpu.findall(" ".join(curve.machine for curve in curves)))
-    return [
-        curve
-        for curve in everything
-        if curve.family.split()[0] == family and library is NCCL and "GPU" in curve.machine
-        if words & set(gpu.findall(curve.machine))
-    ]
-
-
-def ends(points: FitPoints) -> Flags:
-    """Two points of the first curve on the most ranks: its largest size, and the one nearest to
-    a 128th of it."""
-    curve = int(np.argmax([curve.ranks for curve in points.curves]))
-    indices = np.flatnonzero(points.curve == curve)
-    sizes = points.size[indices].max() / np.array([1, 128])
-    nearest = np.abs(np.log(points.size[indices][:, None] / sizes)).argmin(axis=0)
-    chosen = np.zeros(len(points), dtype=np.bool_)
-    chosen[indices[nearest]] = True
-    return chosen
-
-
-def transfer(points: FitPoints, library: Library, keep: Flags) -> Floats:
-    """Seconds of all `points`, shape (points,), by a fit of only those that `keep` chooses. The
-    other parameters stay at their start.
-
-    All points are on one number of nodes: the fit does not say how a machine slows down with nodes.
-    """
-    parts: Sequence[Flags] = [keep[points.curve == c] for c in range(len(points.curves))]
-    pairs = zip(points.curves, parts, strict=True)
-    few = FitPoints(curve.at(part) for curve, part in pairs if part.any())
-    fit, model = explore(Model(few, library)), Model(points, library)
-    names = (parameter.name for parameter in fit.model.parameters)
-    values = dict(zip(names, fit.inner, strict=True))
-    inner = np.array([values.get(one.name, one.inner) for one in model.parameters])
-    for _ in range(2):
-        model.explore(inner)
-    return model.predict(inner)
-
-
 def matched(curve: FitCurve, generation: str) -> float:
     """The bandwidth in bytes/s with which the model is right at the curve's largest size, or
     nearest to it."""
@@ -172,41 +101,22 @@ def held_out_by_nccl(points: FitPoints, generation: Mapping[str, str], protocol:
     """
     errors = np.full(len(points), np.nan)
     for c, curve in enumerate(points.curves):
-        on_curve = points.curve == c
+        places = np.flatnonzero(points.curve == c)
         if gpu := generation.get(curve.name):
-            seconds = _of_others(points, c, gpu) if protocol == "ranks" else _of_its_own(curve, gpu)
-            errors[on_curve] = np.abs(np.log(seconds / curve.seconds))
-    return np.where(_left(points, protocol), errors, np.nan)
+            for left, kept in _left(points, curve, protocol):
+                seconds = nccl_comparison.predict(curve.at(left), gpu, matched(kept, gpu))
+                errors[places[left]] = np.abs(np.log(seconds / curve.seconds[left]))
+    return errors
 
 
-def _left(points: FitPoints, protocol: str) -> Flags:
+def _left(points: FitPoints, curve: FitCurve, protocol: str) -> Iterator[tuple[Flags, FitCurve]]:
+    """The sizes of a curve that are left out together, and the curve that has their bandwidth."""
+    largest, most = curve.sizes == curve.sizes.max(), points.ranks.max()
     if protocol == "ranks":
-        return np.asarray(points.ranks == points.ranks.max())
-    return points.largest | (protocol == "sizes")
-
-
-def _of_its_own(curve: FitCurve, generation: str) -> Floats:
-    """Every size with the bandwidth of the largest other size."""
-    if len(curve.sizes) < 2:
-        return np.full(len(curve.sizes), np.nan)
-    largest = curve.sizes == curve.sizes.max()
-    usual, without = (matched(sizes, generation) for sizes in (curve, curve.at(~largest)))
-    return np.where(
-        largest,
-        nccl_comparison.predict(curve, generation, without),
-        nccl_comparison.predict(curve, generation, usual),
-    )
-
-
-def _of_others(points: FitPoints, c: int, generation: str) -> Floats:
-    curve = points.curves[c]
-    alike = [
-        peer
-        for peer in points.curves
-        if peer.label == curve.label and peer.ranks < points.ranks.max()
-    ]
-    if not alike:
-        return np.full(len(curve.sizes), np.nan)
-    return nccl_comparison.predict(
-        curve, generation, matched(max(alike, key=lambda peer: peer.ranks), generation)
-    )
+        alike = [peer for peer in points.curves if peer.label == curve.label and peer.ranks < most]
+        if alike and curve.ranks == most:
+            yield np.ones_like(largest), max(alike, key=lambda peer: peer.ranks)
+    elif len(curve.sizes) > 1:
+        yield largest, curve.at(~largest)
+        if protocol == "sizes":
+            yield ~largest, curve

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -49,13 +48,9 @@ ROUNDS, STEPS, DAMPING = 8, 20, 0.5
 """The data are linearised so often, each time for so many steps of which so much is taken."""
 
 
-class Evidence(NamedTuple):
-    """The logarithm of the likelihood of parameters by runs, to the second order."""
-
-    information: Floats
-    """Minus its second derivative, shape (parameters, parameters)."""
-    vector: Floats
-    """The information times the best parameters, shape (parameters,)."""
+Evidence = tuple[Floats, Floats]
+"""The logarithm of the likelihood of parameters by runs, to the second order: its information,
+minus the second derivative, and the information times the best parameters."""
 
 
 class MachineRuns:
@@ -85,7 +80,7 @@ class MachineRuns:
         design, weight = slopes(model, inner, every, choice), evidence(misfit)
         information = design.T @ (weight[:, None] * design)
         vector = information @ (inner - self.offset) - design.T @ (weight * misfit)
-        return Evidence(information, vector)
+        return information, vector
 
 
 def at_specification(model: Model, specification: Specification) -> Model:
@@ -182,7 +177,7 @@ class _Fit:
         self.columns = [np.array([place.get(name, -1) for name in each.names]) for each in runs]
         machines = [each.machine for each in runs]
         self.machines = tuple(dict.fromkeys(machines))
-        self.share = [1 / machines.count(machine) for machine in machines]
+        self.share = np.array([1 / machines.count(machine) for machine in machines])
         self.usual = np.eye(len(self.base)) * USUAL**2
         self.covariance = self.usual
 
@@ -194,9 +189,10 @@ class _Fit:
                 self._found(each, column, mean)
                 for each, column in zip(self.runs, self.columns, strict=True)
             ]
+            information, vector = map(np.stack, zip(*evidence, strict=True))
             target = mean
             for _ in range(STEPS):
-                target = self._step(evidence, target)
+                target = self._step(information, vector, target)
             mean = mean + DAMPING * (target - mean)
         deviation = np.sqrt(np.diag(self.covariance))
         spread = np.minimum(deviation, WIDEST)
@@ -215,32 +211,26 @@ class _Fit:
         information, vector = runs.evidence(np.where(known, mean[column], 0.0) + runs.offset)
         alone = information[np.ix_(~known, ~known)] + np.eye((~known).sum()) / ALONE**2
         mixed = information[np.ix_(known, ~known)]
-        shared = Evidence(np.zeros_like(self.usual), np.zeros_like(self.base))
-        members = column[known]
-        shared.information[np.ix_(members, members)] = information[
-            np.ix_(known, known)
-        ] - mixed @ np.linalg.solve(alone, mixed.T)
-        shared.vector[members] = vector[known] - mixed @ np.linalg.solve(alone, vector[~known])
+        members, shared = column[known], (np.zeros_like(self.usual), np.zeros_like(self.base))
+        shared[0][np.ix_(members, members)] = information[np.ix_(known, known)]
+        shared[0][np.ix_(members, members)] -= mixed @ np.linalg.solve(alone, mixed.T)
+        shared[1][members] = vector[known] - mixed @ np.linalg.solve(alone, vector[~known])
         return shared
 
-    def _step(self, evidence: Sequence[Evidence], mean: Floats) -> Floats:
-        """The next mean, by one step of expectation and maximisation; changes the covariance."""
+    def _step(self, information: Floats, vector: Floats, mean: Floats) -> Floats:
+        """The next mean, by one step of expectation and maximisation; changes the covariance. The
+        evidence has the shapes (runs, members, members) and (runs, members)."""
         precision = np.linalg.inv(self.covariance)
-        covariances = [np.linalg.inv(each.information + precision) for each in evidence]
-        centres = [
-            covariance @ (each.vector + precision @ mean)
-            for covariance, each in zip(covariances, evidence, strict=True)
-        ]
-        machines, loose = sum(self.share), self.loose
-        pull = sum(share * centre for share, centre in zip(self.share, centres, strict=True))
-        mean = np.linalg.solve(machines * precision + loose, precision @ pull + loose @ self.base)
-        apart = sum(
-            share * (np.outer(centre - mean, centre - mean) + covariance)
-            for share, centre, covariance in zip(self.share, centres, covariances, strict=True)
-        )
+        covariances = np.linalg.inv(information + precision)
+        centres = np.einsum("rij,rj->ri", covariances, vector + precision @ mean)
+        machines, loose = self.share.sum(), self.loose
+        pull = precision @ (self.share @ centres) + loose @ self.base
+        mean = np.linalg.solve(machines * precision + loose, pull)
+        off = centres - mean
+        apart = off.T @ (self.share[:, None] * off) + np.tensordot(self.share, covariances, 1)
         covariance = (STRENGTH * self.usual + apart) / (STRENGTH + machines)
         self.covariance = np.where(self.apart, 0.0, covariance)
-        return mean
+        return np.asarray(mean)
 
     def _counted(self) -> Floats:
         total = np.zeros(len(self.base))

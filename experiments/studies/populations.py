@@ -82,7 +82,7 @@ def main(
                 output.write(out / f"{name}-left-out.csv", output.to_csv(records))
             summary = generated_pages.machines_summary(rows)
             shown = rows.assign(runs=rows["group"], use="")
-            parts += [generated_pages.table(generated_pages.MACHINE_COLUMNS, shown), summary]
+            parts += [generated_pages.chosen(generated_pages.MACHINE_COLUMNS, shown), summary]
     return "\n\n".join(parts)
 
 

@@ -24,6 +24,8 @@ UNIT = "import time\nb = time.process_time()\ns = 0\n" + (
 """A loop of a script, with global variables: its CPU seconds are y."""
 PYTHON = (sys.executable, "-P")
 SIMCTL = (*PYTHON, "-c", "from experiments.cli import main; main()")
+COMPILE = (*PYTHON, "-m", "simulator.kernels")
+"""The command that compiles all kernels."""
 LIMIT = 120.0
 """Seconds after which a process is ended."""
 ENOUGH = 30.0
@@ -106,22 +108,13 @@ def unit() -> float:
     return float(usage((sys.executable, "-c", UNIT)).printed)
 
 
-def compiling(root: Path = ROOT) -> tuple[str, ...]:
-    """The command that compiles all kernels of the packages in a folder; a large sweep if they have
-    no such program."""
-    if (root / "simulator" / "kernels" / "__main__.py").exists():
-        return (*PYTHON, "-m", "simulator.kernels")
-    return (*SIMCTL, "sweep", "--p", "512")
-
-
 def with_empty_cache(
     line: Sequence[str], variables: Mapping[str, str] | None = None
 ) -> ProcessUsage:
     """Compile all kernels, and then run a command."""
     with TemporaryDirectory() as folder:
         fresh = {**(variables or os.environ), "SIMCTL_CACHE_DIR": folder}
-        compiled = usage(compiling(Path(fresh.get("PYTHONPATH", ROOT))), fresh)
-        used = usage(line, fresh)
+        compiled, used = usage(COMPILE, fresh), usage(line, fresh)
     cpu, elapsed = compiled.cpu + used.cpu, compiled.elapsed + used.elapsed
     return ProcessUsage(cpu, elapsed, max(compiled.peak, used.peak))
 

@@ -17,7 +17,7 @@ from experiments.serving.deployment import Cut
 from experiments.serving.engines import Engine
 from experiments.serving.iterations import decode, prefill
 from experiments.serving.operating_point import TIMES, prompts_together, tpot, ttft, work_of
-from experiments.studies.generated_pages import markdown
+from experiments.studies.measured_rows import markdown
 from experiments.studies.serving_rows import (
     Row,
     deployed,
@@ -81,11 +81,11 @@ def main(
     if out is not None:
         output.write(out, overheads_text(fit(points), spread))
     rows = [row for name, left in errors.items() for row in _rows(points, name, left, spread)]
-    groups = "model", "machine", "engine", "points", *_FIGURES
+    both = points.rename(columns={"family": "model"}).drop(columns=[*TIMES]).join(errors["both"])
     tables = (
-        markdown((*heads, SPECULATIVE), rows),
-        markdown(groups, _groups(points, errors["both"])),
-        markdown(("machine", *groups[2:]), with_workers(folder)),
+        markdown([[*heads, SPECULATIVE], *rows]),
+        errors_by(["model", "machine", "engine"], both, sort=True),
+        errors_by(["machine", "engine"], with_workers(folder), sort=False),
     )
     return "\n\n".join(tables)
 
@@ -261,15 +261,14 @@ def _rows(
         yield [name, time.upper(), str(len(usual)), *cells]
 
 
-_FIGURES = [f"{time} {what}" for time in ("TPOT", "TTFT") for what in ("bias", "median", "p90")]
-
-
-def _groups(points: pd.DataFrame, errors: pd.DataFrame) -> Iterator[list[str]]:
-    """A row for each model, machine and engine."""
-    keys = ["family", "machine", "engine"]
-    for _, group in points.groupby(keys):
-        cells = [cell for time in TIMES for cell in figures(errors.loc[group.index, time])]
-        yield [*group.iloc[0][keys], str(len(group)), *cells]
+def errors_by(keys: list[str], rows: pd.DataFrame, *, sort: bool) -> str:
+    """A table with the errors of both times for each group of rows."""
+    heads = [f"{time.upper()} {what}" for time in TIMES for what in ("bias", "median", "p90")]
+    lines = [[*keys, "points", *heads]]
+    for names, group in rows.groupby(keys, sort=sort):
+        cells = [cell for time in TIMES for cell in figures(group[time])]
+        lines.append([*map(str, names), str(len(group)), *cells])
+    return markdown(lines)
 
 
 def overheads_text(inner: Floats, spread: Mapping[str, float]) -> str:

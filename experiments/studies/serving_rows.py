@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -69,17 +69,14 @@ def _once(table: pd.DataFrame, key: list[str]) -> Sequence[Row]:
     )
 
 
-def with_workers(folder: Path) -> Iterator[list[str]]:
-    """A row for each machine and engine of points whose prefills have workers of their own. No
-    value was learnt from these."""
+def with_workers(folder: Path) -> pd.DataFrame:
+    """log(predicted / measured) of TPOT and TTFT of points whose prefills have workers of their
+    own, with their machine and engine. No value was learnt from these."""
     columns = [f"{kind}_{name}" for kind in WORKERS for name in OF_WORKERS]
     table = read(folder / "serving.csv", COLUMNS | {*columns})
     known = (table[[*columns, "concurrency"]] != "").all(axis=1) & (table["mode"] == "disagg")
     rows = _once(table[known], [*ABOUT, *columns])
-    errors = pd.DataFrame([_off(row) for row in rows], columns=["machine", "engine", *TIMES])
-    for _, group in errors.groupby(["machine", "engine"], sort=False):
-        cells = [cell for time in TIMES for cell in figures(group[time])]
-        yield [*group.iloc[0][["machine", "engine"]], str(len(group)), *cells]
+    return pd.DataFrame([_off(row) for row in rows], columns=["machine", "engine", *TIMES])
 
 
 def figures(off: pd.Series[float]) -> list[str]:

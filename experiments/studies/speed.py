@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from shutil import unpack_archive
 from tempfile import TemporaryDirectory
 from typing import Annotated, NamedTuple
 
@@ -20,13 +22,12 @@ import typer
 from experiments import output
 from experiments.answer_blocks import render
 from experiments.shipped_tables import rows_of
-from experiments.studies import growth
 from experiments.studies.process_usage import (
+    COMPILE,
     ROOT,
     SIMCTL,
     ProcessUsage,
     alternate,
-    compiling,
     environment,
     in_process,
     unit,
@@ -44,14 +45,11 @@ class Goal(NamedTuple):
 
     work: str
     """Its name in the table."""
-    line: tuple[str, ...]
+    line: Sequence[str]
     """The command."""
-    must: float
-    """Seconds that it must reach."""
-    aim: float | None = None
-    """Seconds that would be good."""
-    must_bytes: float | None = None
-    """Bytes of memory that it must reach."""
+    limits: Mapping[str, str]
+    """Seconds that it `must` reach, those that would be an `aim`, and bytes that it `must_bytes`
+    reach."""
     run: Callable[[Sequence[str], Mapping[str, str] | None], ProcessUsage] = usage
     """Measures the command."""
     clock: str = "cpu"
@@ -64,14 +62,11 @@ RUNS = {"": usage, "in process": in_process, "empty cache": with_empty_cache}
 
 
 def _goal(row: Mapping[str, str]) -> Goal:
-    command, is_inside = row["command"], row["run"] == "in process"
-    aim, most = (float(row[name]) if row[name] else None for name in ("aim", "must_bytes"))
+    words, inside = row["command"], row["run"] == "in process"
     return Goal(
-        row["work"] or command,
-        work_line(command) if is_inside else (*SIMCTL, *command.split()),
-        float(row["must"]),
-        aim,
-        most,
+        row["work"] or words,
+        work_line(words) if inside else (*SIMCTL, *words.split()),
+        {name: row[name] for name in ("must", "aim", "must_bytes")},
         RUNS[row["run"]],
         row["clock"] or "cpu",
         row["long"] == "yes",
@@ -109,32 +104,23 @@ def main(
         Path | None, typer.Option(file_okay=False, exists=True, help="Folder for the results.")
     ] = None,
     against: Annotated[str | None, typer.Option(help="Compare each row with a revision.")] = None,
-    peer: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=CMD", help="Time a command with {p} and {size} beside simctl."),
-    ] = None,
 ) -> str:
-    """Time every row beside its goal; with --against beside a revision, with --peer beside another
-    simulator."""
+    """Time every row beside its goal; with --against beside a revision."""
     if names:
         return "\n".join(goal.work for goal in GOALS)
-    peers = dict(map(parse_peer, peer or ()))
     goals = select(row or (), long)
-    if against is not None or peers:
-        heads = ["work", "program", "in y", "over the first", "peak", "over the first", "note"]
-        lines = beside_peers(peers, repeats)
-        if against is not None:
-            lines = beside_revision(against, goals, repeats)
-        return output.align([heads, *lines])
+    if against is not None:
+        heads = ["work", "revision", "in y", "over the first", "peak", "over the first", "note"]
+        return output.align([heads, *beside_revision(against, goals, repeats)])
     records = measure(goals, repeats)
     if out is not None:
-        _write(out, records, growth.tables(repeats, long))
+        _write(out, records)
     return table(records)
 
 
 def measure(goals: Sequence[Goal], repeats: int) -> list[output.Record]:
     """A record a row: the minimum of `repeats` runs, and the minimum y of the whole run."""
-    usage(compiling(), environment())
+    usage(COMPILE, environment())
     units, measured = [unit()], []
     progress = output.Progress("rows measured")
     for number, goal in enumerate(goals):
@@ -147,21 +133,11 @@ def measure(goals: Sequence[Goal], repeats: int) -> list[output.Record]:
 
 def record(goal: Goal, used: ProcessUsage | str, y: float) -> output.Record:
     """The row of the csv file: the usage of a work, or the message of its failure."""
-    figures: tuple[float | None, float | None, str] = (None, None, str(used))
-    if isinstance(used, ProcessUsage):
-        figures = (_time(goal.clock, used), used.peak, "")
-    seconds, peak, problem = figures
-    return {
-        "work": goal.work,
-        "clock": goal.clock,
-        "seconds": seconds,
-        "y": y,
-        "peak": peak,
-        "must": goal.must,
-        "aim": goal.aim,
-        "must_bytes": goal.must_bytes,
-        "problem": problem,
-    }
+    about = {"work": goal.work, "clock": goal.clock, "seconds": None, "y": y, "peak": None}
+    if isinstance(used, str):
+        return {**about, **goal.limits, "problem": used}
+    figures = {"seconds": _time(goal.clock, used), "peak": used.peak}
+    return {**about, **figures, **goal.limits, "problem": ""}
 
 
 def scaled(record: output.Record) -> float:
@@ -214,10 +190,9 @@ def table(records: Sequence[output.Record]) -> str:
     return f"y = {y} of CPU\n\n{render(records, CELLS)}"
 
 
-def _write(folder: Path, records: Sequence[output.Record], tables: Sequence[growth.Lines]) -> None:
+def _write(folder: Path, records: Sequence[output.Record]) -> None:
     packages = ("simctl-collectives", "numpy", "numba", "llvmlite", "simpy")
     made = {
-        "growth": tables,
         "date": datetime.now(UTC).date().isoformat(),
         "machine": _machine(),
         "versions": {package: version(package) for package in packages},
@@ -231,48 +206,34 @@ def _write(folder: Path, records: Sequence[output.Record], tables: Sequence[grow
 
 
 def _machine() -> str:
-    name = platform.machine()
     cpus = Path("/proc/cpuinfo")
-    if cpus.exists():
-        lines = cpus.read_text().splitlines()
-        name = next((line.partition(": ")[2] for line in lines if "model name" in line), name)
+    known = re.search(r"model name\s*: (.*)", cpus.read_text()) if cpus.exists() else None
+    name = known[1] if known else platform.machine()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     cores = len(os.sched_getaffinity(0))
     return f"{name}, {cores} cores, {memory:.0f} GiB, Python {platform.python_version()}"
 
 
 @contextmanager
-def worktree(revision: str, root: Path = ROOT) -> Iterator[Path]:
-    """The files of a revision in a temporary folder."""
-    name = f"{revision}^{{commit}}"
-    if _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", name).returncode:
-        raise InputError(
-            f"no revision {revision[:80]!r} in {root}: --against takes a branch, a tag or a commit"
-        )
+def files_of(revision: str, root: Path = ROOT) -> Iterator[Path]:
+    """The files of a revision in a temporary folder. Raises InputError without such a revision."""
     with TemporaryDirectory() as folder:
-        files = Path(folder) / "files"
-        done = _git(root, "worktree", "add", "--detach", str(files), name)
-        if done.returncode:
-            raise InputError(f"git worktree fails: {done.stderr.strip().splitlines()[-1][:200]}")
-        try:
-            yield files
-        finally:
-            _git(root, "worktree", "remove", "--force", str(files))
-
-
-def _git(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    line = ("git", "-C", str(root), *words)
-    try:
-        return subprocess.run(line, capture_output=True, text=True, check=False)
-    except OSError as error:
-        raise InputError(f"git does not start: {error.strerror}") from None
+        archive, files = Path(folder) / "files.tar", Path(folder) / "files"
+        line = "git", "-C", root, "archive", "-o", archive, f"{revision}^{{commit}}"
+        if subprocess.run(line, capture_output=True, check=False).returncode:
+            raise InputError(
+                f"no revision {revision[:80]!r} in {root}: --against takes a branch, a tag or a "
+                "commit"
+            )
+        unpack_archive(archive, files, filter="data")
+        yield files
 
 
 def compared(
     work: str, measures: Mapping[str, Callable[[], ProcessUsage]], clock: str, repeats: int
 ) -> Iterator[list[str]]:
-    """A line for each program that does a work: time in y and peak, and both over those of the
-    first program. A note says that it fails, or that it is slower by over 5%."""
+    """A line for each revision that does a work: time in y and peak, and both over those of the
+    first one. A note says that it fails, or that it is slower by over 5%."""
     y, done = unit(), alternate(measures, repeats)
     first = next(iter(done.values()))
     for name, used in done.items():
@@ -294,39 +255,16 @@ def beside_revision(
 ) -> Iterator[list[str]]:
     """Rows on a revision and on these files, in turn, each with compiled code of its own."""
     progress = output.Progress("rows compared")
-    with worktree(revision, root) as files, TemporaryDirectory() as caches:
+    with files_of(revision, root) as files, TemporaryDirectory() as caches:
         places: dict[str, dict[str, str]] = {}
         for name, folder in ((revision, files), ("now", root)):
             places[name] = environment(folder, Path(caches) / str(len(places)))
-            usage(compiling(folder), places[name])
+            usage(COMPILE, places[name])
         for number, goal in enumerate(goals):
             progress(number, len(goals), f", now {goal.work}")
             measures = {name: partial(goal.run, goal.line, place) for name, place in places.items()}
             yield from compared(goal.work, measures, goal.clock, repeats)
     progress.clear()
-
-
-def beside_peers(
-    peers: Mapping[str, str], repeats: int, ranks: Sequence[int] = (64, 256, 1024)
-) -> Iterator[list[str]]:
-    """Ring all-reduces of 64 MiB by simctl and by the shell commands of other simulators."""
-    for p in ranks:
-        ours = (*SIMCTL, "sweep", "--algo", "ring", "--size", "64MiB", "--p", str(p))
-        measures = {"simctl sweep": partial(usage, ours, environment())}
-        for name, command in peers.items():
-            shell = command.replace("{p}", str(p)).replace("{size}", str(2**26))
-            measures[name] = partial(usage, ("/bin/sh", "-c", shell))
-        yield from compared(f"ring of {p} ranks", measures, "cpu", repeats)
-
-
-def parse_peer(text: str) -> tuple[str, str]:
-    """The name and the command of NAME=CMD."""
-    name, _, command = text.partition("=")
-    if not name.strip() or not command.strip():
-        raise InputError(f"--peer is {text[:80]!r}: it is NAME=CMD, like sim='sim -n {{p}}'")
-    if "{p}" not in command:
-        raise InputError(f"the command of peer {name!r} lacks {{p}}, the number of ranks")
-    return name.strip(), command
 
 
 def _time(clock: str, used: ProcessUsage) -> float:

@@ -33,7 +33,7 @@ from experiments.parallel.factor_fit import fit, spreads
 from experiments.shipped_tables import rows_of
 from experiments.studies.kernel_times import SOURCES, family_errors
 from experiments.studies.measured_plans import MeasuredStep, published
-from experiments.studies.measured_rows import Row, aligned, grouped
+from experiments.studies.measured_rows import Row, formatted, grouped
 from experiments.studies.plan_accuracy import FOLDERS, PAPERS, files_in
 from experiments.studies.step_predictions import factor_of, fit_rows
 from topologies.topology import Floats
@@ -90,7 +90,7 @@ def main(
     records = [_record(row, learnt, without) for row in rows_of(STEP_FACTORS)]
     if out is not None:
         output.write(out, output.to_csv(records))
-    return aligned({key: [str(record[key]) for record in records] for key in records[0]})
+    return formatted(pd.DataFrame(records))
 
 
 def _record(

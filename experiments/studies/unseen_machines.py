@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import e
 from typing import NamedTuple
@@ -11,20 +12,19 @@ from scipy.optimize import minimize
 
 from experiments.calibration.known_paths import ALL, as_nodes
 from experiments.calibration.libraries import NCCL
-from experiments.calibration.library import ELEMENT, MOST_ACROSS
+from experiments.calibration.library import MOST_ACROSS
 from experiments.calibration.library_model import active, along
 from experiments.calibration.measured_machines import MESHED_GPUS, NVLS_TREE_SINCE, is_since
 from experiments.calibration.observations import FitCurve
 from experiments.calibration.population.library_profile import with_switches
 from experiments.calibration.population.population import Population, Spread
-from experiments.calibration.prediction import times
+from experiments.calibration.prediction import predict
 from experiments.studies.population_fit import MachineRuns, fit_transports
-from simulator.collectives import find
 from simulator.cost_models import nccl
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
 from simulator.uncertainty.residuals import shared
-from topologies.topology import Floats, Longs
+from topologies.topology import Floats
 
 START = Spread(machine=0.1, between=0.3, software=0.4, parameters=0.4)
 """Where learning starts."""
@@ -75,20 +75,12 @@ def predicted(runs: MachineRuns, population: Population) -> Floats:
         "node 1/β of NVLS": members["node 1/β of NVLS"].mean,
     }
     profile = with_switches(runs.model.profile(inner), "node", generation, values)
+    algorithms = {"algorithms": NCCL.across["all_reduce"], "protocols": (), "rule": None}
     for c in crossing:
-        curve, place = points.curves[c], np.flatnonzero(points.curve == c)
-        machine = as_nodes(curve.ranks, curve.per_node)
-        sizes: dict[str, list[float]] = {}
-        for nbytes in points.size[place].tolist():
-            (name,) = NCCL.running(NCCL.across["all_reduce"], nbytes / ELEMENT, curve.ranks)
-            sizes.setdefault(name, []).append(nbytes)
-        by_size = {
-            nbytes: time.seconds
-            for name, chosen in sizes.items()
-            for nbytes, time in times(profile, find(name), machine, curve.ranks, chosen).items()
-        }
-        trees = [by_size[nbytes] for nbytes in points.size[place].tolist()]
-        seconds[place] = np.minimum(seconds[place], trees)
+        curve, place = points.curves[c], points.curve == c
+        trees = FitCurve(**(vars(curve) | algorithms))
+        rows = predict(profile, NCCL, trees, as_nodes(curve.ranks, curve.per_node))
+        seconds[place] = np.minimum(seconds[place], [row.seconds for row in rows])
     return seconds
 
 
@@ -136,37 +128,16 @@ def learn(machines: Sequence[Unseen], base: IntervalRules) -> Spread:
     """The rules under which the errors are most likely, as Student's t with the degrees of freedom
     of intervals has them: a few machines that are far off count little. Each machine counts alike,
     and each of its set-ups."""
-    prior, runs = np.log(START), _together(machines)
+    prior, set_ups = np.log(START), Counter(each.machine for each in machines)
+    _, *columns = zip(*machines, strict=True)
+    runs = Unseen("", *map(np.concatenate, columns))
+    shares = [1 / len(set_ups) / set_ups[each.machine] / len(each.off) for each in machines]
+    weight = np.repeat(shares, [len(each.off) for each in machines])
 
     def cost(inner: Floats) -> float:
-        variance = runs.points.variance(Spread(*np.exp(inner).tolist()), base)
-        tails = (FREEDOM + 1) * np.log1p(runs.points.off**2 / variance / FREEDOM)
-        likely = runs.mean((np.log(variance) + tails) / 2)
+        variance = runs.variance(Spread(*np.exp(inner).tolist()), base)
+        tails = (FREEDOM + 1) * np.log1p(runs.off**2 / variance / FREEDOM)
+        likely = weight @ (np.log(variance) + tails) / 2
         return float(likely + PULL * ((inner - prior) ** 2).sum())
 
     return Spread(*np.exp(minimize(cost, prior, method="Nelder-Mead").x).tolist())
-
-
-class _Together(NamedTuple):
-    """The points of all machines, one set-up after the other."""
-
-    points: Unseen
-    sizes: Longs
-    """Points of each set-up."""
-    machine: Longs
-    """The machine of each set-up."""
-
-    def mean(self, values: Floats) -> float:
-        """The mean over machines of the mean over set-ups and points."""
-        set_up = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        return float(self._by_machine(np.bincount(set_up, values) / self.sizes).mean())
-
-    def _by_machine(self, values: Floats) -> Floats:
-        return np.asarray(np.bincount(self.machine, values) / np.bincount(self.machine))
-
-
-def _together(machines: Sequence[Unseen]) -> _Together:
-    _, *columns = zip(*machines, strict=True)
-    sizes = np.array([len(each.off) for each in machines])
-    _, machine = np.unique([each.machine for each in machines], return_inverse=True)
-    return _Together(Unseen("", *map(np.concatenate, columns)), sizes, machine)

@@ -13,7 +13,7 @@ from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.measurements import read_all
 from experiments.studies import calibration, generated_pages
 from experiments.studies.calibration import CurveGroup, groups, main
-from experiments.studies.point_errors import _links, held_out_by_nccl, matched, two_points
+from experiments.studies.point_errors import held_out_by_nccl, matched
 from experiments.studies.rule_learning import Lefts
 from simulator.cost_models.nccl import NcclJob, channels, choice
 from simulator.uncertainty.measured_places import MeasuredPlaces
@@ -97,7 +97,7 @@ def test_the_page_is_written_from_the_files_of_a_run(
     main(folder, ["X01", "X02", "X03"], tmp_path)
     text = (
         "$command\n$date\n$versions$note\n$summary\n\n$sizes\n\n$ranks\n\n$plateau\n"
-        "$classes\n$machines_summary\n\n$machines\n$by_machine\n$worst\n$pairs"
+        "$classes\n$machines_summary\n\n$machines\n$by_machine\n$worst"
     )
     (tmp_path / "page.txt").write_text(text)
     (tmp_path / "nccl-left-out.csv").write_text(LEFT_OUT)
@@ -118,31 +118,16 @@ def test_the_page_is_written_from_the_files_of_a_run(
 
 def test_the_least_share_inside_is_of_families_with_enough_points() -> None:
     """None of three points is inside, and half of ten."""
-    figures = generated_pages.FIGURES_OF_SPLIT
-    names = [f"{split}_{figure}" for split in generated_pages.SPLITS for figure in figures]
-    columns: dict[str, list[float] | list[str]] = {name: [np.nan, np.nan] for name in names}
-    columns |= {"family": ["X01", "X02"], "sizes_model": [0.1, 0.1]}
-    columns |= {"sizes_inside": [0.0, 0.5], "sizes_judged": [3.0, 10.0]}
-    errors = pd.DataFrame(columns)
-    assert "| sizes | 2 | 25% | 50% |" in generated_pages.classes(errors)
-
-
-def test_collectives_are_foretold_from_links_of_the_same_gpus(folder: Path, tmp_path: Path) -> None:
-    for path in folder.iterdir():
-        (tmp_path / path.name).write_text(path.read_text())
-    (group,) = groups(tmp_path, ["X01"])
-    assert list(two_points(*group, read_all([tmp_path]).curves)) == []
-    rows = [f"{size},{1 + size / 80e3}" for size in SIZES]
-    for name, device in (("links", "GPU buffers H100"), ("others", "GPU buffers A100")):
-        (tmp_path / f"{name}.csv").write_text("\n".join(("size_bytes,time_us", *rows)) + "\n")
-        with (tmp_path / "index.csv").open("a") as index:
-            index.write(f"{name},X01p links,sendrecv,2,2,{device},Open MPI 5,\n")
-    (pair,) = two_points(*group, read_all([tmp_path]).curves)
-    assert [*pair.values()][:3] == ["one: NCCL", "all_reduce", 16]
-    assert 0 < float(pair["with_links"] or 0) < 1
-    assert 0 < float(pair["without_links"] or 0) < 1
-    (links,) = _links(group.library, group.curves, read_all([tmp_path]).curves)
-    assert links.machine == "GPU buffers H100"
+    judged = pd.DataFrame(
+        {
+            "split": pd.Categorical(["sizes"] * 2, generated_pages.SPLITS),
+            "family": ["X01", "X02"],
+            "inside": [0.0, 0.5],
+            "judged": [3.0, 10.0],
+            **dict.fromkeys(("score", "lines", "curves"), [np.nan] * 2),
+        }
+    )
+    assert "| sizes | 2 | 25% | 50% |" in generated_pages.classes(judged)
 
 
 def test_the_bandwidth_is_that_of_the_largest_size() -> None:

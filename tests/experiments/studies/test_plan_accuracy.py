@@ -98,9 +98,8 @@ def test_errors_are_counted_by_kind_of_plan(folder: Path) -> None:
 def test_the_tables_of_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_accuracy, "PAPERS", ())
     text = plan_accuracy.main([folder])
-    assert "a100_3d_single, one row a GPU and precision" in text
+    assert text.startswith("Errors of each file\n\nrows of ")
     assert "fsdp_mpt, the ten worst" in text
-    assert "Errors by kind of plan" in text
 
 
 def test_a_folder_without_files_is_refused(tmp_path: Path) -> None:

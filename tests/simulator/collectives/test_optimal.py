@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.studies.packed_trees import NAMES, V, bound, random_network, seconds, study
 from grouped_cases import each_case
+from random_networks import NAMES, V, bound, random_network, seconds, study
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import algorithms, find, of_collective
 from simulator.collectives.optimal import plan
@@ -36,7 +36,7 @@ FINE = 4, 18, 102
 @every_name
 def test_random_networks(name: str, seeds: Sequence[int]) -> None:
     """The tightest cut is reached within the fill, and within two percent with many segments. No
-    other algorithm is faster. `python -m experiments.studies packed-trees` has more networks."""
+    other algorithm is faster."""
     for seed in seeds:
         result = study(seed, name, fine=seed in FINE)
         assert not result["failures"], result

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
-from experiments.studies.packed_trees import SEEDS, random_network
+from random_networks import SEEDS, random_network
 from refusals import refusal
 from topologies._flow_kernels import Arcs, least_flow
 from topologies.capacity import arcs

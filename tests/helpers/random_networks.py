@@ -2,27 +2,17 @@
 
 Links have no latencies and gaps, so the size V does not matter. Times are multiples of the best
 lower bound. An all-reduce is compared with the sum of its two phases.
-
-| column | meaning |
-|---|---|
-| 64 segments, worst | the mean and the highest time with 64 segments |
-| of allowed | the time above the bound, as a share of (depth - 1)/64 + 2% |
-| 2048 segments | the highest time with 2048 segments, on every tenth network |
-| slower, by | the networks where another algorithm is faster, and by how much |
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import pandas as pd
-import typer
 
-from experiments.studies.measured_rows import formatted
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import find, of_collective
 from simulator.collectives.collective import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Algorithm
@@ -44,12 +34,6 @@ MARGIN = 0.02
 EQUAL = 1e-9
 """The relative difference of times that are equal."""
 COARSE, MORE = f"{SEGMENTS} segments", f"{FINE} segments"
-FORMATS = {
-    **dict.fromkeys(("algorithm", "networks"), "{}"),
-    **{COARSE: "{:.4f}", "worst": "{:.4f}", "of allowed": "{:.0%}", MORE: "{:.4f}"},
-    **{"slower": "{}", "by": "{:.3%}", "failures": "{}"},
-}
-"""The columns of the table."""
 
 
 def random_network(seed: int, *, both_ways_alike: bool = True) -> Topology:
@@ -125,35 +109,3 @@ def others(algorithm: Algorithm, topology: Topology) -> Iterator[tuple[float, st
                 if not fitted.schedule.switches:
                     took = simulate(fitted.schedule, fitted.topology, "compiled").makespan
                     yield took, other.name
-
-
-def main(
-    networks: Annotated[int, typer.Argument(min=1, help="The number of networks.")] = SEEDS,
-    every: Annotated[int, typer.Argument(min=1, help="One in so many has more segments.")] = 10,
-) -> str:
-    """A line for each algorithm, then the goals that networks miss."""
-    seeds = range(networks)
-    return summary([study(n, name, fine=n % every == 0) for n in seeds for name in NAMES])
-
-
-def summary(records: Sequence[dict[str, Any]]) -> str:
-    """The worst of each algorithm, and the goals that each network misses."""
-    rows = pd.DataFrame(records)
-    table = rows.groupby("algorithm", sort=False).agg(
-        **{
-            "networks": ("seed", "size"),
-            COARSE: (COARSE, "mean"),
-            "worst": (COARSE, "max"),
-            "of allowed": ("share", "max"),
-            MORE: (MORE, "max"),
-            "slower": ("by", np.count_nonzero),
-            "by": ("by", "max"),
-            "failures": ("failures", lambda texts: (texts != "").sum()),
-        }
-    )
-    failed = [
-        "{algorithm} on network {seed} of {ranks} ranks: {failures}".format_map(row)
-        for row in records
-        if row["failures"]
-    ]
-    return "\n".join([formatted(table.reset_index(), FORMATS), *failed])

@@ -14,21 +14,20 @@ T_F and T_B are halves of the rest: no column tells them apart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import pandas as pd
+import pytest
 from scipy.optimize import brentq, minimize_scalar
 
-from experiments import output
 from experiments.models.device_times import DeviceTimes
 from simulator.parallel.pipeline_times import StageTimes, pipeline_times
 from simulator.parallel.pipelines import Pipeline, find
 from simulator.parallel.pipelines.paper_orders import zb_auto
 
-TABLES = Path(__file__).with_suffix(".csv")
+TABLES = Path(__file__).with_name("zero_bubble.csv")
 """A row for each model and number of micro-batches."""
 COLUMNS = ("1F1B", "1F1B-I", "ZB-H1", "ZB-H2", "ZB-1p", "ZB-2p", "ZB-V")
 SEQUENCE = 1024
@@ -113,31 +112,6 @@ def errors(model: pd.DataFrame, micro_batches: int, fitted: Shares) -> dict[str,
     }
 
 
-def main() -> str:
-    """The errors of all cells, and the worst of each column."""
-    cases: tuple[tuple[int, Source], ...] = ((5, "products"), (5, "one cell"), (8, "products"))
-    return "\n\n".join(
-        f"Table {number}, T_W from {source}: simulated less printed rate\n\n"
-        + table(models(number), source)
-        for number, source in cases
-    )
-
-
-def table(known: Mapping[str, pd.DataFrame], source: Source) -> str:
-    """The errors of some models."""
-    lines, cells = [], []
-    for name, model in known.items():
-        fitted = fit(model, source)
-        for micro_batches in model.index:
-            cells.append(errors(model, micro_batches, fitted))
-            times = [f"{value:.4f}" for value in fitted]
-            shown = [f"{error:+.4f}" for error in cells[-1].values()]
-            lines.append([name, str(micro_batches), *times, *shown])
-    worst = [f"{max(abs(cell[column]) for cell in cells):.4f}" for column in cells[0]]
-    heads = ["model", "m", "T_comm/T", "T_W/T", *cells[0]]
-    return output.align([heads, *lines, ["worst", "", "", "", *worst]])
-
-
 def _bubble(model: pd.DataFrame, column: str, micro_batches: int, fitted: Shares) -> float:
     """The longest time from a device's first to its last action less m T, in units of T."""
     pipeline = _pipeline(model, column, micro_batches, fitted)
@@ -165,3 +139,45 @@ def _pipeline(model: pd.DataFrame, column: str, micro_batches: int, fitted: Shar
     named = {"1F1B-I": f"interleaved:chunks={size(model, 'layers')}"}
     name = named.get(column, column.lower().replace("-", "_"))
     return find(name).build(size(model, "devices"), micro_batches)
+
+
+MODELS, V_MODELS = models(5), models(8)
+MIDDLE, LARGE = (pytest.param(name, marks=pytest.mark.exhaustive) for name in ("14.6B", "28.3B"))
+
+
+@pytest.mark.parametrize("name", ["1.5B", "6.2B", MIDDLE, LARGE])
+def test_all_columns_follow_from_1f1b_and_a_cell(name: str) -> None:
+    model = MODELS[name]
+    fitted = fit(model, "one cell")
+    for micro_batches in model.index:
+        assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.006
+
+
+@pytest.mark.parametrize("name", ["1.5B", "6.2B", MIDDLE, LARGE])
+def test_nearly_all_cells_follow_from_the_columns_of_1f1b(name: str) -> None:
+    model = MODELS[name]
+    fitted = fit(model, "products")
+    differences = {
+        (micro_batches, column): abs(error)
+        for micro_batches in model.index
+        for column, error in errors(model, micro_batches, fitted).items()
+    }
+    assert max(differences.values()) < 0.0155
+    worst = {column for (_, column), error in differences.items() if error > 0.01}
+    assert worst == (set() if name == "1.5B" else {"ZB-H2"})
+
+
+@pytest.mark.parametrize("name", ["6.2B", MIDDLE, LARGE])
+def test_zb_v_follows_from_the_column_of_1f1b(name: str) -> None:
+    """Zero Bubble's Table 8."""
+    model = V_MODELS[name]
+    fitted = fit(model, "products")
+    for micro_batches in model.index:
+        assert max(map(abs, errors(model, micro_batches, fitted).values())) < 0.014
+
+
+def test_the_time_of_1f1b_says_nothing_of_the_parts() -> None:
+    """It depends on T alone, so that no fit to it can tell T_W."""
+    model = MODELS["1.5B"]
+    rates = [rate(model, "1F1B", 24, (1 / 64, weights / 16)) for weights in (1, 4, 5)]
+    assert rates == pytest.approx([rates[0]] * 3, abs=1e-12)
