@@ -125,7 +125,8 @@ class Forward:
             for begin, end in pairwise(bounds)
         ]
         blocks[-1] += (head,)
-        return write(Work(tuple(blocks), _rounds(stages, self.parts_of_round), self.times))
+        work = Work(tuple(blocks), _rounds(stages, self.parts_of_round), self.times)
+        return write(work, together=True)  # each exchange has all ranks
 
     def round_seconds(self, step: Step) -> float:
         """Seconds in which each sequence gets a token by a step of it: those of a pass through all

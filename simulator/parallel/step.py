@@ -133,9 +133,10 @@ class Step:
         return route(self.schedule, machine)
 
 
-def write(work: Work, detail: Detail = "layers") -> Step:
+def write(work: Work, detail: Detail = "layers", *, together: bool = False) -> Step:
     """The operations of a step, an operation for each part of each layer, or for each pass of a
-    stage where nothing overlaps with a part of it. Both take as long.
+    stage where nothing overlaps with a part of it. Both take as long, where media serve all ranks
+    alike. `together`: ranks go on when a call has served all of them.
 
     Raises InputError if transfers are blocking and devices wait for each other without end.
     """
@@ -192,7 +193,8 @@ def write(work: Work, detail: Detail = "layers") -> Step:
     )
     actions = slice(len(pipeline))
     device = pipeline.device
-    return _served(Step(work, graph, awaited[actions], tails[actions], passes, number, device))
+    step = Step(work, graph, awaited[actions], tails[actions], passes, number, device)
+    return step if together else _served(step)
 
 
 def _served(step: Step) -> Step:

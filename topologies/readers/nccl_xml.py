@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from topologies.errors import InputError
 from topologies.link import LINKS, Link
 from topologies.readers.hosts import (
     LANES,
@@ -98,7 +99,10 @@ def read_nccl_xml(
         *_join_cpus(builder, parts, sockets),
         *_notes(parts, links),
     ]
-    return builder.build([part.name for part in ranks])
+    try:
+        return builder.build([part.name for part in ranks])
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 def _ranks(parts: NcclParts) -> list[NcclDevice]:

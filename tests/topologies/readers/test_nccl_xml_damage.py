@@ -38,6 +38,15 @@ def test_more_cpus_than_any_machine_has() -> None:
     )
 
 
+def test_a_machine_that_cannot_be_built_names_its_file() -> None:
+    """A damaged file has two GPUs at one place, each linked to what is there."""
+    link = '<nvlink target="0001:00:00.0" count="12" tclass="0x030200"/>'
+    one, two = (f'<gpu dev="{k}" sm="80" rank="{k}">{link}</gpu>' for k in (0, 1))
+    pci = '<pci busid="0001:00:00.0" class="0x030200">'
+    text = f'<system><cpu numaid="0">{pci}{pci}{one}</pci>{two}</pci></cpu></system>'
+    assert refused(text).startswith("topo.xml: link gpu0->gpu1 is there twice")
+
+
 DATA = Path(__file__).parent / "data"
 SELF_LINK, REPEATED = (
     (DATA / f"nccl_{name}.xml").read_text() for name in ("self_link", "repeated")
