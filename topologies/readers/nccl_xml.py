@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from topologies.errors import InputError
+from topologies.errors import naming
 from topologies.link import LINKS, Link
 from topologies.readers.hosts import (
     LANES,
@@ -94,15 +94,9 @@ def read_nccl_xml(
         _join_port(builder, port)
     builder.notes += _join_pcie(builder, parts, links, usual)
     _join_links(builder, parts, links)
-    builder.notes += [
-        *links.notes(),
-        *_join_cpus(builder, parts, sockets),
-        *_notes(parts, links),
-    ]
-    try:
+    builder.notes += [*links.notes(), *_join_cpus(builder, parts, sockets), *_notes(parts, links)]
+    with naming(name):
         return builder.build([part.name for part in ranks])
-    except InputError as error:
-        raise InputError(f"{name}: {error}") from None
 
 
 def _ranks(parts: NcclParts) -> list[NcclDevice]:
