@@ -198,9 +198,9 @@ def other_levels(device: str, math: str) -> float:
 
     Power limits steps: their products reach a smaller share of the peak, the more FLOP/s the peak
     has for a watt. Half the bits take half the energy, so the peak in 16 bits counts for all. The
-    time at the peak and that of the energy add in quadrature: 1 / share² is a line of the square of
-    TFLOP/s for a watt. GPUs count whose libraries reach the usual share of a peak. A product in a
-    step takes no less than alone.
+    time at the peak and that of the energy add in quadrature: 1 / share² is a line of the square
+    of TFLOP/s for a watt. GPUs count whose libraries reach the usual share of a peak. A product in
+    a step takes no less than alone.
     """
     chosen, squares, needed = accelerator(device), list[float](), list[float]()
     for name, level in step_factors().items():

@@ -227,8 +227,8 @@ class _Fit:
         pull = precision @ (self.share @ centres) + loose @ self.base
         mean = np.linalg.solve(machines * precision + loose, pull)
         off = centres - mean
-        apart = off.T @ (self.share[:, None] * off) + np.tensordot(self.share, covariances, 1)
-        covariance = (STRENGTH * self.usual + apart) / (STRENGTH + machines)
+        between = off.T @ (self.share[:, None] * off) + np.tensordot(self.share, covariances, 1)
+        covariance = (STRENGTH * self.usual + between) / (STRENGTH + machines)
         self.covariance = np.where(self.apart, 0.0, covariance)
         return np.asarray(mean)
 

@@ -98,7 +98,7 @@ class Laid:
         return float(self.use.busy[self.members[part]].max())
 
     def ends(self, part: int, timeline: Timeline) -> Floats:
-        """When each rank of a part has sent and received all, shape (groups times ranks,). None if
+        """When each rank of a part has sent and received all, shape (groups times ranks,). Empty if
         ranks are served alike, if one stands for several, or under fair sharing, where messages
         on a medium end together."""
         schedule, ends = timeline.schedule, np.zeros(self.ranks * len(self.members[part]))

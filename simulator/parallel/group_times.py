@@ -151,7 +151,7 @@ class GroupTimes:
     usual: GroupTimes | None = None
     """The times on the machine without its slow links; None for a machine without any."""
     bounds: bool = False
-    """Whether the fastest place counts, and not the slowest one."""
+    """Whether the fastest place counts, and not the slowest one, until its ranks are served."""
     jitter: float = 0.0
     """Standard deviation of the seconds at which ranks enter a call, which waits for the last."""
     laws: Mapping[str, Law] = field(default_factory=dict)
@@ -165,7 +165,7 @@ class GroupTimes:
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
     # Times under other degrees, ends or laws have their own.
     _least: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
-    _known: dict[tuple[str, str, float], Mapping[int, float]] = field(
+    _known: dict[tuple[str, str, float], dict[int, float]] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -208,6 +208,8 @@ class GroupTimes:
             ends = {place: law(timed.at(self.end, place)) for place in timed.laid.parts_of}
             late = self._late(kind, collective)
             self._known[key] = {place: seconds + late for place, seconds in ends.items()}
+            if self.bounds:  # a rank goes on when it is served
+                self._known[key] |= {place: end for place, (end, _) in self.served(*key).items()}
         return self._known[key]
 
     def by_rank(self, kind: str, collective: str, nbytes: float) -> Floats:
@@ -235,9 +237,11 @@ class GroupTimes:
         served = dict[int, tuple[float, float]]()
         for place, parts in timed.laid.parts_of.items():
             end = max(means.get(part, timed.seconds[part]) for part in parts)
+            busy = max(timed.laid.busiest(part) for part in parts) * nbytes
+            if kind.startswith("data"):  # all ranks meet at its end, as bounds assume
+                end = max(end, busy)
             if end < timed.at(None, place) * (1 - ROUNDING):
-                busy = max(timed.laid.busiest(part) for part in parts)
-                served[place] = law(end) + late, busy * nbytes
+                served[place] = law(end) + late, busy
         return served
 
     def _late(self, kind: str, collective: str) -> float:
@@ -341,8 +345,7 @@ class GroupTimes:
                 if each.sharing == "fair" and len(each.schedule) <= EXPLAINED
             }
             seconds = {number: each.makespan for number, each in ran.items()}
-            ends = {number: laid.ends(number, each) for number, each in ran.items()}
-            ends = {number: each for number, each in ends.items() if len(each)}
+            ends = {n: each for n in ran if len(each := laid.ends(n, ran[n]))}
             return Timed(laid, seconds, {}, phases, ends)
         seconds, intervals = dict[int, float](), dict[int, Interval]()
         for number, part in parts.items():

@@ -107,8 +107,8 @@ def test_what_points_share_becomes_as_wide_as_the_score_says(learnt: IntervalRul
     right = sharpest(learnt, families)
     for factor in (0.5, 2.0):
         wrong = learnt._replace(**{name: factor * getattr(learnt, name) for name in SHARED})
-        found = sharpest(wrong, families)
-        assert [getattr(found, name) for name in SHARED] == pytest.approx(
+        sharpened = sharpest(wrong, families)
+        assert [getattr(sharpened, name) for name in SHARED] == pytest.approx(
             [getattr(right, name) for name in SHARED], rel=0.15
         )
 

@@ -32,6 +32,7 @@ from topologies.link import Link
 from topologies.shapes import star
 from topologies.topology import Ints, Topology
 from topologies.topology_builder import TopologyBuilder
+from topologies.variants import slowed
 
 
 @st.composite
@@ -85,8 +86,12 @@ def test_software_makes_of_seconds_on_links_what_its_law_says() -> None:
     assert under.seconds("tp", "all_gather", 1e6) == 2 + 1e6 + 2 * links
     assert under.seconds("tp", "all_reduce", 1e6) == plain.seconds("tp", "all_reduce", 1e6)
     assert {*under.laws} == {"all_gather", "dispatch"}
-    slow = replace(under, usual=under)
-    assert slow.by_rank("tp", "all_gather", 1e6).tolist() == [1.0] * 8
+    built = machine("hgx_h100").build(8)
+    slow = replace(under, topology=slowed(built, 7, 0.5), usual=under, _laid={}, _times={})
+    times = [each.seconds("tp", "all_gather", 1e6) for each in (under, slow)]
+    shares = [times[0] / times[1]] * 6 + [1.0] * 2
+    assert slow.by_rank("tp", "all_gather", 1e6).tolist() == pytest.approx(shares, rel=1e-12)
+    assert times[1] > times[0]
 
 
 @given(degrees())

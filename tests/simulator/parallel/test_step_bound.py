@@ -1,5 +1,7 @@
 """The lower bound of a step, against the simulation."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -89,7 +91,8 @@ def works(draw: st.DrawFn) -> Work:
 def outline(work: Work) -> Outline:
     in_turn = work.pipeline.name == "1f1b"
     micro_batches = work.pipeline.micro_batches
-    return Outline(work.stages, micro_batches, work.times, work.sharding, in_turn)
+    times = replace(work.times, bounds=True)
+    return Outline(work.stages, micro_batches, times, work.sharding, in_turn)
 
 
 @tries(7, 30)
@@ -98,6 +101,18 @@ def test_no_step_is_shorter_than_its_bound(work: Work) -> None:
     least = outline(work).bound
     for detail in ("layers", "passes"):
         assert least <= measure(write(work, detail)).step
+
+
+def test_the_bound_knows_that_ranks_go_on_when_they_are_served() -> None:
+    """Four replicas exchange over one NIC. A bound that waits for the last of them in each layer is
+    above the step."""
+    part = BlockPart(1.0, "cp", "shift", 2e9)
+    block = Block("layer", (part,) * 2, (), (), (part,) * 2)
+    degrees = Degrees(dp=4, cp=2, order="dp-cp-tp-pp")
+    times = GroupTimes(cluster("leonardo", 2, nics=1), degrees)
+    work = Work(((block,),), find("1f1b").build(1, micro_batches=8), times, Sharding())
+    waiting = Outline(work.stages, 8, times, work.sharding, in_turn=True)
+    assert outline(work).bound <= measure(write(work)).step < waiting.bound
 
 
 def test_launches_of_a_last_backward_run_beside_the_backwards_before_it() -> None:
