@@ -161,6 +161,7 @@ class Degrees:
             rows = rows.swapaxes(1, 2) if cut == "%" else rows
         return np.ascontiguousarray(rows.reshape(-1, size))
 
+    @lru_cache(maxsize=256)  # noqa: B019
     def meets(self, kind: str) -> Ints:
         """Which ranks of the groups of a kind wait for each other behind a call: those with the
         same number. Shape (groups, ranks of a group).

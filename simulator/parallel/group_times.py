@@ -208,7 +208,7 @@ class GroupTimes:
             ends = {place: law(timed.at(self.end, place)) for place in timed.laid.parts_of}
             late = self._late(kind, collective)
             self._known[key] = {place: seconds + late for place, seconds in ends.items()}
-            if self.bounds:  # a rank goes on when it is served
+            if self.bounds and timed.ends:  # ranks go on when they are served
                 self._known[key] |= {place: end for place, (end, _) in self.served(*key).items()}
         return self._known[key]
 
