@@ -85,24 +85,6 @@ def usage(line: Sequence[str], variables: Mapping[str, str] | None = None) -> Pr
         return ProcessUsage(cpu, elapsed, used.ru_maxrss * 1024, out.read())
 
 
-def work(name: str) -> tuple[str, ...]:
-    """The command that runs a work of :mod:`experiments.studies.timed_works`, by its name and
-    arguments."""
-    return (*PYTHON, str(Path(__file__).with_name("timed_works.py")), *name.split())
-
-
-def parts_of(line: Sequence[str], variables: Mapping[str, str] | None = None) -> list[float]:
-    """Run a work: what it counted, bytes of the process before the first part and at the largest,
-    and CPU seconds of each part."""
-    return [*map(float, usage(line, variables).printed.split())]
-
-
-def in_process(line: Sequence[str], variables: Mapping[str, str] | None = None) -> ProcessUsage:
-    """Run a work: the usage of its parts, without the start of the process."""
-    _, _, peak, *seconds = parts_of(line, variables)
-    return ProcessUsage(sum(seconds), sum(seconds), peak)
-
-
 def unit() -> float:
     """y: the CPU seconds of the loop."""
     return float(usage((sys.executable, "-c", UNIT)).printed)

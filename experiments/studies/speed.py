@@ -29,12 +29,10 @@ from experiments.studies.process_usage import (
     ProcessUsage,
     alternate,
     environment,
-    in_process,
     unit,
     usage,
     with_empty_cache,
 )
-from experiments.studies.process_usage import work as work_line
 from experiments.templates import Columns
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds
@@ -58,14 +56,13 @@ class Goal(NamedTuple):
     """Whether it takes more than a minute."""
 
 
-RUNS = {"": usage, "in process": in_process, "empty cache": with_empty_cache}
+RUNS = {"": usage, "empty cache": with_empty_cache}
 
 
 def _goal(row: Mapping[str, str]) -> Goal:
-    words, inside = row["command"], row["run"] == "in process"
     return Goal(
-        row["work"] or words,
-        work_line(words) if inside else (*SIMCTL, *words.split()),
+        row["work"] or row["command"],
+        (*SIMCTL, *row["command"].split()),
         {name: row[name] for name in ("must", "aim", "must_bytes")},
         RUNS[row["run"]],
         row["clock"] or "cpu",
@@ -74,7 +71,7 @@ def _goal(row: Mapping[str, str]) -> Goal:
 
 
 GOALS = tuple(map(_goal, rows_of(Path(__file__).with_name("goals.csv"))))
-"""A row has the words behind simctl, or of a work that runs in its process."""
+"""A row has the words behind simctl."""
 
 
 def select(words: Sequence[str], with_long: bool) -> list[Goal]:

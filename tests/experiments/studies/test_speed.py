@@ -16,10 +16,7 @@ from experiments.studies.process_usage import (
     ProcessUsage,
     alternate,
     environment,
-    in_process,
-    parts_of,
     usage,
-    work,
 )
 from experiments.studies.speed import GOALS, Goal, select
 from grouped_cases import each_case
@@ -115,17 +112,6 @@ def test_a_process_is_measured_with_those_it_waits_for() -> None:
     alone, waits = usage(TINY.line), usage((*PYTHON, script))
     assert min(alone.cpu, alone.elapsed) > 0
     assert waits.peak >= 9**8
-    printed = (*PYTHON, "print(7, 10, 100, 1.5, 2)")
-    assert in_process(printed) == (3.5, 3.5, 100.0, "")
-    assert parts_of(printed) == [7, 10, 100, 1.5, 2]
-
-
-def test_a_work_counts_and_times_its_parts() -> None:
-    parts = parts_of(work("ring 4 ring reference"), environment())
-    counted, before, peak, *seconds = parts
-    assert counted == 24
-    assert len(seconds) == 2
-    assert 0 < before <= peak
 
 
 def test_a_failure_is_named_by_the_last_line_of_stderr() -> None:
