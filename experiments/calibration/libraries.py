@@ -38,7 +38,7 @@ from experiments.calibration.library import ELEMENT, TCP, Library
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, NCCL_TUNER, library_name
 from simulator.cost_models import nccl
 from simulator.effects.jobs import used_nodes
-from simulator.effects.pieces import PieceCounts
+from simulator.effects.software_costs import PieceCounts
 from topologies.topology import Topology
 
 US, GBPS = 1e-6, 1e9

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Parameter, Values
-from simulator.effects.kernel_costs import DIRECT
+from simulator.effects.software_costs import DIRECT
 from simulator.profile import Profile
 
 MOVED = 2.0

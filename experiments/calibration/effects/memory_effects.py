@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from experiments.calibration.effects.effect import LIKELY, LOOSE, Data, Effect, Parameter, Values
-from simulator.effects.memory_costs import CONNECTED_RANKS, HostMemory
+from simulator.effects.software_costs import CONNECTED_RANKS, HostMemory
 from simulator.profile import Profile
 
 NO_SCRATCH: Mapping[str, float] = {}

@@ -36,7 +36,7 @@ from experiments.calibration.population.steps import Kind, Steps
 from experiments.calibration.uncertainty import shipped_rules
 from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
-from simulator.effects.channels import PeerChannels
+from simulator.effects.link_slowdowns import PeerChannels
 from simulator.profile import Profile, Uncertainty
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.measured_places import place

@@ -9,7 +9,7 @@ from experiments.profiles.profile_document import dumps, of
 from grouped_cases import each_case
 from mistake_tables import changes_of
 from refusals import refusal
-from simulator.effects.crowded_links import Crowding, NodeCorrection
+from simulator.effects.link_slowdowns import Crowding, NodeCorrection
 from simulator.profile import Profile, Protocol
 from sure_profile import UNSURE
 from topologies.errors import InputError

@@ -11,7 +11,7 @@ from experiments.profiles.profile_document import of
 from made_up_curves import check_simulated, curve, model_of
 from simulator.collectives import find
 from simulator.effects.jobs import Jobs, jobs
-from simulator.effects.kernel_costs import KernelCosts
+from simulator.effects.software_costs import KernelCosts
 
 COSTS = KernelCosts(own=2e-12, piece=1e-6, message=3e-7, message_between=2e-6)
 SLOWNESS = 1 / 370e9
