@@ -31,7 +31,7 @@ from experiments.studies.measured_rows import grouped
 from experiments.studies.point_errors import curve_of, held_out_by_nccl, reason
 from experiments.studies.population_fit import at_specification
 from experiments.studies.rule_learning import Coverage, Lefts, coverage, learnt, rules_file
-from simulator.uncertainty.interval_rules import IntervalRules
+from simulator.uncertainty.residuals import IntervalRules
 from topologies.errors import InputError
 
 

@@ -16,8 +16,7 @@ from experiments.studies.calibration import CurveGroup, groups, main
 from experiments.studies.point_errors import held_out_by_nccl, matched
 from experiments.studies.rule_learning import Lefts
 from simulator.cost_models.nccl import NcclJob, channels, choice
-from simulator.uncertainty.measured_places import MeasuredPlaces
-from simulator.uncertainty.message_sizes import no_messages
+from simulator.uncertainty.measured_places import MeasuredPlaces, no_messages
 from tests.experiments.calibration.test_nccl_comparison import RATE, measured
 from tests.experiments.calibration.test_nccl_comparison import SIZES as NCCL_SIZES
 

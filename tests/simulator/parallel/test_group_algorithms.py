@@ -9,8 +9,8 @@ import pytest
 from simulator.collectives import find
 from simulator.collectives.proof import prove
 from simulator.engines import run, simulate
-from simulator.parallel.connections import in_turn
 from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_algorithms import in_turn
 from simulator.parallel.group_times import GroupTimes
 from simulator.schedules.timeline import Timeline
 from topologies.catalogue import find as find_machine
