@@ -14,9 +14,9 @@ from experiments.frameworks.job_choice import chosen_transformer, names_file, wi
 from experiments.models.accelerators import DEVICES, usual_dtype
 from experiments.models.device_times import DeviceTimes
 from experiments.options import condition_parser
-from experiments.options.job_options import JobOptions
 from experiments.options.options import refuse, values_of
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.run_options import JobOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.pages.reports.result import Picture, Result
 from experiments.parallel.framework_defaults import like_framework

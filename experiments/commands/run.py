@@ -21,7 +21,7 @@ from experiments.options.options import (
 )
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
-from experiments.options.trace_options import TraceOptions
+from experiments.options.run_options import TraceOptions
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 from topologies.units import parse_bytes

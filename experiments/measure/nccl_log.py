@@ -7,7 +7,7 @@ from collections.abc import MutableMapping
 from functools import partial
 
 from experiments.measure.points import MeasurementPoint
-from experiments.measurements.formats.tuning_lines import Choices, add_choice, labels_of
+from experiments.measurements.formats.log_settings import Choices, add_choice, labels_of
 
 DEBUG = "NCCL_DEBUG"
 

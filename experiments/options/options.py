@@ -11,14 +11,13 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import typer
 
-from experiments.answer_files import Files
+from experiments.answer_files import ALL, Files
 from experiments.options.completion import (
     collective_names,
     complete_algorithms,
     completer,
     profile_names,
 )
-from experiments.trace_choice import ALL
 from topologies.errors import InputError, nearest_name
 
 Request = TypeVar("Request")

@@ -17,8 +17,7 @@ from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_space import Space, advice
 from experiments.parallel.plan_step import Training, interval_of, memory_of, work_of
 from experiments.parallel.plan_text import Plan
-from experiments.parallel.step_calibration import kind_of, mean_error
-from experiments.parallel.step_interval import whole_interval
+from experiments.parallel.step_calibration import kind_of, mean_error, whole_interval
 from experiments.profiles.interval_levels import interval_columns
 from experiments.text_lines import bytes_cell
 from simulator.parallel.group_times import GroupTimes

@@ -16,8 +16,7 @@ from experiments.models.narrow_casts import reads, stored
 from experiments.models.recomputation import MODULES, modules_of, parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import with_tensors
-from experiments.parallel.expert_dispatch import with_kernels
-from experiments.parallel.expert_routing import Routing, routing_of
+from experiments.parallel.expert_routing import Routing, routing_of, with_kernels
 from experiments.parallel.factor_fit import Sureness
 from experiments.parallel.offloading import host_bandwidth, offload_stages
 from experiments.parallel.plan_text import Plan, layer_numbers

@@ -1,5 +1,5 @@
-"""Measured steps of plans: how far simulated ones were from them, by the kind of plan, and
-calibration of the times of a device with a CSV of steps."""
+"""Measured steps of plans: how far simulated ones were from them, by the kind of plan; calibration
+of the times of a device with a CSV of steps; and intervals of whole steps."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from math import exp, hypot, log
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
 from experiments.output import counted
-from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, fit
+from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, Sureness, fit, spreads
 from experiments.parallel.framework_defaults import like_framework
 from experiments.parallel.idle_keys import check_recomputation
 from experiments.parallel.plan_step import Training, work_of
@@ -27,7 +28,9 @@ from simulator.analysis.critical_path import critical_path
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, COPIES, HOST, STREAMS
 from simulator.parallel.step import Step, write
+from simulator.parallel.step_measures import length_of
 from simulator.schedules.timeline import Timeline
+from simulator.uncertainty.interval import LEVEL, Interval, quantile
 from topologies.errors import InputError, naming
 from topologies.readers.contents import csv_rows
 from topologies.topology import Floats, Topology
@@ -229,3 +232,40 @@ def bound_seconds(timeline: Timeline) -> Floats:
     critical = critical_path(timeline)
     bound = BOUND[timeline.schedule.lane[critical.operation]]
     return np.bincount(bound, critical.seconds, 3).astype(np.float64)
+
+
+def usual_sureness(shape: TransformerShape) -> Sureness:
+    """How surely tables know a device and the launch of a kernel, without a measured step."""
+    usual = spreads()
+    model = usual.experts if shape.experts else usual.model
+    return Sureness(hypot(usual.device, model, usual.precision), usual.launch)
+
+
+def step_spread(seconds: Floats, sureness: Sureness, *, links: float = 0.0) -> float:
+    """The standard deviation of the logarithm of a step, from the seconds of its critical path:
+    of the device, of launches, and of all else, whose own is `links`. Shape (3,)."""
+    usual, (device, launch) = spreads(), sureness
+    launched = hypot(launch, usual.launched)
+    shares = seconds / (seconds.sum() or 1.0)
+    return hypot(*(shares * np.array([device, launched, links])).tolist(), usual.step)
+
+
+def whole_interval(
+    step: Step, training: Training, level: float, communication: Interval | None
+) -> Interval | None:
+    """The interval of a step, from that of its `communication` if a profile has one. None if
+    neither a profile nor a measured step says how sure it is."""
+    if communication is None and training.sureness is None:
+        return None
+    sureness = training.sureness or usual_sureness(training.shape)
+    seconds = length_of(step)
+    inner = communication or Interval(seconds, seconds, seconds, level or LEVEL)
+    links = 0.0 if communication else spreads().links
+    reach = quantile(inner.level) * step_spread(bound_seconds(step.timeline), sureness, links=links)
+    expected, low, high = inner[:3]
+    if not low > 0:
+        return inner
+    return inner._replace(
+        low=expected * exp(-hypot(reach, log(expected / low))),
+        high=expected * exp(hypot(reach, log(high / expected))),
+    )

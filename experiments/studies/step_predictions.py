@@ -30,8 +30,9 @@ from experiments.parallel.step_calibration import (
     plan_critical_path,
     sizes_of,
     span_of,
+    step_spread,
+    usual_sureness,
 )
-from experiments.parallel.step_interval import step_spread, usual_sureness
 from experiments.studies.measured_plans import MeasuredStep
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes

@@ -37,13 +37,13 @@ STORIES = {
     "judge": "profile_story:judged",
     "calibrate": "profile_story:calibrated",
     "diagnose": "diagnosis_story:curves",
-    "job": "job_story:job",
+    "job": "diagnosis_story:job",
     "expect": "diagnosis_story:expected",
-    "status": "job_story:status",
+    "status": "diagnosis_story:status",
     "recommend": "recommendation_story:story",
     "winners": "recommendation_story:winners",
     "explain": "recommendation_story:explained",
-    "placement": "placement_story:story",
+    "placement": "recommendation_story:placement",
     "serve": "serving_story:story",
 }
 """Module and function that tell a kind of result."""

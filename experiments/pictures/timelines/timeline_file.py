@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.answer_files import Files
-from experiments.trace_choice import ALL, CHAKRA, TraceChoice, is_folder
+from experiments.answer_files import ALL, CHAKRA, Files, TraceChoice, is_folder
 
 if TYPE_CHECKING:
     from experiments.pictures.timelines.spans import Spans

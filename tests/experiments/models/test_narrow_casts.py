@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from experiments.models.accelerators import NARROW
 from experiments.models.block_cut import BlockCut, Scaling
 from experiments.models.device_times import DeviceTimes
-from experiments.models.expert_mixture import mixture
 from experiments.models.kernels import Kernels, computations
+from experiments.models.mixers import mixture
 from experiments.models.model_blocks import blocks
 from experiments.models.narrow_casts import cast, layouts, reads, stored
 from experiments.models.recomputation import WHOLE, parse_recomputation

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.models.device_times import DeviceTimes
 from experiments.models.kernel_times.exchange import Exchange, distinct, exchange_seconds
-from experiments.parallel.expert_dispatch import Copies
+from experiments.parallel.expert_routing import Copies
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from grouped_cases import each_case

@@ -27,8 +27,10 @@ from experiments.parallel.step_calibration import (
     plan_errors,
     read_steps,
     span_of,
+    step_spread,
+    usual_sureness,
+    whole_interval,
 )
-from experiments.parallel.step_interval import step_spread, usual_sureness, whole_interval
 from grouped_cases import each_case
 from shipped_shapes import training
 from simulator.parallel.group_times import GroupTimes

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chrome_traces import assert_disjoint, covering, nanoseconds, slices
+from experiments.answer_files import ALL, TraceChoice
 from experiments.names import rank_name
 from experiments.pictures.timelines import chrome_trace as writer
 from experiments.pictures.timelines.chrome_trace import chrome_trace, microseconds
 from experiments.pictures.timelines.collective_spans import run_rows, traced_spans
 from experiments.pictures.timelines.step_spans import strategy_spans
-from experiments.trace_choice import ALL, TraceChoice
 from refusals import refusal
 from simulator.analysis.memory import MemoryTrace
 from simulator.collectives import find as find_algorithm

@@ -1,17 +1,32 @@
-"""A mixture of experts as events: router, exchange of tokens, experts, and shared experts."""
+"""The parts of blocks as events, among them mixtures of experts and the Mamba-2 mixer."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from experiments.models.accelerators import NARROW
 from experiments.models.kernels import Computation, Event, Gate
-from experiments.models.mixer_shapes import Experts
-from experiments.models.transformer_blocks import Writer
+from experiments.models.mixer_shapes import Experts, Mamba
+from experiments.models.transformer_blocks import WIDE, Writer
 
 ROUTING = {"moe_router": (15, 12), "moe_preprocess": (9, 0), "": (6, 8)}
 """Kernels of the forward and of the backward around a router's product, by the module that has
 them: scores, the largest ones, and the loss that balances experts; tokens of each expert, which
 ranks gather and the CPU reads; places and weights of tokens in each sort. Counted in router.py,
 moe_utils.py and token_dispatcher.py of megatron/core/transformer/moe."""
+
+
+def part(writer: Writer, letter: str) -> list[Event]:
+    """A part of a block, by its letter in the kinds of a shape."""
+    shape = writer.shape
+    if letter == "M":
+        return writer.graphed("mamba", mamba(writer))
+    if letter == "-":
+        return writer.graphed("mlp", writer.inner())
+    if letter == "E" and shape.experts:
+        return mixture(writer, shape.experts) + writer.residual()
+    window = shape.window if letter == "w" else 0
+    return writer.graphed("attn", replace(writer, window=window).attention())
 
 
 def mixture(writer: Writer, experts: Experts) -> list[Event]:
@@ -75,3 +90,45 @@ def _exchange(writer: Writer, experts: Experts, sent: float) -> tuple[list[Event
     gate = Gate("ep", combine, dispatch, each, hidden=cut.hides_exchanges)
     first = gate._replace(forward=dispatch, back="", nbytes=each * small, counted=cut.reads_counts)
     return [first, gate._replace(forward="", back=combine)], [gate]
+
+
+def mamba(writer: Writer) -> list[Event]:
+    """A product, a convolution, the scan, a gated norm, a product, and the sum (Dao and Gu, arXiv
+    2405.21060, figure 6). Tensor parallel cuts heads, and context parallel exchanges tokens for
+    heads, as in Megatron-LM."""
+    shape, tp, rows = writer.shape, writer.cut.tp, writer.tokens
+    mixer = shape.mamba
+    assert mixer is not None
+    before, after = mixer.matrices(shape.width)
+    inner, kept = mixer.inner / tp, writer.cut_nbytes
+    wide, read, values = map(writer.tp_nbytes, (before.outputs, mixer.convolved, mixer.inner))
+    shared = writer.cut.cp > 1
+    return [
+        *writer.entry(),
+        writer.product(
+            rows, before.outputs / tp, before.inputs, kept=kept, later=kept + wide, part="mamba"
+        ),
+        *([Gate("cp", "all_to_all", "all_to_all", wide)] if shared else []),
+        writer.memory(2 * read, 4 * read),
+        _scan(writer, mixer, 2 * read + values, wide),
+        writer.memory(3 * values, 6 * values),
+        *([Gate("cp", "all_to_all", "all_to_all", values)] if shared else []),
+        writer.product(rows, after.outputs, inner, kept=values, later=values, part="mamba"),
+        *writer.exit(),
+        *writer.residual(),
+    ]
+
+
+def _scan(writer: Writer, mixer: Mamba, moved: float, kept: float) -> Computation:
+    """The scan of a rank's heads in five kernels, which move states in fp32 at the end of each
+    chunk. Its products are those of section 6 of the paper: scores of a chunk, and for each head
+    their sums, states and outputs. The backward computes states again, which attention does with
+    scores: 2.5 times the forward."""
+    times, tp, rows = writer.times, writer.cut.tp, writer.tokens
+    states = rows / mixer.chunk * mixer.inner * mixer.state / tp * WIDE
+    forward = (
+        times.product(rows * mixer.groups / tp, mixer.chunk, mixer.state)
+        + times.product(rows * mixer.heads / tp, mixer.head_size, mixer.chunk + 2 * mixer.state)
+        + times.memory(moved + 3 * states)
+    )
+    return Computation(forward, 2.5 * forward, kernels=5, kernels_back=10, kept=kept)
