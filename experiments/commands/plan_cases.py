@@ -19,9 +19,8 @@ from experiments.options.profile_options import SimulationOptions
 from experiments.options.run_options import JobOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.pages.reports.result import Picture, Result
-from experiments.parallel.framework_defaults import like_framework
-from experiments.parallel.idle_keys import check_recomputation, idle_keys
 from experiments.parallel.plan_job import PlanJob, Setting
+from experiments.parallel.plan_keys import check_recomputation, idle_keys, like_framework
 from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space, parse_space
 from experiments.parallel.plan_step import Training

@@ -58,7 +58,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         """Print every curve beside its simulation, or the errors of the profile on all."""
         from experiments.commands import judged_runs
         from experiments.measurements import read_all
-        from experiments.measurements.setups import chosen_curves
+        from experiments.measurements.curve_checks import chosen_curves
 
         self._check()
         self.written_files.check()

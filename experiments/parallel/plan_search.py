@@ -11,8 +11,8 @@ from math import inf
 from typing import Any
 
 from experiments.models.accelerators import accelerator
-from experiments.parallel.framework_defaults import plain
 from experiments.parallel.plan_bounds import PlanBounds
+from experiments.parallel.plan_keys import plain
 from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_space import Space, advice
 from experiments.parallel.plan_step import Training, interval_of, memory_of, work_of

@@ -19,8 +19,7 @@ from experiments.models.model_catalogue import find_transformer
 from experiments.models.model_shapes import TransformerShape
 from experiments.output import counted
 from experiments.parallel.factor_fit import Factors, FitRow, PathSeconds, Sureness, fit, spreads
-from experiments.parallel.framework_defaults import like_framework
-from experiments.parallel.idle_keys import check_recomputation
+from experiments.parallel.plan_keys import check_recomputation, like_framework
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import Plan, parse_plan
 from experiments.shipped_tables import rows_of

@@ -29,9 +29,8 @@ from simulator.effects.link_slowdowns import Crowding, Exchanges, NodeCorrection
 from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
 from simulator.effects.software_costs import HostMemory, KernelCosts, PieceCounts
 from simulator.profile import Profile, Protocol, Uncertainty
-from topologies.errors import naming
+from topologies.errors import Location, Place, naming
 from topologies.link import Link
-from topologies.readers.locations import Location, Place
 from topologies.readers.mistakes import WORDS, Mistake, Mistakes, unknown
 
 Times = Annotated[float, Field(ge=1e-6, le=1e6)]

@@ -27,7 +27,7 @@ from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
 from experiments.calibration.population.specification import specification_of
 from experiments.measurements import Curve, read_all
-from experiments.measurements.setups import contradictions, setups
+from experiments.measurements.curve_checks import contradictions, setups
 from experiments.studies import generated_pages
 from experiments.studies.generated_pages import SPLITS
 from experiments.studies.measured_rows import grouped

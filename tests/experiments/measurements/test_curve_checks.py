@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.measurements import Curve, Point, doubts, read, read_all
-from experiments.measurements.setups import (
+from experiments.measurements.curve_checks import (
     SETUP_FACTOR,
     chosen_curves,
     contradictions,

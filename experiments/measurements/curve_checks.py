@@ -1,23 +1,96 @@
-"""Finds set-ups: measurements of the same thing that no single set of parameters explains."""
+"""Checks of measured curves: impossible times, mostly those of a column in another unit; nodes made
+of hosts; and set-ups, measurements of the same thing that no single set of parameters explains."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import exp, log
 from pathlib import Path
+from statistics import median
 
-import numpy as np
-
-from experiments.measurements.curve import Curve
+from experiments.measurements.curve import GUESSED, TRAYS, WAITING, Curve, Point, ranks_per_node
 from experiments.output import counted
 from experiments.text_lines import first_of
 from topologies.errors import InputError
+from topologies.units import format_bandwidth, format_bytes, format_seconds
+
+TRAY, DOMAIN = 4, 72
+"""The most GPUs of a tray, and of a domain."""
+
+
+def domains(curve: Curve) -> int:
+    """As few domains as hold the ranks, if nodes are likely trays of GB200 or GB300; else 0."""
+    ranks, hosts = curve.ranks or 0, curve.nodes or 0
+    joined = re.search(r"\bGB[23]00\b(?! NVL4)", f"{curve.device} {curve.machine} {curve.topology}")
+    nodes = -(-ranks // DOMAIN)
+    return nodes if joined and nodes < hosts and ranks <= TRAY * hosts else 0
+
+
+def in_domains(curve: Curve, log: str) -> Curve:
+    """The curve with domains for nodes, if its hosts are trays and its log does not say that NCCL
+    takes each as a node."""
+    if not (nodes := domains(curve)) or re.search(
+        r"NCCL_MNNVL_ENABLE(?:=| set by environment to )['\"]?0|\bMNNVL 0\b", log
+    ):
+        return curve
+    note = (
+        f"{curve.nodes} hosts with {curve.device} {TRAYS} of {counted(nodes, 'NVLink domain')} of "
+        f"up to {DOMAIN} GPUs: NCCL_MNNVL_ENABLE=0 in the log says that they are nodes"
+    )
+    per_node, notes = ranks_per_node(curve.ranks, nodes), (*curve.notes, note)
+    return replace(curve, nodes=nodes, gpus_per_node=per_node, notes=notes)
+
+
+FASTEST_RATE = 10e12
+"""Bytes/s of algbw: more than a GPU reads of its own memory, 8 TB/s in 2025."""
+
+
+def doubts(curves: Iterable[Curve]) -> Iterator[str]:
+    """A line for each curve with impossible times: its file, the first size, and how many more. A
+    line says which nodes are made of several hosts, which times may contain waiting, and which
+    sizes are guessed.
+
+    Times in place of a single rank do not count: it has nothing to do.
+    """
+    for curve in curves:
+        name = Path(curve.source).name
+        marks = TRAYS, WAITING, GUESSED
+        yield from (
+            f"{name}: {note}" for note in curve.notes if any(mark in note for mark in marks)
+        )
+        if (nodes := domains(curve)) and not (curve.hosts or curve.family):
+            yield (
+                f"{name}: {curve.nodes} nodes with {curve.device}: if they are trays of NVLink "
+                f"domains, write {nodes} under nodes"
+            )
+        points = curve.points if curve.ranks == 1 else (*curve.points, *curve.in_place)
+        wrong = [line for point in points if (line := _doubt(curve, point))]
+        if wrong:
+            question = "which is impossible: is its time in microseconds?"
+            more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+            yield f"{name}, row of {wrong[0]}, {question}{more}"
+
+
+def _doubt(curve: Curve, point: Point) -> str:
+    # seconds: less than a cache line takes from one core to the next, 20 ns or more
+    if point.time_s < 10e-9:
+        return f"{format_bytes(point.size)}: it takes {format_seconds(point.time_s)}"
+    pairs = max((curve.ranks or 2) // 2, 1) if curve.collective == "send_recv" else 1
+    rate = point.size / point.time_s
+    return (
+        f"{format_bytes(point.size)}: it moves {format_bandwidth(rate)}"
+        if rate > FASTEST_RATE * pairs
+        else ""
+    )
+
 
 SETUP_FACTOR = 1.2
 """By how much the times of the same sizes differ, in the median, between two set-ups: repetitions
 differ by 1.1."""
 SHOWN_SETUPS = 4
 """Set-ups that a warning names."""
-
 
 Contradiction = tuple[Curve, Curve, float]
 """The fastest of several curves of the same thing, another of them, and the median factor over the
@@ -41,12 +114,12 @@ def contradictions(curves: Iterable[Curve], *, in_place: bool = False) -> Iterat
         groups.setdefault(_thing(curve), []).append(curve)
     for group in groups.values():
         times = [_times(curve, in_place) for curve in group]
-        level = [np.median(_ratios(seconds, times[0]) or [0.0]) for seconds in times]
-        fastest = int(np.argmin(level))
+        level = [median(_ratios(seconds, times[0]) or [0.0]) for seconds in times]
+        fastest = level.index(min(level))
         for curve, seconds in zip(group, times, strict=True):
             ratios = _ratios(seconds, times[fastest])
             # curves with fewer common sizes are not compared
-            factor = float(np.exp(np.median(np.abs(ratios)))) if len(ratios) >= 3 else 1.0
+            factor = exp(median(map(abs, ratios))) if len(ratios) >= 3 else 1.0
             if factor > SETUP_FACTOR:
                 yield group[fastest], curve, factor
 
@@ -62,9 +135,7 @@ def _times(curve: Curve, in_place: bool) -> dict[int, float]:
 
 
 def _ratios(times: Mapping[int, float], reference: Mapping[int, float]) -> list[float]:
-    return [
-        float(np.log(times[size] / reference[size])) for size in times.keys() & reference.keys()
-    ]
+    return [log(times[size]) - log(reference[size]) for size in times.keys() & reference.keys()]
 
 
 def setups(curves: Sequence[Curve], pairs: Sequence[Contradiction]) -> dict[str, list[Curve]]:
