@@ -230,7 +230,7 @@ def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
     if path is None or output.is_result(path) or not error.wrong.size:
         return ""
     from experiments.pictures.cell_maps import wrong_drawing
-    from experiments.pictures.figure_file import write_figure
+    from experiments.pictures.figures import write_figure
 
     write_figure(path, wrong_drawing(error))
     return f" (drawn in {path})"

@@ -70,7 +70,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         if not results:
             raise InputError(f"{str(self.logs[0])!r}: {_no_curve(self._algorithm)}")
         if self.plot:
-            from experiments.pictures.figure_file import write_figures
+            from experiments.pictures.figures import write_figures
             from experiments.pictures.result_curves import validation_drawing
 
             names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]

@@ -14,7 +14,7 @@ from experiments import output
 from experiments.answer_blocks import Facts, Remarks
 from experiments.pages.page import Block, Figure, Page, Scene, pack, to_html, to_markdown
 from experiments.pages.reports.result import Result
-from experiments.pictures.figure_file import to_image
+from experiments.pictures.figures import to_image
 from experiments.pictures.timelines.palette import FILLS, Fill, colours
 from experiments.pictures.timelines.spans import IDLE, Spans, thinned
 from experiments.pictures.timelines.stored import Document

@@ -199,7 +199,7 @@ class Result:
         if out and not output.is_result(out):
             output.write_table(out, self.records, output.provenance(**self.parameters))
         if plot:
-            from experiments.pictures.figure_file import write_figure
+            from experiments.pictures.figures import write_figure
 
             for picture in self.pictures:
                 write_figure(plot, self.draw(picture))

@@ -90,7 +90,7 @@ def write_collective(
 
 
 def _draw(file: Path, spans: Spans, title: str) -> None:
-    from experiments.pictures.figure_file import write_figure
+    from experiments.pictures.figures import write_figure
     from experiments.pictures.timelines.painter import timeline_drawing
 
     write_figure(file, timeline_drawing(spans, title=title))

@@ -1,17 +1,23 @@
-"""What all plots share: fonts, colours, markers, axes, titles, and one legend beside the plot."""
+"""What all plots share: fonts, colours, markers, axes, titles, and one legend beside the plot; and
+figures as files and as elements of pages."""
 
 from __future__ import annotations
 
+import io
 import re
-from collections.abc import Iterable, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from math import ceil, log2
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.ticker import (
     EngFormatter,
     FixedLocator,
@@ -24,6 +30,7 @@ from matplotlib.ticker import (
     PercentFormatter,
 )
 
+from experiments import output
 from topologies.units import format_bytes, in_binary
 
 if TYPE_CHECKING:
@@ -248,3 +255,35 @@ def _powers(low: float, high: float, most: int) -> list[float]:
         if len(powers) <= most:
             return [2.0**power for power in powers] or [low, high]
     return [low, high]
+
+
+def to_bytes(figure: Figure, kind: str) -> bytes:
+    """The figure as a file: "png", "svg" or "pdf". The same figure gives the same bytes."""
+    for text in figure.findobj(Text):
+        # Names of files may hold what no font has.
+        shown = (each if each.isprintable() or each == "\n" else "?" for each in text.get_text())
+        text.set_text("".join(shown))
+    file = io.BytesIO()
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+    with mpl.rc_context({"svg.hashsalt": "simctl"}):
+        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+    return file.getvalue()
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    """Write the figure in the format that the ending of the file says."""
+    output.write(path, to_bytes(figure, path.suffix[1:].lower()))
+
+
+def write_figures(path: Path, figures: Mapping[str, Callable[[], Figure]]) -> None:
+    """Write the only figure, or several, each with its key before the ending of the file."""
+    for key, draw in figures.items():
+        place = path if len(figures) == 1 else path.with_name(f"{path.stem}-{key}{path.suffix}")
+        write_figure(place, draw())
+        if len(figures) > 1:
+            output.note(f"drew {place}")
+
+
+def to_image(figure: Figure) -> str:
+    """The figure as the address of an image that a page holds."""
+    return f"data:image/svg+xml;base64,{b64encode(to_bytes(figure, 'svg')).decode()}"

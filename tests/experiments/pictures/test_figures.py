@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from experiments.pictures import plot_style as style
+from experiments.pictures import figures as style
 from grouped_cases import each_case
 
 
