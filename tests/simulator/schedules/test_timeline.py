@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from law_cases import a_sixth
-from random_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
-from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline, length, union
+from small_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
+from small_schedules import IRREGULAR_SCHEDULE, random_schedule
 from topologies import shapes
 from topologies.link import Link
 from topologies.topology import Topology
