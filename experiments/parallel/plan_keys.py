@@ -20,8 +20,8 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from experiments.models.block_cut import parse_recomputation
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.recomputation import parse_recomputation
 from experiments.parallel.plan_step import stage_sizes
 from experiments.parallel.plan_text import BY_FRAMEWORK, Plan, parse_values
 from experiments.shipped_tables import rows_of
