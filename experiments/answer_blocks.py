@@ -9,9 +9,9 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from experiments.output import align
-from experiments.templates import Columns, Lines, cells_of, value_of, with_values
+from experiments.templates import Columns, Lines, cell, cells_of, value_of, with_values
 from experiments.terms import TERMS, footnote
-from experiments.text_lines import WIDEST, narrowed
+from experiments.text_lines import GAP, WIDEST, narrowed
 
 Record = Mapping[str, Any]
 MOST_ROWS = 2000
@@ -297,3 +297,38 @@ def _key(value: object) -> float | str | None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+Say = Callable[[str], None]
+
+
+class StreamedTable:
+    """Aligned text. A cell that is wider than its column makes it wider from there on."""
+
+    def __init__(
+        self, columns: Columns, widths: Mapping[str, int], say: Say, title: str = ""
+    ) -> None:
+        """`widths` are of the widest cells, as far as they are known. `title` is a line above the
+        headings, followed by an empty line."""
+        self._columns, self._say, self._title = columns, say, title
+        self._widths = [max(len(heading), widths.get(heading, 0)) for heading in columns]
+        self._words: list[bool] = []
+        """Whether the cells of a column are words, which stand to the left."""
+
+    def __call__(self, record: Mapping[str, Any]) -> None:
+        """Print a record, the first below the headings."""
+        if not self._words:
+            values = (value_of(column, record) for column in self._columns.values())
+            self._words = [isinstance(value, str) for value in values]
+            if self._title:
+                self._say(f"{self._title}\n")
+            self._say(self._line([*self._columns]))
+        self._say(self._line([cell(column, record) for column in self._columns.values()]))
+
+    def _line(self, cells: list[str]) -> str:
+        self._widths = [max(pair) for pair in zip(self._widths, map(len, cells), strict=True)]
+        padded = (
+            text.ljust(width) if words else text.rjust(width)
+            for text, width, words in zip(cells, self._widths, self._words, strict=True)
+        )
+        return GAP.join(padded).rstrip()

@@ -15,8 +15,13 @@ from simulator.profile import Profile, Uncertainty
 from simulator.schedules.routed import Routed
 from simulator.schedules.timeline import ProfileRun
 from simulator.uncertainty.interval import Interval, interval
-from simulator.uncertainty.measured_places import MeasuredPlaces, measured_as, place, reasons
-from simulator.uncertainty.message_sizes import shares
+from simulator.uncertainty.measured_places import (
+    MeasuredPlaces,
+    measured_as,
+    place,
+    reasons,
+    shares,
+)
 from topologies.topology import Floats
 
 REMEMBERED = 256

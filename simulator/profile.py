@@ -12,14 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from simulator.collectives.collective import Algorithm
-from simulator.effects.channels import PeerChannels
-from simulator.effects.crowded_links import Crowding
-from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import Jobs, job, nodes_of
-from simulator.effects.kernel_costs import KernelCosts
 from simulator.effects.labels import Ineffective
-from simulator.effects.memory_costs import HostMemory
-from simulator.effects.pieces import PieceCounts
+from simulator.effects.link_slowdowns import Crowding, Exchanges, PeerChannels
+from simulator.effects.software_costs import HostMemory, KernelCosts, PieceCounts
 from simulator.engines import run
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Schedule

@@ -1,12 +1,14 @@
-"""The page of algorithms has every algorithm, with who uses it."""
+"""The page of algorithms has every algorithm, with who uses it, and that of patterns every
+collective."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 import algorithms_page
-from simulator.collectives import algorithms
+from simulator.collectives import algorithms, find
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,3 +37,13 @@ def test_who_uses_it_has_a_source(name: str) -> None:
     for key, row in algorithms_page.users(name).items():
         assert row["used by"], key
         assert bool(row["source"]) == (not row["used by"].startswith("none")), key
+
+
+def test_every_collective_has_a_pattern_with_algorithms_of_it() -> None:
+    listed = set[str]()
+    for line in (ROOT / "docs" / "reference" / "patterns.md").read_text().splitlines():
+        cells = [re.findall(r"`([a-z_]+)`", cell) for cell in line.split("|")[1:-1]]
+        if len(cells) == 4 and cells[0] and cells[2]:
+            assert {find(name).collective.name for name in cells[2]} == {*cells[0]}, line
+            listed |= {*cells[0]}
+    assert listed == {algorithm.collective.name for algorithm in algorithms().values()}

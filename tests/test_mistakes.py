@@ -12,9 +12,9 @@ import pytest
 
 import simctl_process
 from experiments.measure.points import parse_names
+from experiments.models.block_cut import parse_recomputation
 from experiments.models.model_catalogue import find as find_model
 from experiments.models.model_catalogue import find_transformer
-from experiments.models.recomputation import parse_recomputation
 from experiments.options.condition_parser import parse_epochs, slow_links
 from experiments.parallel.plan_space import Space, parse_space
 from experiments.parallel.plan_text import parse_plan

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import chakra_files
-import config_texts
 import job_traces
-import ras_files
+import model_texts
+import monitor_files
 import smi_matrices
 from grouped_cases import each_case
 from page_blocks import Block, blocks, uncompared, untested
@@ -86,8 +86,8 @@ def late_job(folder: Path) -> None:
 
 def silent_rank(folder: Path) -> None:
     """The status of a job in which a rank does not answer."""
-    status = ras_files.communicator([ras_files.answering(0)], [ras_files.silent(1)])
-    ras_files.written(folder, ras_files.document(status))
+    status = monitor_files.communicator([monitor_files.answering(0)], [monitor_files.silent(1)])
+    monitor_files.written(folder, monitor_files.document(status))
 
 
 def chakra_job(folder: Path) -> None:
@@ -101,7 +101,7 @@ def chakra_job(folder: Path) -> None:
 def transformer(folder: Path) -> None:
     """The configuration of a model of Hugging Face."""
     (folder / "path").mkdir()
-    (folder / "path" / "config.json").write_text(json.dumps(config_texts.CONFIGS["llama3_8b"]))
+    (folder / "path" / "config.json").write_text(json.dumps(model_texts.CONFIGS["llama3_8b"]))
 
 
 def eight_gpus(folder: Path) -> None:

@@ -1,6 +1,9 @@
-"""The one error that is a user's mistake and not a bug."""
+"""The one error that is a user's mistake and not a bug, and how messages spell locations."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 
@@ -100,3 +103,26 @@ def unknown_option(name: str, key: str, options: Mapping[str, str]) -> str:
     return "\n".join(
         [f"{name} has no option {key[:80]!r}: {hint}write {name}:key=value,... with", *lines]
     )
+
+
+Location = tuple[int | str, ...]
+"""Where in a document: ("links", 3, "bandwidth")."""
+Place = Callable[[Location], str]
+"""A location in words, with the name of the file first."""
+
+_DEEPEST = 16
+
+
+def spelling(location: Location) -> str:
+    """A location in words.
+
+    >>> spelling(("links", 3, "bandwidth")), spelling(("a key",))
+    ('links[3].bandwidth', "'a key'")
+    """
+    first = location[:_DEEPEST]
+    keys = (f"[{key}]" if isinstance(key, int) else f".{_bare(key)}" for key in first)
+    return "".join(keys).removeprefix(".") + "..." * (len(location) > _DEEPEST)
+
+
+def _bare(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_]{1,40}", key) else shown(key)

@@ -6,9 +6,8 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from topologies.errors import InputError
+from topologies.errors import InputError, spelling
 from topologies.readers.contents import check_text
-from topologies.readers.locations import spelling
 from topologies.readers.mistakes import Mistakes
 from topologies.readers.plain_files import load_json
 

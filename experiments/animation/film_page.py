@@ -104,7 +104,7 @@ def trees_figures(schedule: Schedule) -> list[pages.Figure]:
     """A picture of the trees for a page, if there are any."""
     if not (kinds := trees(schedule)):
         return []
-    from experiments.pictures.figure_file import to_image
+    from experiments.pictures.figures import to_image
 
     image = to_image(tree_figure(schedule, kinds))
     return [pages.Figure(counted(len(kinds), "tree"), image, TREE_NOTE)]

@@ -17,7 +17,7 @@ from matplotlib.textpath import TextPath
 
 from experiments.animation import film as films
 from experiments.animation.film import Act, Canvas, Film, Look, TimedShape
-from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.figures import to_bytes
 from experiments.pictures.timelines.palette import ink_on
 from topologies.errors import InputError
 from topologies.topology import Floats

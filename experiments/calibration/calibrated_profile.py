@@ -33,7 +33,7 @@ from simulator.effects.jobs import used_nodes
 from simulator.effects.labels import Ineffective
 from simulator.profile import Profile
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.interval_rules import IntervalRules
+from simulator.uncertainty.residuals import IntervalRules
 from topologies.errors import InputError, naming
 from topologies.topology import Topology
 

@@ -11,9 +11,8 @@ from experiments.calibration.fit import Fit, fit
 from experiments.calibration.observations import FitCurve, FitPoints, evenly
 from experiments.calibration.uncertainty import kept_points, parameter_variance, places
 from simulator.collectives import find
-from simulator.uncertainty.interval_rules import IntervalRules
 from simulator.uncertainty.measured_places import MeasuredPlaces
-from simulator.uncertainty.residuals import Residuals
+from simulator.uncertainty.residuals import IntervalRules, Residuals
 from topologies.topology import Flags, Floats
 
 PROTOCOLS = ("sizes", "ranks", "collectives", "plateau")

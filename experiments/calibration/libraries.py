@@ -19,7 +19,6 @@ from experiments.calibration.effects.algorithm_effects import (
     sends,
 )
 from experiments.calibration.effects.effect import LIKELY, Data, Effect, Prior
-from experiments.calibration.effects.kernel_effects import own_copies, peer_messages, pieces
 from experiments.calibration.effects.link_effects import (
     copied_messages,
     growth,
@@ -29,8 +28,11 @@ from experiments.calibration.effects.link_effects import (
     ports,
     protocols,
 )
-from experiments.calibration.effects.memory_effects import (
+from experiments.calibration.effects.software_effects import (
     host_memory,
+    own_copies,
+    peer_messages,
+    pieces,
     pinned_memory,
     registered_memory,
 )
@@ -38,7 +40,7 @@ from experiments.calibration.library import ELEMENT, TCP, Library
 from experiments.spellings import MPI_RUNS, NCCL_NEEDS_HARDWARE, NCCL_RUNS, NCCL_TUNER, library_name
 from simulator.cost_models import nccl
 from simulator.effects.jobs import used_nodes
-from simulator.effects.pieces import PieceCounts
+from simulator.effects.software_costs import PieceCounts
 from topologies.topology import Topology
 
 US, GBPS = 1e-6, 1e9

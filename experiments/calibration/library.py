@@ -16,7 +16,7 @@ from experiments.measurements import Curve
 from experiments.spellings import named
 from simulator.collectives.in_network import multicasts
 from simulator.effects.jobs import used_nodes
-from simulator.effects.pieces import PieceCounts
+from simulator.effects.software_costs import PieceCounts
 from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.topology import Topology

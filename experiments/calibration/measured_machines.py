@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from experiments.measurements import Curve, setups
+from experiments.measurements import Curve, curve_checks
 from topologies.errors import InputError
 
 _GPU = re.compile(
@@ -124,10 +124,10 @@ def _advice(machines: Mapping[str, Sequence[Curve]]) -> str:
     family."""
     options = []
     for machine, curves in machines.items():
-        common = set.intersection(*({*setups.words(curve)} for curve in curves))
+        common = set.intersection(*({*curve_checks.words(curve)} for curve in curves))
         for elsewhere, rest in machines.items():
             if elsewhere != machine:
-                common = common.difference(*map(setups.words, rest))
+                common = common.difference(*map(curve_checks.words, rest))
         if common:
             word = min(common, key=lambda word: (word.isdigit(), word))
             options.append(f"--only {word}")

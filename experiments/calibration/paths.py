@@ -18,8 +18,8 @@ import numpy as np
 
 from simulator.analysis.critical_path import sensitivities
 from simulator.collectives import Algorithm
-from simulator.effects.exchanges import Exchanges
 from simulator.effects.jobs import nodes_of
+from simulator.effects.link_slowdowns import Exchanges
 from simulator.engines import run
 from simulator.schedules.routed import Routed, route
 from topologies.topology import Flags, Floats, Longs, Topology

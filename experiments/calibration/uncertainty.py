@@ -14,10 +14,8 @@ from experiments.calibration.known_paths import ALL
 from experiments.calibration.library_model import Active, active, along
 from experiments.calibration.observations import FitPoints
 from simulator.profile import Profile, Uncertainty
-from simulator.uncertainty.interval_rules import IntervalRules
-from simulator.uncertainty.measured_places import MeasuredPlaces, measured_as
-from simulator.uncertainty.message_sizes import no_messages, shares
-from simulator.uncertainty.residuals import Residuals
+from simulator.uncertainty.measured_places import MeasuredPlaces, measured_as, no_messages, shares
+from simulator.uncertainty.residuals import IntervalRules, Residuals
 from topologies.topology import Flags, Floats, Longs
 
 KEPT_POINTS = 400

@@ -92,8 +92,8 @@ class Calibrate(RunOptions, FormatOptions):
         from experiments.calibration.fit import outliers, strays
         from experiments.calibration.known_paths import machine_for
         from experiments.calibration.libraries import library
-        from experiments.measurements import doubts, read_all, setups
-        from experiments.measurements.setups import chosen_curves
+        from experiments.measurements import curve_checks, doubts, read_all
+        from experiments.measurements.curve_checks import chosen_curves
         from experiments.profiles import write
 
         files, links = self.files, self.links or []
@@ -122,7 +122,7 @@ class Calibrate(RunOptions, FormatOptions):
                 "between nodes there are only sends and all-to-alls: other collectives there are "
                 "as on measured machines, so measure a reducing one"
             )
-        warnings = setups.warnings(curves, in_place=self.in_place)
+        warnings = curve_checks.warnings(curves, in_place=self.in_place)
         output.note(*doubts(curves), *warnings, *_uneven(measured))
         calibration = calibrate(measured, chosen, built, output.Progress("steps"), gap=self.gap)
         where = machine.text if machine else _nodes(measured)

@@ -92,7 +92,7 @@ class Diagnose(MachineOptions, ReportOptions):
         measurements, results, differences = self._diagnosed()
         failures = measurements.failures
         if self.plot:
-            from experiments.pictures.figure_file import write_figures
+            from experiments.pictures.figures import write_figures
             from experiments.pictures.result_curves import diagnosis_drawing
 
             names = (str(number) for number in range(1, len(results) + 1))

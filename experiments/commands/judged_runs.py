@@ -23,8 +23,8 @@ from experiments.calibration.prediction import (
     errors,
     predict_all,
 )
-from experiments.measurements import Curve, doubts, read_all, setups
-from experiments.measurements.setups import chosen_curves
+from experiments.measurements import Curve, curve_checks, doubts, read_all
+from experiments.measurements.curve_checks import chosen_curves
 from experiments.options.log_options import JudgingOptions
 from experiments.options.values import parse_tolerance
 from experiments.pages.reports.result import Picture, Result
@@ -80,7 +80,7 @@ def _measured(
         curves, kind, in_place=in_place, least=1, profile=profile.simulated()
     )
     output.note_skipped((*measurements.skipped, *skipped))
-    warnings = setups.warnings(curves, in_place=in_place)
+    warnings = curve_checks.warnings(curves, in_place=in_place)
     output.note(*doubts(curves), *warnings, *_ignored(profile, measured))
     return curves, measured
 

@@ -15,8 +15,8 @@ from experiments.learning.learning_run import (
     without_disturbance,
 )
 from experiments.learning.task import LearningTask
-from experiments.options.job_options import JobOptions
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.run_options import JobOptions
 from experiments.options.training_options import CONDITIONS, DDP, PlanOptions, TrainingOptions
 from experiments.pages.reports.result import Picture, Result
 from experiments.parallel.plan_job import PlanJob

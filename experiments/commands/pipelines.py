@@ -65,7 +65,7 @@ class Pipelines(FormatOptions):
                 raise InputError(f"--out {out}: name one order, there are {len(runs)}")
             output.write(out, pipeline_csv(runs[0].pipeline))
         if plot:
-            from experiments.pictures.figure_file import write_figure
+            from experiments.pictures.figures import write_figure
             from experiments.pictures.timelines.painter import timeline_drawing
             from experiments.pictures.timelines.pipeline_spans import pipeline_spans
 

@@ -14,19 +14,18 @@ from experiments.frameworks.job_choice import chosen_transformer, names_file, wi
 from experiments.models.accelerators import DEVICES, usual_dtype
 from experiments.models.device_times import DeviceTimes
 from experiments.options import condition_parser
-from experiments.options.job_options import JobOptions
 from experiments.options.options import refuse, values_of
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.run_options import JobOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
 from experiments.pages.reports.result import Picture, Result
-from experiments.parallel.framework_defaults import like_framework
-from experiments.parallel.idle_keys import check_recomputation, idle_keys
+from experiments.parallel.measured_steps import calibrated_by, error_cells, span_of
 from experiments.parallel.plan_job import PlanJob, Setting
+from experiments.parallel.plan_keys import check_recomputation, idle_keys, like_framework
 from experiments.parallel.plan_search import SearchResult, find_plans
 from experiments.parallel.plan_space import Space, parse_space
 from experiments.parallel.plan_step import Training
 from experiments.parallel.plan_text import KEYS, Plan, parse_plan
-from experiments.parallel.step_calibration import calibrated_by, error_cells, span_of
 from experiments.pictures.timelines.timeline_file import check_timeline
 from experiments.profiles.interval_levels import level_of
 from simulator.parallel.group_times import GroupTimes

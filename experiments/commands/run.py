@@ -21,7 +21,7 @@ from experiments.options.options import (
 )
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
-from experiments.options.trace_options import TraceOptions
+from experiments.options.run_options import TraceOptions
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 from topologies.units import parse_bytes
@@ -230,7 +230,7 @@ def _drawn(error: WrongAlgorithm, path: Path | None) -> str:
     if path is None or output.is_result(path) or not error.wrong.size:
         return ""
     from experiments.pictures.cell_maps import wrong_drawing
-    from experiments.pictures.figure_file import write_figure
+    from experiments.pictures.figures import write_figure
 
     write_figure(path, wrong_drawing(error))
     return f" (drawn in {path})"

@@ -14,10 +14,9 @@ from experiments.names import wait_records
 from experiments.pages.reports.result import Result
 from experiments.simulations.rules import Rules
 from experiments.traces.chakra_workload import USUAL_ALGORITHMS, Roofline, read_workload
-from simulator.analysis.busy_time import length, union
 from simulator.analysis.critical_path import CriticalPath, critical_path, waits
 from simulator.collectives import Algorithm, find
-from simulator.schedules.timeline import Timeline
+from simulator.schedules.timeline import Timeline, length, union
 from simulator.steps.kinds import COMPUTATION, CPU
 from simulator.steps.step_graph import StepGraph
 from simulator.steps.written import Written, write

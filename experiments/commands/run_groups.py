@@ -9,7 +9,7 @@ from typing import Any
 from experiments import output
 from experiments.answer_files import Files
 from experiments.names import wait_records
-from experiments.options.trace_options import parse_rank_list
+from experiments.options.run_options import parse_rank_list
 from experiments.pages.reports.result import Result
 from experiments.simulations.algorithm_remarks import unmeant_sizes
 from experiments.simulations.rules import Rules

@@ -9,20 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
+from experiments.answer_files import ALL
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
 from experiments.options.options import ReportOptions, RunTimeline, option, refuse, values_of
 from experiments.pages.reports.result import Picture, Result
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.serving.engines import Engine, ServedPrecision
-from experiments.trace_choice import ALL
 from topologies.errors import InputError, naming
 from topologies.units import parse_counts, parse_seconds, parse_whole
 
 if TYPE_CHECKING:
-    from experiments.serving.deployment import Deployment
+    from experiments.serving.deployment import Deployment, PrefillWorkers
     from experiments.serving.operating_point import Factor, Load, Point
-    from experiments.serving.prefill_workers import PrefillWorkers
     from experiments.serving.search import Served
     from topologies.catalogue import Blueprint
     from topologies.topology import Topology
@@ -156,8 +155,7 @@ class Serve(MachineOptions, ReportOptions):
 
     @cached_property
     def _workers(self) -> PrefillWorkers | None:
-        from experiments.serving.deployment import parse_workers
-        from experiments.serving.prefill_workers import PrefillWorkers, sent_seconds
+        from experiments.serving.deployment import PrefillWorkers, parse_workers, sent_seconds
 
         if self.prefill is None:
             return None

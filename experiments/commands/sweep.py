@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments import output
-from experiments.answer_blocks import Record
+from experiments.answer_blocks import Record, Say, StreamedTable
 from experiments.options.completion import complete_algorithms
-from experiments.options.execution_options import ExecutionOptions
 from experiments.options.options import (
     AlgorithmWord,
     CollectiveName,
@@ -21,8 +20,8 @@ from experiments.options.options import (
 )
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.run_options import ExecutionOptions
 from experiments.pages.reports.result import Picture, Result
-from experiments.streaming import Say, StreamedTable
 from experiments.templates import Column, Columns
 from experiments.terms import footnote
 from experiments.text_lines import narrowed, wrapped
@@ -190,7 +189,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     def _simulated(
         self, executor: Executor, journal: Journal | None
     ) -> tuple[list[SweepRow], list[MissingPoint]]:
-        from experiments.execution.results import Countdown
+        from experiments.execution.journal import Countdown
         from experiments.simulations.algorithm_remarks import ineffective_labels, unmeant_sizes
         from experiments.simulations.grid import sweep
 

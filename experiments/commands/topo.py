@@ -58,7 +58,7 @@ class ShownMachine(FormatOptions):
         output.check_writable(self.plot, output.PICTURES)
         topology = machine.build(parse_rank_count(self.p)) if self.p else machine.whole()
         if self.plot:
-            from experiments.pictures.figure_file import write_figure
+            from experiments.pictures.figures import write_figure
             from experiments.pictures.machines.machine_picture import machine_drawing
 
             write_figure(self.plot, machine_drawing(topology))

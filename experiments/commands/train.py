@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from experiments import output
-from experiments.options.job_options import JobOptions
+from experiments.options.run_options import JobOptions
 from experiments.options.training_options import PlanOptions, TrainingOptions
 
 

@@ -7,14 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from experiments import output
-from experiments.answer_files import Files
-from experiments.execution.journal import is_complete
-from experiments.execution.results import Countdown, results
-from experiments.options.job_options import JobOptions
+from experiments.answer_files import Files, is_folder
+from experiments.execution.journal import Countdown, is_complete, results
+from experiments.options.run_options import JobOptions
 from experiments.pages.reports.result import Picture, Result
 from experiments.pictures.timelines.timeline_file import check_timeline
 from experiments.simulations import workload
-from experiments.trace_choice import is_folder
 from experiments.training.job import Job
 from experiments.training.training_grid import (
     TrainingGrid,

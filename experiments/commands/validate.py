@@ -58,7 +58,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         """Print every curve beside its simulation, or the errors of the profile on all."""
         from experiments.commands import judged_runs
         from experiments.measurements import read_all
-        from experiments.measurements.setups import chosen_curves
+        from experiments.measurements.curve_checks import chosen_curves
 
         self._check()
         self.written_files.check()
@@ -70,7 +70,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         if not results:
             raise InputError(f"{str(self.logs[0])!r}: {_no_curve(self._algorithm)}")
         if self.plot:
-            from experiments.pictures.figure_file import write_figures
+            from experiments.pictures.figures import write_figures
             from experiments.pictures.result_curves import validation_drawing
 
             names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]

@@ -14,7 +14,7 @@ from experiments.diagnosis.findings import FALLS, SHARED_STEP, Finding, FindingK
 from experiments.diagnosis.shape import CurveColumns, curve_columns, runs, steps
 from experiments.measurements import UNKNOWN, Curve
 from experiments.measurements.curve import COLLECTIVE
-from experiments.measurements.setups import labels
+from experiments.measurements.curve_checks import labels
 from experiments.output import counted
 from topologies.topology import Floats
 from topologies.units import format_bytes

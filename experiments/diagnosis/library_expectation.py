@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from experiments import output
 from experiments.calibration.libraries import NCCL
 from experiments.calibration.measured_machines import gpu, on_cards
-from experiments.calibration.population.library_choices import library_on
-from experiments.calibration.population.library_profile import LIBRARIES
+from experiments.calibration.population.library_profile import LIBRARIES, library_on
 from experiments.diagnosis.causes import causes, same
 from experiments.diagnosis.curve_diagnosis import Diagnosis
 from experiments.diagnosis.expectation import Expectation, Expected, profiled

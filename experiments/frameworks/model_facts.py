@@ -12,8 +12,7 @@ import yaml
 
 from experiments.frameworks.facts import JobFacts, rows_by_name
 from experiments.models.model_catalogue import MODELS, Entry, Setup, find_transformer
-from experiments.models.model_shapes import TransformerShape
-from experiments.models.shape_values import families, shape_of
+from experiments.models.model_shapes import TransformerShape, families, shape_of
 from experiments.shipped_tables import rows_of
 from topologies.errors import InputError, naming
 

@@ -9,8 +9,8 @@ from typing import Any
 from experiments.frameworks.facts import JobFacts, is_off, rows_by_name
 from experiments.frameworks.settings import FileSetting, words_of
 from experiments.models.accelerators import NARROW
+from experiments.models.block_cut import GRAPHS, parse_recomputation
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.recomputation import GRAPHS, parse_recomputation
 from experiments.parallel.plan_text import (
     BY_FRAMEWORK,
     KEYS,

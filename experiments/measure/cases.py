@@ -13,7 +13,6 @@ import torch.distributed as dist
 
 from experiments.measure import interpreter
 from experiments.measure.device_clock import DeviceClock
-from experiments.measure.nccl_log import NcclLog
 from experiments.measure.patterns import BufferValues, Chunk, chunk, promise
 from experiments.measure.points import (
     FEWEST_REPETITIONS,
@@ -22,6 +21,7 @@ from experiments.measure.points import (
     schedule_of,
 )
 from experiments.measure.program import Message, compile_program
+from experiments.measure.result_rows import NcclLog
 from experiments.measure.transport import transport_for
 from topologies.topology import Floats
 

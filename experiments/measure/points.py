@@ -10,7 +10,7 @@ from math import lcm
 from typing import Any
 
 from experiments.measure.patterns import PROMISES, largest
-from experiments.measure.slot_layout import granularity
+from experiments.measure.program import granularity
 from simulator.collectives import Algorithm, algorithms
 from simulator.schedules.schedule import Schedule
 from topologies.errors import InputError, nearest_name

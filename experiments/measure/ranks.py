@@ -26,10 +26,9 @@ from experiments.measure.launcher import (
     blame,
     complaint,
 )
-from experiments.measure.nccl_log import NcclLog
 from experiments.measure.patterns import BufferValues
 from experiments.measure.points import MeasurementPlan, MeasurementPoint
-from experiments.measure.result_rows import ResultRow, row_of
+from experiments.measure.result_rows import NcclLog, ResultRow, row_of
 from topologies.errors import InputError
 
 

@@ -2,7 +2,7 @@
 
 from experiments.measurements.collectives import COLLECTIVES, UNKNOWN
 from experiments.measurements.curve import Curve, Failure, Measurements, Point
-from experiments.measurements.doubts import doubts
+from experiments.measurements.curve_checks import doubts
 from experiments.measurements.formats.runs_csv import write_runs
 from experiments.measurements.reading import read, read_all
 

@@ -15,7 +15,7 @@ from experiments.measurements.curve import (
     Unmeasured,
     no_rows,
 )
-from experiments.measurements.doubts import in_domains
+from experiments.measurements.curve_checks import in_domains
 from experiments.measurements.formats import json_reader, log_reader, osu_reader, runs_csv
 from experiments.measurements.formats.csv_index import INDEX, entries
 from experiments.measurements.formats.inspector_log import (

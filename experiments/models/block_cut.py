@@ -1,14 +1,15 @@
-"""How a plan cuts the work and the matrices of a transformer among ranks."""
+"""How a plan cuts the work and the matrices of a transformer among ranks, and what it computes
+again before the backward, as the user writes it: full, full:12, op or core_attn+mlp."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import gcd
-from typing import Annotated, Literal
+from functools import lru_cache
+from math import gcd, inf
+from typing import Annotated, Literal, NamedTuple
 
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.recomputation import parse_graphs, parse_text
 from topologies.errors import InputError
 from topologies.option_text import parse_at_least, parse_within
 from topologies.units import parse_number
@@ -52,7 +53,7 @@ class BlockCut:
     sp: bool = False
     """Sequence parallel: whether norms and dropout are cut too (Korthikanti et al., arXiv
     2205.05198)."""
-    recompute: Annotated[str, parse_text] = "none"
+    recompute: Annotated[str, _parse_recompute] = "none"
     """What is computed again before the backward: nothing, the scores of attention (selective), the
     block (full), all but every other product (op), or modules, like layernorm+moe_act. full:12: in
     the first 12 layers of each stage; full/2: in every second one."""
@@ -199,3 +200,87 @@ class BlockCut:
             raise InputError(f"{name} has no experts for {key}={getattr(self, key)}: take {key}=1")
         if experts and self.tp > 1 and not self.sp:
             raise InputError(f"{name} has experts: with tp={self.tp} take sp=yes")
+
+
+WHOLE = ("none", "selective", "full", "op")
+"""Words that stand alone."""
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+"""The modules that Megatron-Core can compute again (`--recompute-modules`)."""
+GRAPHS = ("attn", "mamba", "mlp", "moe_router", "moe_preprocess")
+"""The modules of Megatron-Core that can have a CUDA graph (`--cuda-graph-scope`)."""
+_MODULE = f"(?:{'|'.join(MODULES)})"
+_TEXT = re.compile(
+    rf"none|({'|'.join(WHOLE[1:])}|{_MODULE}(?:\+{_MODULE})*)(?::(\d{{1,5}})|/([1-9]\d{{0,4}}))?",
+    re.ASCII,
+)
+
+
+def modules_of(shape: TransformerShape, kind: str) -> set[str]:
+    """The modules of `MODULES` that a layer of a kind has, as a shape has the kinds."""
+    attends, experts = kind[0] in "*w", shape.experts if "E" in kind else None
+    has = {
+        "core_attn": attends,
+        "layernorm": True,
+        "mla_up_proj": attends and shape.latent,
+        "mlp": "-" in kind,
+        "moe": experts,
+        "moe_act": experts,
+        "shared_experts": experts and experts.shared,
+    }
+    return {module for module in MODULES if has[module]}
+
+
+class Recomputation(NamedTuple):
+    """What is computed again, and in which layers of a stage."""
+
+    words: tuple[str, ...]
+    """A word of `WHOLE`, or words of `MODULES`."""
+    first: float = inf
+    """How many layers of each stage, from its first one on (Megatron's method block)."""
+    every: int = 1
+    """In every so many-th layer of a stage (torchtitan's selective option)."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some layers do not compute again."""
+        return self.first < inf or self.every > 1
+
+    def layers(self, count: int) -> list[bool]:
+        """Whether each of the `count` layers of a stage computes again.
+
+        >>> parse_recomputation("full/2").layers(5)
+        [False, True, False, True, False]
+        """
+        return [number < self.first and (number + 1) % self.every == 0 for number in range(count)]
+
+
+@lru_cache(maxsize=64)
+def parse_recomputation(text: str) -> Recomputation:
+    """What WORDS, WORDS:N or WORDS/N says: N layers of each stage, or every N-th one. Raises
+    InputError."""
+    match = _TEXT.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"{', '.join(WHOLE)}, or modules joined by + ({', '.join(MODULES)}); then :12 for "
+            "the first 12 layers of each stage, or /2 for every second layer"
+        )
+    words, first, every = match.groups(default="")
+    return Recomputation(
+        tuple(dict.fromkeys((words or "none").split("+"))),
+        int(first) if first else inf,
+        int(every or 1),
+    )
+
+
+def parse_graphs(text: str) -> str:
+    """What CUDA graphs launch, as the user writes it. Raises InputError for other texts."""
+    words = text.split("+")
+    if text in ("no", "yes") or (set(words) <= {*GRAPHS} and len({*words}) == len(words)):
+        return text
+    raise InputError(f"yes, no, or modules joined by + ({', '.join(GRAPHS)})")
+
+
+def _parse_recompute(text: str) -> str:
+    """The text of a recomputation. Raises InputError unless it is one."""
+    parse_recomputation(text)
+    return text

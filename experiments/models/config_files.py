@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from experiments.models.model_catalogue import Entry
-from experiments.models.shape_values import families, shape_of
+from experiments.models.model_shapes import families, shape_of
 from experiments.shipped_tables import rows_of
 from topologies.errors import InputError, naming, nearest_name, shown
 from topologies.readers.contents import check_text

@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from experiments.models import kernels as passes
-from experiments.models.block_cut import BlockCut
+from experiments.models.block_cut import BlockCut, modules_of, parse_recomputation
 from experiments.models.device_times import DeviceTimes
-from experiments.models.expert_mixture import mixture
 from experiments.models.kernels import Event
-from experiments.models.mamba_mixer import part
 from experiments.models.mixer_shapes import adapter_elements
+from experiments.models.mixers import mixture, part
 from experiments.models.model_shapes import TransformerShape
-from experiments.models.recomputation import modules_of, parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from simulator.parallel.blocks import Block
 

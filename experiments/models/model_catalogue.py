@@ -16,8 +16,7 @@ from experiments.models.accelerators import ACCELERATORS, PRECISIONS, accelerato
 from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import DeviceTimes
 from experiments.models.image_networks import ImageNetworks
-from experiments.models.model_shapes import TransformerShape
-from experiments.models.shape_values import families, shape_of, share
+from experiments.models.model_shapes import TransformerShape, families, shape_of, share
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import transformer
 from experiments.shipped_tables import rows_of

@@ -31,10 +31,9 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from experiments.models import kineto
 from simulator.training.model import Layer, Model, Tensor
-from topologies.errors import InputError, naming, shown
+from topologies.errors import InputError, Place, naming, shown, spelling
 from topologies.option_text import PARSERS
 from topologies.readers.contents import LIMIT, check_text, decoded
-from topologies.readers.locations import Place, spelling
 from topologies.readers.mistakes import Mistake, Mistakes
 from topologies.readers.plain_files import load_json, load_yaml, place_in
 from topologies.readers.quantities import bandwidth_text, seconds_text

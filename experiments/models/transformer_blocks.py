@@ -19,24 +19,22 @@ from math import ceil
 from experiments.models import kernels as passes
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import Computation, Event, Gate, Kernels, Ring
-from experiments.models.losses import (
-    LOSSES,
-    SHARDED_LOSS,
-    UNFUSED_BATCH,
-    UNFUSED_EMBEDDING_BACK,
-    UNFUSED_MASKS,
-    UNFUSED_PART_BACK,
-)
 from experiments.models.mixer_shapes import Experts
 from experiments.models.model_shapes import TransformerShape
 from experiments.models.separate_kernels import (
     FUSED_HEADS,
     FUSED_LENGTH,
     GATE,
+    LOSSES,
     REPETITION,
     RMS_NORM,
     ROTATION,
+    SHARDED_LOSS,
     SOFTMAX,
+    UNFUSED_BATCH,
+    UNFUSED_EMBEDDING_BACK,
+    UNFUSED_MASKS,
+    UNFUSED_PART_BACK,
 )
 from simulator.parallel.blocks import Block
 

@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from experiments.models.kernels import Tensors
-from experiments.models.mamba_mixer import part
 from experiments.models.mixer_shapes import Experts, Mamba, WeightMatrix
+from experiments.models.mixers import part
 from experiments.models.model_shapes import TransformerShape
 from experiments.models.transformer_blocks import Writer
 from experiments.shipped_tables import rows_of

@@ -11,14 +11,13 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 import typer
 
-from experiments.answer_files import Files
+from experiments.answer_files import ALL, Files
 from experiments.options.completion import (
     collective_names,
     complete_algorithms,
     completer,
     profile_names,
 )
-from experiments.trace_choice import ALL
 from topologies.errors import InputError, nearest_name
 
 Request = TypeVar("Request")
@@ -27,7 +26,7 @@ Request = TypeVar("Request")
 def group_of(kind: type[Request], **options: object) -> Request:
     """A command's class or a group of options, from values by name. A number is a text where the
     option is. Raises InputError for a name or a value that the class has not."""
-    from topologies.readers.locations import spelling
+    from topologies.errors import spelling
     from topologies.readers.mistakes import Mistakes
 
     hints, mistakes = get_type_hints(kind), Mistakes()

@@ -51,7 +51,7 @@ class ProfileOptions:
             if level is not None:
                 raise InputError(f"--level {level:g} goes with --profile or --library: write both")
             return machine, None
-        from experiments.calibration.population.library_choices import choosing
+        from experiments.calibration.population.library_profile import choosing
         from experiments.profiles import find as find_profile
         from experiments.profiles.interval_levels import at_level
 
@@ -85,7 +85,7 @@ class ProfileOptions:
 def _described(library: LibraryName, machine: MachineOptions) -> Profile:
     """The profile of a library on a machine. Notes say where its figures are from."""
     from experiments import output
-    from experiments.calibration.population.library_choices import library_on
+    from experiments.calibration.population.library_profile import library_on
     from experiments.models.accelerators import memory_of
 
     why = f": --library {library} has its own, leave one of the two out"

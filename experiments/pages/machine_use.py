@@ -1,4 +1,5 @@
-"""A machine and the use of its links over time, as a page draws it and a result file stores it."""
+"""What a run uses over time, as a page draws it and a result file stores it: the links of its
+machine, and the memory of its ranks."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
 from experiments.pictures.timelines.stored import LARGEST, Document, Numbers, Rules
+from simulator.analysis.memory import MemoryTrace
 from simulator.schedules.folded_routes import images_of
 from simulator.schedules.timeline import Timeline
 from topologies.columns import distinct_rows, sums
@@ -24,7 +26,7 @@ IMAGES = 500_000
 """Links of the ranks for which others stand that are looked up, at most."""
 
 
-RULES: Rules = {
+USE_RULES: Rules = {
     **dict.fromkeys(("devices", "device_kinds", "kinds", "remarks")),
     "makespan": Numbers(),
     # Boxes of devices. Their middles are x to the right and y up: 1 is the distance of neighbours.
@@ -50,7 +52,7 @@ RULES: Rules = {
 
 
 def use_of(timeline: Timeline) -> Document:
-    """The use of the links of a machine, as :data:`RULES` says.
+    """The use of the links of a machine, as :data:`USE_RULES` says.
 
     Large machines are drawn with a box for each node and switch. If some ranks stand for all, the
     links of all ranks are drawn.
@@ -159,7 +161,7 @@ MOST_BOXES = 128
 
 
 def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]]:
-    """The boxes of a machine as keys of :data:`RULES`, the box of each device or -1, and
+    """The boxes of a machine as keys of :data:`USE_RULES`, the box of each device or -1, and
     remarks."""
     layout, remarks = None, tuple[str, ...]()
     if len(topology.device_names) <= MOST_DEVICES:
@@ -235,3 +237,65 @@ def _remarks(topology: Topology, groups: Sequence[Longs], kinds: Sequence[str]) 
     several = any(len(devices) > 1 for devices, kind in each if kind != "node")
     if several or nodes < len(np.unique(topology.node)) - 1:
         yield "Some boxes stand for several neighbours: the machine is too large to draw them all."
+
+
+MEMORY_PARTS = 400
+"""Parts of the run: of each, the most that is held at a time counts."""
+SHOWN = 64
+"""Ranks with a curve of their own, at most."""
+
+
+MEMORY_RULES: Rules = {
+    **dict.fromkeys(("rows", "remarks")),
+    "makespan": Numbers(),
+    # What the emptiest rank holds, ranks on average, the fullest one; and duplicates of all ranks.
+    "least": Numbers(None, some=True),
+    **dict.fromkeys(("mean", "most", "redundant"), Numbers(("least",))),
+    # What each of the ranks with a curve of their own holds.
+    "held": Numbers(("rows", "least")),
+}
+"""Memory over time: whole bytes in equal parts of the run, the most in each part."""
+
+
+def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> Document:
+    """The curves of ranks with these names. Of many ranks, some have a curve of their own.
+
+    The keys are those of :data:`MEMORY_RULES`.
+    """
+    count = len(names)
+    chosen = np.unique(np.linspace(0, count - 1, min(count, SHOWN)).round().astype(np.int64))
+    low, high, total = np.full(MEMORY_PARTS, np.inf), np.zeros(MEMORY_PARTS), np.zeros(MEMORY_PARTS)
+    kept = []
+    for rank in range(count):
+        peaks = np.round(most_in_parts(*memory.of(rank), makespan))
+        low, high, total = np.minimum(low, peaks), np.maximum(high, peaks), total + peaks
+        if rank in chosen:
+            kept.append(peaks)
+    remark = f"{len(chosen)} of {count} ranks have a curve of their own; the band is of all."
+    return {
+        "makespan": makespan,
+        "rows": tuple(names[rank] for rank in chosen.tolist()),
+        "held": np.array(kept).reshape(len(chosen), MEMORY_PARTS),
+        "least": np.where(np.isfinite(low), low, 0.0),
+        "mean": np.round(total / max(count, 1)),
+        "most": high,
+        "redundant": np.round(most_in_parts(memory.times, memory.redundant, makespan)),
+        "remarks": (remark,) * (len(chosen) < count),
+    }
+
+
+def most_in_parts(
+    times: Floats, levels: Floats, makespan: float, parts: int = MEMORY_PARTS
+) -> Floats:
+    """The largest level in each part of the time. From `times[k]` on the level is `levels[k]`.
+
+    >>> most_in_parts(np.array([0.0, 1.5, 1.6]), np.array([1.0, 9.0, 2.0]), 4.0, 4).tolist()
+    [1.0, 9.0, 2.0, 2.0]
+    """
+    edges = np.arange(parts) * ((makespan or 1.0) / parts)
+    before = np.searchsorted(times, edges, side="right") - 1
+    result = np.where(before >= 0, levels[before], 0.0) if len(levels) else np.zeros(parts)
+    place = np.searchsorted(edges, times, side="right") - 1
+    inside = (place >= 0) & (times < (makespan or np.inf))
+    np.maximum.at(result, place[inside], levels[inside])
+    return np.maximum(np.asarray(result, dtype=np.float64), 0.0)

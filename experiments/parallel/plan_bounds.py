@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from experiments.models.model_blocks import blocks
-from experiments.parallel.expert_dispatch import with_kernels
+from experiments.parallel.expert_routing import with_kernels
 from experiments.parallel.plan_step import (
     COMMUNICATOR,
     CONTEXT,

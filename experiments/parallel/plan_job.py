@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from experiments import output
 from experiments.models.kernel_times.nccl_calls import laws
 from experiments.output import Record
+from experiments.parallel.measured_steps import whole_interval
 from experiments.parallel.plan_run import PlanRun
 from experiments.parallel.plan_step import Training, interval_of, work_of
 from experiments.parallel.plan_text import Plan
-from experiments.parallel.step_interval import whole_interval
 from experiments.profiles.interval_levels import level_of
 from experiments.simulations.rules import Rules
 from simulator.parallel.group_times import End, GroupTimes

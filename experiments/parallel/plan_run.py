@@ -14,7 +14,7 @@ from experiments.models.accelerators import accelerator
 from experiments.names import members_name
 from experiments.output import Record
 from experiments.parallel.expert_routing import Routing, prove, routing_of
-from experiments.parallel.nearest_run import nearest_run
+from experiments.parallel.measured_steps import kind_of, mean_error, nearest_run, span_of
 from experiments.parallel.plan_space import advice
 from experiments.parallel.plan_step import (
     RESERVED,
@@ -23,7 +23,6 @@ from experiments.parallel.plan_step import (
     state_of,
 )
 from experiments.parallel.plan_text import Plan
-from experiments.parallel.step_calibration import kind_of, mean_error, span_of
 from experiments.profiles.interval_levels import interval_columns
 from simulator.analysis.critical_path import critical_path
 from simulator.parallel.passes import COMPUTE, EP, HOST, STREAMS

@@ -11,14 +11,13 @@ from math import inf
 from typing import Any
 
 from experiments.models.accelerators import accelerator
-from experiments.parallel.framework_defaults import plain
+from experiments.parallel.measured_steps import kind_of, mean_error, whole_interval
 from experiments.parallel.plan_bounds import PlanBounds
+from experiments.parallel.plan_keys import plain
 from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_space import Space, advice
 from experiments.parallel.plan_step import Training, interval_of, memory_of, work_of
 from experiments.parallel.plan_text import Plan
-from experiments.parallel.step_calibration import kind_of, mean_error
-from experiments.parallel.step_interval import whole_interval
 from experiments.profiles.interval_levels import interval_columns
 from experiments.text_lines import bytes_cell
 from simulator.parallel.group_times import GroupTimes

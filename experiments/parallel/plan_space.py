@@ -11,8 +11,8 @@ from math import inf
 from typing import Any
 
 from experiments.models.accelerators import accelerator
-from experiments.models.recomputation import WHOLE
-from experiments.parallel.framework_defaults import like_framework, plan_with
+from experiments.models.block_cut import WHOLE
+from experiments.parallel.plan_keys import like_framework, plan_with
 from experiments.parallel.plan_step import Training, memory_of, stage_sizes, work_of
 from experiments.parallel.plan_text import Plan, clash_of, parse_values
 from experiments.text_lines import bytes_cell

@@ -8,16 +8,14 @@ from functools import cache
 from itertools import accumulate
 
 from experiments.models.accelerators import NARROW, PRECISIONS, accelerator
-from experiments.models.block_cut import GRADIENTS
+from experiments.models.block_cut import GRADIENTS, MODULES, modules_of, parse_recomputation
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_blocks import blocks
 from experiments.models.model_shapes import TransformerShape
 from experiments.models.narrow_casts import reads, stored
-from experiments.models.recomputation import MODULES, modules_of, parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from experiments.models.transformers import with_tensors
-from experiments.parallel.expert_dispatch import with_kernels
-from experiments.parallel.expert_routing import Routing, routing_of
+from experiments.parallel.expert_routing import Routing, routing_of, with_kernels
 from experiments.parallel.factor_fit import Sureness
 from experiments.parallel.offloading import host_bandwidth, offload_stages
 from experiments.parallel.plan_text import Plan, layer_numbers

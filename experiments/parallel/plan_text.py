@@ -9,8 +9,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from experiments.models.accelerators import PRECISIONS
-from experiments.models.block_cut import BlockCut, Degree
-from experiments.models.recomputation import parse_recomputation
+from experiments.models.block_cut import BlockCut, Degree, parse_recomputation
 from experiments.pipeline_files import find_order
 from simulator.collectives.routers import parse_zipf
 from simulator.parallel.degrees import ORDER, Degrees

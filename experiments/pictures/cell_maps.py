@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from experiments.pictures import plot_style as style
+from experiments.pictures import figures as style
 from experiments.pictures.timelines.palette import mixed
 from experiments.simulations.winners import Winner
 from topologies.units import format_bytes, in_binary

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, FuncFormatter, PercentFormatter, StrMethodFormatter
 
 from experiments.output import counted
-from experiments.pictures import plot_style as style
+from experiments.pictures import figures as style
 from topologies.topology import Floats
 
 if TYPE_CHECKING:

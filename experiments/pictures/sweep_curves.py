@@ -13,7 +13,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from experiments.pictures import plot_style as style
+from experiments.pictures import figures as style
 from experiments.pictures.timelines.palette import mixed
 from experiments.simulations.sweep_rows import SweepRow
 from topologies.units import format_bytes

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, LogLocator
 
 from experiments.output import Record
-from experiments.pictures import plot_style as style
+from experiments.pictures import figures as style
 from experiments.pictures.timelines.palette import FILLS, Fill
 from experiments.templates import written
 from experiments.training.training_table import COLUMNS, scaling, series

@@ -13,10 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 
 from simulator.effects.parameter_units import Bytes, Count, Word
 from simulator.profile import Uncertainty
-from simulator.uncertainty.interval_rules import IntervalRules, Share
-from simulator.uncertainty.measured_places import MeasuredPlaces
-from simulator.uncertainty.message_sizes import OCTAVES, no_messages
-from simulator.uncertainty.residuals import Residuals
+from simulator.uncertainty.measured_places import OCTAVES, MeasuredPlaces, no_messages
+from simulator.uncertainty.residuals import IntervalRules, Residuals, Share
 from topologies.readers.mistakes import Mistake
 from topologies.topology import Floats
 

@@ -24,18 +24,13 @@ from experiments.profiles.document_parts import (
 )
 from experiments.spellings import library_name
 from simulator.collectives import algorithms
-from simulator.effects.channels import PeerChannels
-from simulator.effects.crowded_links import Crowding, NodeCorrection
-from simulator.effects.exchanges import Exchanges
-from simulator.effects.kernel_costs import KernelCosts
 from simulator.effects.labels import Ineffective
-from simulator.effects.memory_costs import HostMemory
+from simulator.effects.link_slowdowns import Crowding, Exchanges, NodeCorrection, PeerChannels
 from simulator.effects.parameter_units import Bytes, Power, Seconds, Word
-from simulator.effects.pieces import PieceCounts
+from simulator.effects.software_costs import HostMemory, KernelCosts, PieceCounts
 from simulator.profile import Profile, Protocol, Uncertainty
-from topologies.errors import naming
+from topologies.errors import Location, Place, naming
 from topologies.link import Link
-from topologies.readers.locations import Location, Place
 from topologies.readers.mistakes import WORDS, Mistake, Mistakes, unknown
 
 Times = Annotated[float, Field(ge=1e-6, le=1e6)]

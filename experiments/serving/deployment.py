@@ -1,8 +1,10 @@
-"""How a model is served: its engine, its precision, and how GPUs share it."""
+"""How a model is served: its engine, its precision, how GPUs share it, and workers that prefill for
+others."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
@@ -12,9 +14,14 @@ from experiments.models.accelerators import ACCELERATORS, accelerator
 from experiments.models.kernel_times.lookup import WIDTHS as KERNEL_WIDTHS
 from experiments.models.model_shapes import TransformerShape
 from experiments.serving.engines import Engine, ServedPrecision
+from simulator.collectives.layouts import ranks_of_a_node
 from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_times import GroupTimes
+from simulator.steps.step_graph import MESSAGE
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError, naming, nearest_name
 from topologies.option_text import parse_at_least, parse_pairs
+from topologies.topology import Topology
 from topologies.units import parse_whole
 
 WIDTHS = KERNEL_WIDTHS | {"fp8_block": 1 + 4 / 128**2}
@@ -244,3 +251,41 @@ class Deployment:
         weights leave no room."""
         room = ACCELERATORS[self.device].capacity * MARGIN - self.weights
         return self.cut.dp * room / (self.kv_bytes(tokens) * self.stage_share)
+
+
+class PrefillWorkers(NamedTuple):
+    """Workers that prefill, and nothing else."""
+
+    deployment: Deployment
+    """That of each."""
+    machine: Topology
+    number: int
+    decoders: int
+    """Workers that decode what these prefill."""
+    sent: float
+    """Seconds in which the KV cache of a prompt goes to a worker that decodes."""
+
+    @property
+    def gpus(self) -> int:
+        """Those of all of them."""
+        return self.number * self.deployment.cut.gpus
+
+
+def sent_seconds(
+    prefills: Deployment, decodes: Deployment, blueprint: Blueprint, tokens: float
+) -> float:
+    """Seconds in which the KV cache of a prompt goes from a worker to another one, from all GPUs of
+    the one at once. Workers are on nodes of their own where the machine has so many."""
+    size = max(prefills.cut.gpus, decodes.cut.gpus)
+    times = GroupTimes(_pair(blueprint, size), Degrees(tp=size, pp=2))
+    nbytes = max(each.kv_bytes(tokens) * each.stage_share for each in (prefills, decodes))
+    return times.seconds("0 to 1", MESSAGE, nbytes)
+
+
+def _pair(blueprint: Blueprint, size: int) -> Topology:
+    """The GPUs of two workers of `size`. Raises InputError if the machine has too few."""
+    whole = blueprint.whole()
+    nodes = ceil(size / ranks_of_a_node(whole, whole.ranks))
+    with suppress(InputError):
+        return blueprint.for_job(2 * size, 2 * nodes).build(2 * size)
+    return blueprint.build(2 * size)

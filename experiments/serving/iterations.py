@@ -18,8 +18,12 @@ from typing import NamedTuple
 import numpy as np
 
 from experiments.models.accelerators import accelerator
-from experiments.models.kernel_times.attention import AttentionSizes, attention_seconds
-from experiments.models.kernel_times.decode_attention import DECODE_ATTENTION, LATENT_DECODES
+from experiments.models.kernel_times.attention import (
+    DECODE_ATTENTION,
+    LATENT_DECODES,
+    AttentionSizes,
+    attention_seconds,
+)
 from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS, UNPACKED_PRODUCTS
 from experiments.models.kernel_times.lookup import fastest
 from experiments.models.kernel_times.nccl_calls import ENGINE_ALGORITHMS, engine_seconds, laws

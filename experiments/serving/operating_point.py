@@ -20,9 +20,8 @@ from scipy.optimize import brentq
 
 from experiments.models.kernel_times.kernel_model import Span
 from experiments.models.kernel_times.lookup import chip_of
-from experiments.serving.deployment import Deployment
+from experiments.serving.deployment import Deployment, PrefillWorkers
 from experiments.serving.iterations import EXCHANGES, Forward, Iteration, decode, prefill
-from experiments.serving.prefill_workers import PrefillWorkers
 from experiments.shipped_tables import rows_of
 from simulator.parallel.step import Step
 from simulator.uncertainty.interval import LEVEL, quantile

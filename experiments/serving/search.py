@@ -7,9 +7,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from experiments.output import counted
-from experiments.serving.deployment import Cut, Deployment
+from experiments.serving.deployment import Cut, Deployment, PrefillWorkers
 from experiments.serving.operating_point import Load, Point, point
-from experiments.serving.prefill_workers import PrefillWorkers
 from topologies.errors import InputError
 from topologies.topology import Topology
 from topologies.units import format_seconds

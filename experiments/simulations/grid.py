@@ -10,8 +10,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from experiments.execution.executor import Executor, Serial
-from experiments.execution.journal import Journal
-from experiments.execution.results import results
+from experiments.execution.journal import Journal, results
 from experiments.simulations import workload
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
@@ -162,7 +161,7 @@ def sweep(
     """The rows of a grid, each as soon as it and all before it are simulated.
 
     By default this process simulates them. `journal` and `finished` are those of
-    :func:`experiments.execution.results.results`. `missing` gets the points that cannot be
+    :func:`experiments.execution.journal.results`. `missing` gets the points that cannot be
     simulated. Without it, the first of them is an error.
     """
     for point in results(grid, executor or Serial(), journal, finished):

@@ -15,9 +15,8 @@ import numpy as np
 import pandas as pd
 import typer
 
-from experiments.models.kernel_times.attention import ATTENTION
+from experiments.models.kernel_times.attention import ATTENTION, DECODE_ATTENTION, LATENT_DECODES
 from experiments.models.kernel_times.casts import CASTS
-from experiments.models.kernel_times.decode_attention import DECODE_ATTENTION, LATENT_DECODES
 from experiments.models.kernel_times.exchange import EXCHANGE
 from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS, UNPACKED_PRODUCTS
 from experiments.models.kernel_times.kernel_model import (

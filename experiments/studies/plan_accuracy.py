@@ -15,7 +15,7 @@ import typer
 
 from experiments import output
 from experiments.models.device_times import other_levels
-from experiments.parallel.step_calibration import PlanError, PlanKind
+from experiments.parallel.measured_steps import PlanError, PlanKind
 from experiments.studies.measured_plans import (
     MeasuredStep,
     mlperf,

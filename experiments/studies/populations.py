@@ -1,4 +1,7 @@
-"""The populations of measured machines, and errors on each machine that was left out of them."""
+"""The populations of measured machines, and errors on each machine that was left out of them.
+
+Curves of AIConfigurator's machines are rows of a table of NCCL on one node.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,17 @@ from experiments.calibration.population.population import Member, Population
 from experiments.calibration.population.specification import specification_of
 from experiments.calibration.prediction import predict
 from experiments.calibration.uncertainty import shipped_rules
+from experiments.measurements import Curve
+from experiments.measurements.curve import Point
 from experiments.studies import generated_pages
 from experiments.studies.calibration import CurveGroup, groups
-from experiments.studies.collective_rows import collectives
+from experiments.studies.kernel_rows import numbers, read
 from experiments.studies.measured_rows import grouped
 from experiments.studies.population_fit import MachineRuns, fit_transports
 from experiments.studies.unseen_machines import learn_from, predicted, unseen
 from simulator.cost_models.nccl import GENERATIONS
 from simulator.profile import Profile, Protocol
+from topologies.columns import plain_rows
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Flags, Floats
@@ -256,3 +262,48 @@ def _part(member: Member) -> dict[str, str | float]:
 
 def _rounded(values: Mapping[str, float]) -> dict[str, float]:
     return {key: float(f"{value:.4g}") for key, value in values.items()}
+
+
+COLUMNS = {"machine", "library", "version_in_file", "collective", "dtype", "ranks", "size_bytes"}
+FAMILY = "AIC"
+"""The family of the curves: AIConfigurator's machines."""
+CARDS = ("l40s",)
+"""GPUs on cards, without NVSwitches."""
+
+
+def collective_rows(folder: Path) -> pd.DataFrame:
+    """The rows of `nccl.csv` on elements of 16 bits, with numbers of ranks, bytes and seconds.
+    Raises InputError if there is no such table.
+
+    Times of the same bytes on elements of 8 bits are other measurements, but they say the same.
+    """
+    table = read(folder / "nccl.csv", COLUMNS | {"time_us"})
+    table = table[(table["library"] == "nccl") & (table["dtype"] == "float16")]
+    sizes = numbers(table, "ranks", "size_bytes").astype(int)
+    seconds = numbers(table, "time_us")["time_us"] * 1e-6
+    return table.assign(ranks=sizes["ranks"], size_bytes=sizes["size_bytes"], seconds=seconds)
+
+
+def collectives(folder: Path) -> Iterator[tuple[str, tuple[Curve, ...]]]:
+    """The curves of measured collectives, by machine and version of NCCL."""
+    for _, alike in collective_rows(folder).groupby(["device", "version_in_file"], sort=False):
+        curves = [_curve(rows) for _, rows in alike.groupby(["collective", "ranks"], sort=False)]
+        yield f"{curves[0].device.lower()} one node, {curves[0].library}", tuple(curves)
+
+
+def _curve(rows: pd.DataFrame) -> Curve:
+    names = ["device", "version_in_file", "collective", "ranks"]
+    device, version, collective, ranks = rows.iloc[0][names]
+    points = plain_rows(rows["size_bytes"].to_numpy(), rows["seconds"].to_numpy())
+    return Curve(
+        collective,
+        int(ranks),
+        1,
+        tuple(Point(*pair) for pair in sorted(points)),
+        (),
+        source=f"aic_{device}_{version}_{collective}_p{ranks}.csv",
+        library=f"NCCL {version}",
+        device=device.upper(),
+        topology="PCIe" if device in CARDS else "NVSwitch",
+        family=FAMILY,
+    )

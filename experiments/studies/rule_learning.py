@@ -16,10 +16,10 @@ from scipy.optimize import minimize
 
 from experiments.calibration.held_out import HeldOut, LeftOut
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
-from simulator.uncertainty.measured_places import Apart, Beyond, apart, beyond
-from simulator.uncertainty.message_sizes import own_likeness
+from simulator.uncertainty.measured_places import Apart, Beyond, apart, beyond, own_likeness
 from simulator.uncertainty.residuals import (
+    FREEDOM,
+    IntervalRules,
     alone,
     conditional,
     covariance,

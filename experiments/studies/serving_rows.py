@@ -12,10 +12,9 @@ import pandas as pd
 
 from experiments.models.accelerators import DEVICES
 from experiments.models.model_catalogue import find_transformer
-from experiments.serving.deployment import Cut, Deployment
+from experiments.serving.deployment import Cut, Deployment, PrefillWorkers, sent_seconds
 from experiments.serving.engines import Engine, ServedPrecision
 from experiments.serving.operating_point import TIMES, Load, point
-from experiments.serving.prefill_workers import PrefillWorkers, sent_seconds
 from experiments.studies.kernel_rows import numbers, read
 from topologies.catalogue import find
 from topologies.topology import Topology

@@ -22,16 +22,17 @@ from experiments.parallel.factor_fit import (
     fit,
     spreads,
 )
-from experiments.parallel.plan_step import Training, work_of
-from experiments.parallel.plan_text import parse_plan
-from experiments.parallel.step_calibration import (
+from experiments.parallel.measured_steps import (
     PlanKind,
     kind_of,
     plan_critical_path,
     sizes_of,
     span_of,
+    step_spread,
+    usual_sureness,
 )
-from experiments.parallel.step_interval import step_spread, usual_sureness
+from experiments.parallel.plan_step import Training, work_of
+from experiments.parallel.plan_text import parse_plan
 from experiments.studies.measured_plans import MeasuredStep
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes

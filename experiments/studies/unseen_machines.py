@@ -22,8 +22,7 @@ from experiments.calibration.prediction import predict
 from experiments.studies.population_fit import MachineRuns, fit_transports
 from simulator.cost_models import nccl
 from simulator.uncertainty.interval import LEVEL, quantile
-from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
-from simulator.uncertainty.residuals import shared
+from simulator.uncertainty.residuals import FREEDOM, IntervalRules, shared
 from topologies.topology import Floats
 
 START = Spread(machine=0.1, between=0.3, software=0.4, parameters=0.4)

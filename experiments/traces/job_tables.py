@@ -19,7 +19,7 @@ from experiments.traces.job_calls import (
     RankTrace,
     alike,
 )
-from simulator.analysis.busy_time import union
+from simulator.schedules.timeline import union
 from topologies.topology import Floats
 from topologies.units import format_bytes, format_seconds
 

@@ -15,9 +15,8 @@ from experiments.models.kineto import contents
 from experiments.output import counted
 from experiments.traces.job_folder import job_files
 from experiments.traces.job_tables import Problem, first_problems, listed_ranks
-from topologies.errors import InputError
+from topologies.errors import InputError, spelling
 from topologies.readers.contents import decoded
-from topologies.readers.locations import spelling
 from topologies.readers.mistakes import Mistakes
 from topologies.readers.plain_files import load_json
 

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from simulator.analysis.busy_time import union
 from simulator.analysis.critical_path import critical_path, parts
 from simulator.schedules.schedule import COMPUTE
-from simulator.schedules.timeline import Timeline
+from simulator.schedules.timeline import Timeline, union
 from topologies.html_tables import facts
 from topologies.topology import Longs
 from topologies.units import format_seconds

@@ -10,9 +10,8 @@ from math import prod
 
 import numpy as np
 
-from simulator.collectives.axis_rings import along_axes
 from simulator.collectives.collective import ALL_REDUCE, Fitted, declare
-from simulator.collectives.two_level import nodes_of
+from simulator.collectives.two_level import along_axes, nodes_of
 from simulator.cost_models import machine_formulas, neighbors
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.shifts import Shifts, rotations

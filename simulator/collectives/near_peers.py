@@ -23,15 +23,13 @@ from simulator.collectives.collective import (
     Fitted,
     declare,
 )
-from simulator.collectives.halved_parts import (
+from simulator.collectives.recursive_doubling import (
     HalvedPart,
     gather_halves,
     halved_and_doubled,
-    reduce_halves,
-)
-from simulator.collectives.recursive_doubling import (
     recursive_doubling_all_gather,
     recursive_halving_reduce_scatter,
+    reduce_halves,
 )
 from simulator.cost_models import is_power_of_two, log2_floor, machine_formulas, trees
 from simulator.schedules.schedule import Schedule

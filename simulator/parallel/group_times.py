@@ -11,10 +11,9 @@ import numpy as np
 
 from simulator.collectives import Algorithm, find
 from simulator.engines import run
-from simulator.parallel.connections import in_turn
 from simulator.parallel.degrees import Degrees
+from simulator.parallel.group_algorithms import in_turn, two_levels
 from simulator.parallel.group_routes import ROUNDING, Laid, Loads, lay
-from simulator.parallel.node_levels import two_levels
 from simulator.predictions import interval_of, prediction
 from simulator.profile import Profile
 from simulator.schedules.routed import Routed

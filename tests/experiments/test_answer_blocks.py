@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.answer_blocks import Block, Facts, Remarks, table, to_text
-from experiments.streaming import StreamedTable
+from experiments.answer_blocks import Block, Facts, Remarks, StreamedTable, table, to_text
 from experiments.templates import fill
 from simctl_process import Simctl
 

@@ -6,7 +6,7 @@ import pytest
 
 from experiments.calibration.libraries import LIBRARIES as CALIBRATED
 from experiments.names import rank_name, wait_records
-from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.figures import to_bytes
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.painter import timeline_drawing
 from experiments.spellings import LIBRARIES, library_name

@@ -14,7 +14,7 @@ SMALL = 64
 
 def _measurements(path: Path) -> None:
     from experiments.diagnosis import compare, diagnose
-    from experiments.measurements import doubts, read, setups
+    from experiments.measurements import curve_checks, doubts, read
 
     curves = list(read(path).curves)
     for curve in curves[:FEW]:
@@ -22,7 +22,7 @@ def _measurements(path: Path) -> None:
             diagnose(curve, None)
     compare([curve for curve in curves[:FEW] if curve.points])
     list(doubts(curves))
-    list(setups.warnings(curves))
+    list(curve_checks.warnings(curves))
 
 
 def _index(path: Path) -> None:

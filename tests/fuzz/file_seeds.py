@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 import chakra_files
 import job_traces
+import monitor_files
 import msccl_texts
 import mscclpp_plans
 import nccl_logs
-import ras_files
-from config_texts import CONFIGS
 from experiments import output
 from experiments.execution.journal import Journal, journal_of
 from experiments.traces import chakra_nodes
-from inspector_files import gauges, line, record
 from job_texts import JOBS
+from model_texts import CONFIGS
+from monitor_files import gauges, line, record
 from simulator.parallel.pipelines import find
 from simulator.parallel.pipelines.pipeline import pipeline_csv
 
@@ -327,8 +327,8 @@ def _jobs() -> Iterator[Seed]:
             *job_traces.kineto(Path(folder) / "kineto", [kernels]).iterdir(),
         ):
             yield Seed(path.name, path.read_bytes())
-    status = ras_files.communicator([ras_files.answering(0)], [ras_files.silent(1)])
-    yield Seed("ras.json", json.dumps(ras_files.document(status), indent=2).encode())
+    status = monitor_files.communicator([monitor_files.answering(0)], [monitor_files.silent(1)])
+    yield Seed("ras.json", json.dumps(monitor_files.document(status), indent=2).encode())
 
 
 def _results() -> Iterator[Seed]:

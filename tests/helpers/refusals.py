@@ -1,6 +1,8 @@
-"""What is said to a user of a mistake."""
+"""What is said to a user of a mistake, and changes of good files that make them wrong."""
 
+import tomllib
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +31,11 @@ def attempt(parse: Parse, text: str) -> tuple[object, str]:
         return parse(text), ""
     except InputError as refused:
         return None, str(refused)
+
+
+TABLES = Path(__file__).parents[1] / "mistakes" / "files.toml"
+
+
+def changes_of(reader: str) -> list[tuple[str, str, str]]:
+    """What is replaced in a good file, by what, and what the reader says of it."""
+    return [(old, new, says) for old, new, says in tomllib.loads(TABLES.read_text())[reader]]

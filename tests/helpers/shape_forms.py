@@ -1,4 +1,4 @@
-"""Numbers of ranks to try, edges and counts of wires of the plain shapes."""
+"""Numbers of ranks to try, edges and counts of wires of the plain shapes, and ways round a ring."""
 
 from math import isqrt, prod
 from typing import Any
@@ -54,3 +54,19 @@ def grid_wires(dims: tuple[int, ...]) -> int:
 def torus_wires(dims: tuple[int, ...]) -> int:
     """As many as there are ranks in every dimension, half as many in one of 2, none in one of 1."""
     return sum(prod(dims) // (2 if width == 2 else 1) for width in dims if width > 1)
+
+
+def apart(pairs: set[tuple[int, int]], devices: int) -> bool:
+    """Whether the shortest ways of all pairs round a ring are equally long and share no link.
+
+    >>> apart({(0, 2), (3, 1)}, 5), apart({(0, 2), (1, 3)}, 5), apart({(0, 1), (0, 2)}, 5)
+    (True, False, False)
+    """
+    links, lengths = list[tuple[int, int]](), set[int]()
+    for a, b in pairs:
+        ahead = (b - a) % devices
+        way = 1 if 2 * ahead <= devices else -1
+        length = ahead if way == 1 else devices - ahead
+        lengths.add(length)
+        links += [((a + way * step) % devices, way) for step in range(length)]
+    return len(lengths) <= 1 and len(set(links)) == len(links)

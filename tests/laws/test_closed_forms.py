@@ -20,7 +20,7 @@ from law_cases import (
     every_plain_algorithm,
     tries,
 )
-from ring_ways import apart
+from shape_forms import apart
 from simulator.analysis import memory
 from simulator.analysis.bounds import Bound, best_bound, bounds
 from simulator.collectives import algorithms

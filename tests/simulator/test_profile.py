@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from folded import assert_alike, groups
 from parsed_html import Parsed
 from simulator.collectives import Algorithm, algorithms, find
-from simulator.effects.crowded_links import Crowding, NodeCorrection
-from simulator.effects.exchanges import Exchanges
-from simulator.effects.memory_costs import HostMemory
+from simulator.effects.link_slowdowns import Crowding, Exchanges, NodeCorrection
+from simulator.effects.software_costs import HostMemory
 from simulator.engines import simulate
 from simulator.profile import Profile, Protocol
 from simulator.schedules.folded_routes import NotSymmetric

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.collectives import find
-from simulator.effects.channels import PeerChannels
-from simulator.effects.kernel_costs import KernelCosts
-from simulator.effects.memory_costs import HostMemory
+from simulator.effects.link_slowdowns import PeerChannels
+from simulator.effects.software_costs import HostMemory, KernelCosts
 from simulator.profile import Profile, Protocol
 from simulator.stacked_records import stacked
 from topologies.link import Link

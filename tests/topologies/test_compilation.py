@@ -1,21 +1,61 @@
 """Compiled kernels: when, and the folder in which they are kept."""
 
+import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
 import pytest
 
-from compiling_processes import CHAIN, COMPILE_ONE, DEPTHS, PACKAGES, run
+import simulator
 from refusals import refusal
 from simulator.kernels import dependencies
 from topologies import compilation
 from topologies.jit import CROSSOVER, PATIENCE, compiled
+
+CHAIN = """
+import numpy as np
+from simulator.kernels import dependencies
+from topologies.jit import compiled, is_loaded, kernel, pays
+ones, line = np.ones(4, np.int8), np.array([0, 0, 1, 2, 3], np.int32)
+before = np.array([0, 1, 2], np.int32)
+"""
+"""Four operations in a row: their depths are 1, 2, 3, 4."""
+COMPILE_ONE = f"""{CHAIN}
+chain = compiled(dependencies.chain)
+answer = chain(ones, line, before).tolist(), len(chain.stats.cache_hits)
+"""
+"""The depths, and whether Numba had the code."""
+DEPTHS = [1, 2, 3, 4]
+PACKAGES = Path(str(simulator.__file__)).parent.parent
+
+
+def run(code: str, tree: Path = PACKAGES, **environment: str) -> tuple[Any, str]:
+    """Run code that sets `answer` in a process of its own, on the packages in a folder: the answer,
+    and what it wrote to stderr."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SIMCTL_", "NUMBA_", "PYTHON"))
+    }
+    chosen = {"SIMCTL_COMPILE": "needed", "PYTHONPATH": str(tree)} | environment
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", f"{code}\nimport json\nprint(json.dumps(answer))"],
+        env=inherited | chosen,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="files without owners and modes")
 FOLDER = "from topologies import compilation\nplace = compilation.folder()\n"

@@ -15,7 +15,6 @@ from scipy.sparse.csgraph import dijkstra
 
 from grouped_cases import each_case
 from refusals import refusal
-from routes import devices_of
 from topologies import _kernels
 from topologies.errors import InputError
 from topologies.jit import compiled
@@ -24,6 +23,7 @@ from topologies.routing import distances
 from topologies.shapes import SHAPES, ring
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
+from transfers import devices_of
 
 MICROSECOND, TICK = 1e-6, 2.0**-20
 

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refusals import refusal
-from routes import devices_of
 from topologies.clusters import cluster
 from topologies.jit import compiled
 from topologies.link import Link
@@ -22,6 +21,7 @@ from topologies.routing import distances, find_routes
 from topologies.shapes import SHAPES, leaf_spine, ring
 from topologies.topology import REMEMBERED, Paths, Topology
 from topologies.topology_builder import TopologyBuilder
+from transfers import devices_of
 
 MICROSECOND, TICK = 1e-6, 2.0**-20
 

@@ -11,9 +11,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from topologies.columns import plain_rows, repeated
-from topologies.errors import InputError, shown
+from topologies.errors import InputError, Location, Place, shown, spelling
 from topologies.link import LINKS
-from topologies.readers.locations import Location, Place, spelling
 from topologies.readers.quantities import bandwidth_text, seconds_text
 from topologies.readers.topology_document import VERSION, Content, describe
 from topologies.topology import Topology

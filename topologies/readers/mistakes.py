@@ -9,8 +9,7 @@ from typing import Any, get_args
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from topologies.errors import InputError, shown
-from topologies.readers.locations import Location, Place
+from topologies.errors import InputError, Location, Place, shown
 
 Mistake = tuple[Location, str]
 

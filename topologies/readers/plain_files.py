@@ -14,8 +14,7 @@ from typing import Any
 
 import yaml
 
-from topologies.errors import InputError, naming, shown
-from topologies.readers.locations import Location, Place, spelling
+from topologies.errors import InputError, Location, Place, naming, shown, spelling
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DEEPEST = 8

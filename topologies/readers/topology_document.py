@@ -12,9 +12,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from topologies.errors import InputError, shown
+from topologies.errors import InputError, Place, shown, spelling
 from topologies.link import Link
-from topologies.readers.locations import Place, spelling
 from topologies.readers.mistakes import Mistake, Mistakes
 from topologies.readers.quantities import (
     bandwidth_text,

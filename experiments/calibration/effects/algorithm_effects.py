@@ -7,8 +7,8 @@ from math import e, log
 from experiments.calibration.effects.effect import LIKELY, SURE, Data, Effect, Parameter, Values
 from experiments.calibration.effects.link_effects import reach
 from simulator.collectives import find
-from simulator.effects.channels import PeerChannels
 from simulator.effects.jobs import reduces
+from simulator.effects.link_slowdowns import PeerChannels
 from simulator.profile import Profile, Protocol
 
 

@@ -18,8 +18,7 @@ from experiments.calibration.effects.effect import (
     Prior,
     Values,
 )
-from simulator.effects.crowded_links import Crowding, NodeCorrection, alike
-from simulator.effects.exchanges import Exchanges
+from simulator.effects.link_slowdowns import Crowding, Exchanges, NodeCorrection, alike
 from simulator.profile import Profile, Protocol
 from topologies.link import NETWORKS, Link
 

@@ -1,10 +1,11 @@
-"""A library on a machine that nobody has measured, as a profile."""
+"""A library on a machine that nobody has measured, as a profile that knows what the library chooses
+there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from math import e, hypot, log, sqrt
 from typing import NamedTuple
 
@@ -12,9 +13,9 @@ import numpy as np
 
 from experiments.calibration.effects.algorithm_effects import multicasting
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.kernel_effects import OWN
 from experiments.calibration.effects.link_effects import FED, reach
-from experiments.calibration.libraries import CHANNEL, GLOO, MPI, MULTICAST, NCCL
+from experiments.calibration.effects.software_effects import OWN
+from experiments.calibration.libraries import CHANNEL, GLOO, MPI, MULTICAST, NCCL, choices, runs
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
 from experiments.calibration.observations import FitCurve, FitPoints
@@ -36,11 +37,12 @@ from experiments.calibration.population.steps import Kind, Steps
 from experiments.calibration.uncertainty import shipped_rules
 from simulator.collectives.in_network import multicasts
 from simulator.cost_models import nccl
-from simulator.effects.channels import PeerChannels
+from simulator.effects.link_slowdowns import PeerChannels
 from simulator.profile import Profile, Uncertainty
 from simulator.uncertainty.interval import LEVEL, quantile
 from simulator.uncertainty.measured_places import place
 from simulator.uncertainty.residuals import Residuals
+from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 from topologies.link import LINKS, NETWORKS, Link
 from topologies.topology import Floats, Topology
@@ -333,3 +335,32 @@ def _unreached(name: str, steps: Steps, population: Population | None) -> Iterat
 def _is_over_pcie(row: Specification) -> bool:
     fastest = max(each.link.bandwidth for each in LINKS.values() if each.kind == "pcie")
     return row.node is not None and row.node <= fastest
+
+
+def library_on(machine: Blueprint, name: str, memory: float | None) -> Described:
+    """The library `name` of LIBRARIES on a machine that nobody has measured. `memory` is β of a
+    GPU's memory in bytes/s, if it is known."""
+    several = machine.whole()
+    if machine.size is None:
+        per_node = machine.options.get("per_node")
+        node = max(several.ranks, per_node if isinstance(per_node, int) else 1)
+        several = machine.build(2 * node)
+    p2p = machine.options.get("p2p")
+    described = profile_for(name, several, memory, p2p=None if p2p is None else bool(p2p))
+    profile = choosing(described.profile, LIBRARIES[name], machine, specified=True, version=name)
+    return described._replace(profile=profile)
+
+
+def choosing(
+    profile: Profile,
+    library: Library,
+    machine: Blueprint,
+    *,
+    specified: bool,
+    version: str = "",
+) -> Profile:
+    """The profile with the choices of its library on a machine. `specified`: whether the links of
+    the machine are."""
+    specialised = library.on(machine).with_figures(profile.launches)
+    chosen = partial(choices, specialised, version)
+    return replace(profile, choices=chosen, runs=partial(runs, specialised), specified=specified)

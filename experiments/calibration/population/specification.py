@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.calibration.effects.effect import Parameter
-from experiments.calibration.effects.kernel_effects import OWN
 from experiments.calibration.effects.link_effects import FED, reach
+from experiments.calibration.effects.software_effects import OWN
 from experiments.calibration.library import PLUGIN, TCP, VERBS, Library
 from experiments.calibration.standing import POPULATION
 from experiments.measurements import Curve

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments.calibration.effects.kernel_effects import USUAL_MEMORY
 from experiments.calibration.effects.link_effects import BETWEEN
+from experiments.calibration.effects.software_effects import USUAL_MEMORY
 from experiments.calibration.libraries import MULTICAST
 from simulator.cost_models import nccl
 from simulator.effects.jobs import nodes_of

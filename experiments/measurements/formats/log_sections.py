@@ -3,7 +3,13 @@
 import re
 from dataclasses import dataclass, field
 
-from experiments.measurements.formats.log_settings import LIBRARY, Settings, settings
+from experiments.measurements.formats.log_settings import (
+    LIBRARY,
+    Choices,
+    Settings,
+    add_choice,
+    settings,
+)
 from experiments.measurements.formats.participants import Device, device, programs
 from experiments.measurements.formats.printed_table import (
     PrintedHeader,
@@ -12,7 +18,6 @@ from experiments.measurements.formats.printed_table import (
     values_of,
 )
 from experiments.measurements.formats.text import numbered, too_long
-from experiments.measurements.formats.tuning_lines import Choices, add_choice
 
 _MARK = re.compile(
     r"algbw|_perf|\bRank\b|\bPid\b|nranks|nThread|Using devices|tests version|Out of bounds|Avg "

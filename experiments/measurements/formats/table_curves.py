@@ -8,7 +8,7 @@ from itertools import groupby
 from experiments.measurements.collectives import UNKNOWN, bus_factor
 from experiments.measurements.curve import NO_FOOTER, Curve, Point, Skipped, tally
 from experiments.measurements.formats.log_sections import LoggedTest
-from experiments.measurements.formats.log_settings import forced, library, variables
+from experiments.measurements.formats.log_settings import forced, labels_of, library, variables
 from experiments.measurements.formats.participants import (
     RankCount,
     confirms,
@@ -27,7 +27,6 @@ from experiments.measurements.formats.printed_table import (
     measured,
     row_agrees,
 )
-from experiments.measurements.formats.tuning_lines import labels_of
 from experiments.output import counted
 
 

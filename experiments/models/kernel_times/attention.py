@@ -1,8 +1,13 @@
-"""Forward passes of a fused attention, from queries, keys and values to its output.
+"""Forward passes of a fused attention, from queries, keys and values to its output, and decodes.
 
 A head's queries are cut into tiles, which pass the keys that they may see in blocks. Tiles run in
 waves over all multiprocessors; no pass ends before its longest tile. Queries, keys, values and the
 output pass the memory once.
+
+A decode is that of the newest token of each sequence against the KV cache. Keys and values pass the
+memory once, but no kernel ends before its longest run over the tokens of a sequence, and none takes
+less than its launch. Latent attention multiplies all heads with one vector of the cache, so
+arithmetic counts, too.
 """
 
 from __future__ import annotations
@@ -116,3 +121,34 @@ def _model(device: str, math: str, engine: str, speed: float) -> KernelModel:
     products = 4 * HEAD * chip.multiprocessors * (1 + 1 / reached) / chip.flops
     slower = (products + softmax) / speed - softmax
     return replace(model, chip=chip._replace(flops=chip.flops * products / slower))
+
+
+def decode_seconds(sizes: Sizes, values: Mapping[str, float], chip: Chip) -> Floats:
+    """Seconds of decodes, shape (decodes,), of `batch` sequences by the `heads` and `kv_heads` of a
+    rank: `head_size` elements of a key and of a value on average, `elements` of the cache of a
+    token and a head of keys, and `tokens` of a sequence that are seen, of its window at most."""
+    seen = sizes["batch"] * sizes["tokens"]
+    memory = seen * sizes["kv_heads"] * sizes["elements"] * chip.width
+    arithmetic = 4 * seen * sizes["heads"] * sizes["head_size"]
+    return norm(
+        1 + values["ramp"],
+        values["launch"],
+        memory / (chip.bandwidth * values["memory"]),
+        arithmetic / (chip.flops * values["arithmetic"]),
+        sizes["tokens"] * values["run"],
+    )
+
+
+def decode_axes(sizes: Sizes) -> Sequence[Floats]:
+    """Heads of keys of a batch, tokens, elements of a head, and heads of a head of keys."""
+    return (
+        sizes["batch"] * sizes["kv_heads"],
+        sizes["tokens"],
+        sizes["head_size"],
+        sizes["heads"] / sizes["kv_heads"],
+    )
+
+
+DECODE_ATTENTION = kind_of("decode_attention", decode_seconds, decode_axes)
+LATENT_DECODES = replace(DECODE_ATTENTION, name="latent_decodes")
+"""Those whose heads share one vector of the cache a token, which is key and value."""

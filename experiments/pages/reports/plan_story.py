@@ -19,10 +19,10 @@ from experiments.answer_blocks import (
 from experiments.output import counted
 from experiments.pages.reports.collective_story import PATH
 from experiments.pages.reports.result import Result
+from experiments.parallel.measured_steps import error_cells
 from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_search import FASTEST
 from experiments.parallel.plan_text import parse_plan
-from experiments.parallel.step_calibration import error_cells
 from experiments.profiles.interval_levels import INTERVAL, WHOLE
 from experiments.templates import Lines, fill, lines_of, share, times
 from experiments.text_lines import bytes_cell

@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from experiments import output
 from experiments.answer_blocks import Facts, Remarks
-from experiments.pages.drawings import machine_scene, memory_scene, timeline_scene
-from experiments.pages.page import Block, Figure, Page, to_html, to_markdown
+from experiments.pages.page import Block, Figure, Page, Scene, pack, to_html, to_markdown
 from experiments.pages.reports.result import Result
-from experiments.pictures.figure_file import to_image
-from experiments.pictures.timelines.spans import Spans
+from experiments.pictures.figures import to_image
+from experiments.pictures.timelines.palette import FILLS, Fill, colours
+from experiments.pictures.timelines.spans import IDLE, Spans, thinned
+from experiments.pictures.timelines.stored import Document
 from experiments.templates import Lines
 
 MOST_RAW = 1_500_000
@@ -102,3 +105,80 @@ def _facts(result: Result) -> Lines:
     digests = origin.get("files", {})
     shown |= {f"SHA-256 of {name}": digest for name, digest in digests.items()}
     return [[name, str(value)] for name, value in shown.items()]
+
+
+STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
+"""The stripes of canvas.js that look like matplotlib's hatches."""
+TICKS = 2**32 - 1
+"""The whole time axis in ticks."""
+
+
+def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
+    """An interactive timeline of at most 100,000 spans; its remarks say if there were more.
+
+    The time axis is `axis` seconds long, or as long as the run if that is longer.
+    """
+    some = thinned(spans)
+    makespan = some.makespan or 1.0
+    axis = max(axis, makespan)
+    columns = some.columns
+    # 0 for idle spans, and from 1 on for others, so that no two of a row and lane overlap.
+    drawn, band = ~some.idle, np.zeros(len(columns.row), dtype=np.int64)
+    band[drawn] = np.minimum(1 + some.bands(columns.take(drawn)), 250)
+    order = np.lexsort((columns.start, band, columns.lane, columns.row))
+    columns, band = columns.take(order), band[order]
+    scale = TICKS / axis
+    packed = {
+        "tick": np.clip(np.round(columns.start * scale), 0, TICKS).astype(np.int64),
+        "duration": (columns.end - columns.start).astype(np.float32),
+        "band": band,
+        "nbytes": columns.nbytes.astype(np.float32),
+        "waited": columns.waited.astype(np.float32),
+        **{
+            name: getattr(columns, name)
+            for name in ("row", "lane", "kind", "name", "peer", "link", "cause", "awaited")
+        },
+        "members": columns.members,
+        "critical": columns.critical,
+    }
+    words = ("rows", "lanes", "kinds", "names", "peers", "links", "causes", "parts", "remarks")
+    data: dict[str, object] = {name: list(getattr(some, name)) for name in words}
+    data |= {
+        "nodes": some.nodes.tolist(),
+        "main": some.main,
+        "steps": some.common_steps,
+        "makespan": makespan,
+        "axis": axis,
+        "colours": colours(kind for kind in some.kinds if kind != IDLE),
+        "cause_colours": {cause: _fill(cause).ink for cause in some.causes},
+        "cause_stripes": {cause: STRIPES.get(_fill(cause).hatch, 0) for cause in some.causes},
+        "columns": pack(packed),
+        "path": pack({name: getattr(some.path, name) for name in ("row", "lane", "start", "end")}),
+    }
+    return Scene(title, "timeline", data, helpers=("canvas", "timeline_model", "timeline_view"))
+
+
+def machine_scene(use: Document) -> Scene:
+    """A machine with its links coloured by use, and a slider of time."""
+    return Scene("The machine and its links", "machine", _data(use), helpers=("canvas",))
+
+
+def memory_scene(curves: Document) -> Scene:
+    """Memory over time: the band of all ranks, a chosen rank, and duplicate data."""
+    data = _data(curves) | {"makespan": curves["makespan"] or 1.0}
+    return Scene("Memory over time", "memory", data, helpers=("canvas",))
+
+
+def _data(document: Document) -> dict[str, object]:
+    packed = {
+        name: column.ravel().astype(np.float32 if column.dtype.kind == "f" else column.dtype)
+        for name, column in document.items()
+        if isinstance(column, np.ndarray)
+    }
+    others = {name: value for name, value in document.items() if name not in packed}
+    return {**others, "columns": pack(packed)}
+
+
+def _fill(cause: str) -> Fill:
+    """How pictures fill idle time of a cause; a file may have causes that nobody knows."""
+    return FILLS.get(cause, FILLS["drain"])

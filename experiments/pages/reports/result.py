@@ -33,17 +33,17 @@ STORIES = {
     "learn": "training_story:learning",
     "plan": "plan_story:one",
     "plans": "plan_story:search",
-    "validate": "validation_story:story",
-    "judge": "profile_story:judged",
-    "calibrate": "profile_story:calibrated",
+    "validate": "validation_story:validated",
+    "judge": "validation_story:judged",
+    "calibrate": "validation_story:calibrated",
     "diagnose": "diagnosis_story:curves",
-    "job": "job_story:job",
+    "job": "diagnosis_story:job",
     "expect": "diagnosis_story:expected",
-    "status": "job_story:status",
+    "status": "diagnosis_story:status",
     "recommend": "recommendation_story:story",
     "winners": "recommendation_story:winners",
     "explain": "recommendation_story:explained",
-    "placement": "placement_story:story",
+    "placement": "recommendation_story:placement",
     "serve": "serving_story:story",
 }
 """Module and function that tell a kind of result."""
@@ -199,7 +199,7 @@ class Result:
         if out and not output.is_result(out):
             output.write_table(out, self.records, output.provenance(**self.parameters))
         if plot:
-            from experiments.pictures.figure_file import write_figure
+            from experiments.pictures.figures import write_figure
 
             for picture in self.pictures:
                 write_figure(plot, self.draw(picture))

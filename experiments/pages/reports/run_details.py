@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from experiments.names import rank_name
-from experiments.pages.machine_use import use_of
-from experiments.pages.memory_curves import curves_of
+from experiments.pages.machine_use import curves_of, use_of
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
 from experiments.pictures.timelines.timeline_file import write_collective, write_timeline

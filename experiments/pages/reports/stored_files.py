@@ -20,15 +20,14 @@ from experiments.diagnosis.comparison import among
 from experiments.diagnosis.diagnosis_records import diagnosis_report
 from experiments.measurements import read_all
 from experiments.measurements.formats.text import load
-from experiments.pages import machine_use, memory_curves
+from experiments.pages.machine_use import MEMORY_RULES, USE_RULES
 from experiments.pages.reports.diagnosis_story import pictures as diagnosis_pictures
 from experiments.pages.reports.result import STORIES, Picture, Result
 from experiments.pages.reports.training_story import swept_option
 from experiments.pictures.timelines import stored
 from experiments.simulations.sweep_rows import PointVerdict, SweepRow
-from topologies.errors import InputError
+from topologies.errors import InputError, spelling
 from topologies.readers.contents import contents
-from topologies.readers.locations import spelling
 from topologies.readers.mistakes import Mistakes
 
 VERSION = 1
@@ -132,8 +131,8 @@ def read_result(path: Path) -> Result:
         remarks=file.left_out,
         stored_origin=file.origin.model_dump(),
         spans=None if file.spans is None else stored.read_spans(file.spans, f"{path}: spans"),
-        use=_part(file.use, machine_use.RULES, f"{path}: use"),
-        memory=_part(file.memory, memory_curves.RULES, f"{path}: memory"),
+        use=_part(file.use, USE_RULES, f"{path}: use"),
+        memory=_part(file.memory, MEMORY_RULES, f"{path}: memory"),
     )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from experiments.answer_files import ALL, TraceChoice
 from experiments.output import note, provenance, to_json
 from experiments.pictures.timelines.collective_spans import LANES, PHASES, SENDS
 from experiments.pictures.timelines.spans import IDLE, MESSAGES, STEPS, Columns, Spans, bands
-from experiments.trace_choice import ALL, TraceChoice
 from simulator.analysis.contention import waited
 from simulator.analysis.memory import MemoryTrace
 from simulator.schedules.timeline import Timeline

@@ -10,6 +10,7 @@ from itertools import chain
 
 import numpy as np
 
+from experiments.answer_files import ALL, TraceChoice
 from experiments.output import provenance
 from experiments.pictures.timelines.chrome_trace import (
     EVENTS,
@@ -21,7 +22,6 @@ from experiments.pictures.timelines.chrome_trace import (
 from experiments.pictures.timelines.spans import Columns
 from experiments.pictures.timelines.step_spans import StepSpans
 from experiments.pictures.timelines.timeline_file import kineto_name
-from experiments.trace_choice import ALL, TraceChoice
 from simulator.steps.kinds import RESTART
 from simulator.training.model import WIDTHS
 from topologies.errors import InputError

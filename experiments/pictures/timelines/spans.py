@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from simulator.analysis.busy_time import union
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
+from simulator.schedules.timeline import union
 from topologies.columns import plain_rows
 from topologies.topology import Flags, Floats, Ints, Longs, Numbers
 

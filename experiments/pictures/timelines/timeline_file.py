@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments import output
-from experiments.answer_files import Files
-from experiments.trace_choice import ALL, CHAKRA, TraceChoice, is_folder
+from experiments.answer_files import ALL, CHAKRA, Files, TraceChoice, is_folder
 
 if TYPE_CHECKING:
     from experiments.pictures.timelines.spans import Spans
@@ -91,7 +90,7 @@ def write_collective(
 
 
 def _draw(file: Path, spans: Spans, title: str) -> None:
-    from experiments.pictures.figure_file import write_figure
+    from experiments.pictures.figures import write_figure
     from experiments.pictures.timelines.painter import timeline_drawing
 
     write_figure(file, timeline_drawing(spans, title=title))

@@ -1,8 +1,8 @@
 """The errors of a profile in its story."""
 
 from experiments.answer_blocks import Table
-from experiments.pages.reports.profile_story import calibrated
 from experiments.pages.reports.result import Result
+from experiments.pages.reports.validation_story import calibrated
 from experiments.profiles.profile_document import Error
 
 SURE = Error(points=54, model=0.121, discrepancy=0.114, baseline=0.271, inside=0.76)

@@ -9,8 +9,8 @@ import nccl_logs
 from experiments.diagnosis import compare, diagnose
 from experiments.diagnosis.comparison import among
 from experiments.measurements import Curve
+from experiments.measurements.curve_checks import labels
 from experiments.measurements.formats.osu_reader import parse_osu
-from experiments.measurements.setups import labels
 from grouped_cases import each_case
 
 Spoil = Callable[[Curve, Iterable[int], float], Curve]

@@ -7,14 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from dask_clusters import Cluster, two_workers
 from experiments import output
 from experiments.execution import dask_cluster, executor
 from experiments.execution.dask_cluster import DaskCluster
@@ -25,6 +25,46 @@ from refusals import refusal
 from simctl_process import Simctl, mistake
 from simulator.collectives import find
 from topologies.catalogue import find as find_machine
+
+SCRIPT = """
+import json, sys
+from distributed import LocalCluster
+settings = json.loads(sys.argv[1])
+with LocalCluster(
+    n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50, **settings
+) as cluster:
+    print(cluster.scheduler_address, flush=True)
+    sys.stdin.read()
+"""
+
+
+class Cluster(NamedTuple):
+    """A running cluster."""
+
+    address: str
+    """The address of its scheduler."""
+    process: "subprocess.Popen[str]"
+    """The process of its scheduler, whose end is that of the workers."""
+
+
+@contextmanager
+def two_workers(**settings: object) -> Iterator[Cluster]:
+    """A cluster, with further settings of a `distributed.LocalCluster`. It is there until the
+    pipe to its process is closed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, json.dumps(settings)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        try:
+            yield Cluster(process.stdout.readline().strip(), process)
+        finally:
+            process.communicate()
+
 
 pytestmark = needs("distributed", "dask")
 NAMES, RANKS, SIZES = ("ring", "nvls", "tree"), range(2, 9), (2.0**10, 2.0**30)

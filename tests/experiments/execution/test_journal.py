@@ -15,10 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import output
-from experiments.execution import results as module
+from experiments.execution import journal as module
 from experiments.execution.executor import Run, Serial, T
-from experiments.execution.journal import Journal, difference, is_complete, journal_of
-from experiments.execution.results import Countdown, results
+from experiments.execution.journal import (
+    Countdown,
+    Journal,
+    difference,
+    is_complete,
+    journal_of,
+    results,
+)
 from refusals import refusal
 
 FACTS = output.facts({"p": "2..64", "slow_link": None})

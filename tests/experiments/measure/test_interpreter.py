@@ -21,9 +21,11 @@ from experiments.measure.program import (
     Message,
     RankProgram,
     compile_program,
+    granularity,
+    slot_bounds,
+    slot_span,
     with_signals,
 )
-from experiments.measure.slot_layout import granularity, slot_bounds, slot_span
 from grouped_cases import each_case
 from law_cases import a_third, tries
 from refusals import refusal

@@ -7,9 +7,16 @@ import numpy as np
 import pytest
 
 from experiments import output
-from experiments.measure.nccl_log import NcclLog
 from experiments.measure.points import MeasurementPlan, MeasurementPoint, parse_names, points
-from experiments.measure.result_rows import CELLS, ResultFile, ResultRow, key_of, read_rows, row_of
+from experiments.measure.result_rows import (
+    CELLS,
+    NcclLog,
+    ResultFile,
+    ResultRow,
+    key_of,
+    read_rows,
+    row_of,
+)
 from experiments.templates import cell
 from grouped_cases import each_case
 from refusals import refusal

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config_texts import CONFIGS, PLAIN
 from experiments.models.config_files import FAMILIES, parse
 from experiments.models.model_catalogue import choose, find
 from experiments.models.model_shapes import TransformerShape
 from grouped_cases import each_case
 from law_cases import tries
+from model_texts import CONFIGS, PLAIN
 from shipped_shapes import SHAPES, find_shape
 from topologies.errors import InputError
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from experiments.models.block_cut import BlockCut
 from experiments.models.device_times import KERNEL, DeviceTimes
-from experiments.models.expert_mixture import mixture
 from experiments.models.kernel_times.attention import AttentionSizes
 from experiments.models.kernels import computations
 from experiments.models.mixer_shapes import window_keys
+from experiments.models.mixers import mixture
 from experiments.models.model_blocks import PYTHON, blocks
 from experiments.models.transformer_blocks import Writer
 from experiments.parallel.plan_text import Plan

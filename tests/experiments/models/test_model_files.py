@@ -16,8 +16,8 @@ from experiments.models.model_catalogue import find
 from experiments.models.model_files import dumps, parse, read
 from grouped_cases import each_case
 from law_cases import tries
-from mistake_tables import changes_of
 from model_texts import SMALL, TWO, outcome, refusal
+from refusals import changes_of
 from simulator.training.model import WIDTHS, Layer, Model, Tensor
 from topologies.errors import InputError
 

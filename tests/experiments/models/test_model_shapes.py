@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from experiments.models.mixer_shapes import Experts
 from experiments.models.model_catalogue import MODELS, OPTIONS, find_transformer
-from experiments.models.shape_values import shape_of
+from experiments.models.model_shapes import shape_of
 from grouped_cases import each_case
 from shipped_shapes import SHAPES, find_shape
 from topologies.errors import InputError

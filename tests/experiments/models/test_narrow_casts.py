@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.models.accelerators import NARROW
-from experiments.models.block_cut import BlockCut, Scaling
+from experiments.models.block_cut import WHOLE, BlockCut, Scaling, parse_recomputation
 from experiments.models.device_times import DeviceTimes
-from experiments.models.expert_mixture import mixture
 from experiments.models.kernels import Kernels, computations
+from experiments.models.mixers import mixture
 from experiments.models.model_blocks import blocks
 from experiments.models.narrow_casts import cast, layouts, reads, stored
-from experiments.models.recomputation import WHOLE, parse_recomputation
 from experiments.models.transformer_blocks import Writer
 from experiments.parallel.plan_text import Plan
 from grouped_cases import each_case

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from browser import Open
-from experiments.pages.drawings import machine_scene, memory_scene, timeline_scene
-from experiments.pages.machine_use import use_of
-from experiments.pages.memory_curves import curves_of
+from experiments.pages.machine_use import curves_of, use_of
 from experiments.pages.page import Page, to_html
+from experiments.pages.reports.report_file import machine_scene, memory_scene, timeline_scene
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.spans import Columns, Spans
 from experiments.pictures.timelines.step_spans import strategy_spans

@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.pages import machine_use, memory_curves
-from experiments.pages.machine_use import FULL, MOST_BOXES, courses_of, spread, use_of
-from experiments.pages.memory_curves import SHOWN, curves_of, most_in_parts
+from experiments.pages.machine_use import (
+    FULL,
+    MEMORY_RULES,
+    MOST_BOXES,
+    SHOWN,
+    USE_RULES,
+    courses_of,
+    curves_of,
+    most_in_parts,
+    spread,
+    use_of,
+)
 from experiments.pictures.timelines.stored import Document, read, to_document
 from refusals import refusal
 from simulator.analysis import memory
@@ -89,12 +98,12 @@ def test_very_many_ranks_share_boxes() -> None:
 
 def test_the_use_comes_back_from_a_file() -> None:
     made = json.loads(json.dumps(to_document(use("ring", "dgx1", 8))))
-    assert to_document(read(made, machine_use.RULES, "r.json")) == made
-    assert "9 entries" in refusal(read, {**made, "x": [0.0] * 9}, machine_use.RULES, "r.json")
+    assert to_document(read(made, USE_RULES, "r.json")) == made
+    assert "9 entries" in refusal(read, {**made, "x": [0.0] * 9}, USE_RULES, "r.json")
     assert "too many" in refusal(
         read,
         {**made, "source": [0] * 10**6, "parts": 10**4},
-        machine_use.RULES,
+        USE_RULES,
         "r.json",
     )
 
@@ -130,8 +139,6 @@ def test_curves_keep_the_peaks(ranks: int) -> None:
     assert len(curves["rows"]) == min(ranks, SHOWN)
     assert len(curves["remarks"]) == (ranks > SHOWN)
     made = json.loads(json.dumps(to_document(curves)))
-    assert to_document(read(made, memory_curves.RULES, "r.json")) == made
-    assert "entries" in refusal(read, {**made, "held": [1.0]}, memory_curves.RULES, "r.json")
-    assert "empty: at least one" in refusal(
-        read, {**made, "least": []}, memory_curves.RULES, "r.json"
-    )
+    assert to_document(read(made, MEMORY_RULES, "r.json")) == made
+    assert "entries" in refusal(read, {**made, "held": [1.0]}, MEMORY_RULES, "r.json")
+    assert "empty: at least one" in refusal(read, {**made, "least": []}, MEMORY_RULES, "r.json")

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from browser import Open
 from experiments.answer_blocks import Cell, Facts, Heading, Table
 from experiments.pages.page import TYPES, Figure, Page, embedded, pack, to_html
-from experiments.pictures.figure_file import to_image
+from experiments.pictures.figures import to_image
 
 HOSTILE = "<script>alert(1)</script>\"'&\0</script><!--<img src=x onerror=alert(2)>"
 

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from answer_texts import plan_text
-from experiments.parallel.step_calibration import PlanKind, plan_errors
+from experiments.parallel.measured_steps import PlanKind, plan_errors
 from simctl_process import Simctl
 from tests.experiments.parallel.test_plan_run import SMALL, simulated
 

@@ -20,7 +20,7 @@ from experiments.calibration.observations import FitCurve
 from experiments.calibration.prediction import PredictedPoint
 from experiments.learning.learning_run import LearningPoint, LearningRow, LearningRun
 from experiments.pictures.cell_maps import winner_map_drawing
-from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.figures import to_bytes
 from experiments.pictures.result_curves import (
     learning_drawing,
     prediction_drawing,

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from experiments.measurements import Point
-from experiments.pictures.plot_style import GREY
+from experiments.pictures.figures import GREY
 from experiments.pictures.sweep_curves import sweep_drawing
 from experiments.simulations.grid import Grid, sweep
 from experiments.simulations.measured_curves import MeasuredCurve

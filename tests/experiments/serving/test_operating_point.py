@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from deployments import deploy
 from experiments.models.accelerators import accelerator
-from experiments.serving.deployment import WIDTHS
+from experiments.serving.deployment import WIDTHS, PrefillWorkers, sent_seconds
 from experiments.serving.iterations import EXCHANGES, decode, prefill
 from experiments.serving.operating_point import (
     LIMITS,
@@ -18,7 +18,6 @@ from experiments.serving.operating_point import (
     prefills,
     work_of,
 )
-from experiments.serving.prefill_workers import PrefillWorkers, sent_seconds
 from grouped_cases import each_case
 from refusals import refusal
 from topologies.catalogue import find

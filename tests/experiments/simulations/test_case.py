@@ -14,7 +14,7 @@ from experiments.simulations.sweep_rows import SweepRow, judge
 from law_cases import by_turns
 from simulator.analysis.bounds import best_bound
 from simulator.collectives import find
-from simulator.effects.pieces import PieceCounts
+from simulator.effects.software_costs import PieceCounts
 from simulator.profile import Profile, Protocol
 from simulator.uncertainty.interval import Interval
 from topologies.clusters import cluster

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.calibration.population.library_choices import library_on
+from experiments.calibration.population.library_profile import library_on
 from experiments.measurements import Curve, Point, read
 from experiments.simulations.measured_curves import measured_curves
 from experiments.simulations.rules import Rules

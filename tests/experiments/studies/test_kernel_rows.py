@@ -18,7 +18,7 @@ from experiments.studies.kernel_rows import (
     latent_decodes,
 )
 from grouped_cases import each_case
-from kernel_tables import (
+from published_tables import (
     ALL_REDUCES,
     ATTENTION,
     CASTS,

@@ -12,7 +12,7 @@ from experiments.studies.kernel_fit import Measured, Smoothness, fit, learn, lef
 from experiments.studies.kernel_rows import grouped_products, products
 from experiments.studies.kernel_times import SOURCES, main, relatives
 from grouped_cases import each_case
-from kernel_tables import write_tables
+from published_tables import write_tables
 from refusals import refusal
 from topologies.errors import InputError
 

@@ -10,8 +10,8 @@ from experiments.studies.measured_plans import (
     whole_plans,
 )
 from grouped_cases import each_case
+from published_tables import MULTI, SHARDED, SINGLE
 from refusals import refusal
-from step_texts import MULTI, SHARDED, SINGLE
 
 RUN = {
     "source": "a page",

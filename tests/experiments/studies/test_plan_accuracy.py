@@ -12,8 +12,8 @@ from experiments.studies.measured_plans import (
     three_dimensional,
 )
 from experiments.studies.step_predictions import plain, plan_kind, predict
+from published_tables import MULTI, SHARDED, SINGLE
 from refusals import refusal
-from step_texts import MULTI, SHARDED, SINGLE
 
 MLPERF = """round,machine,gpus,tp,pp,cp,dp,global_batch,micro_batches,step_s
 5.0,Eos H100,512,8,8,2,4,96,24,5.13

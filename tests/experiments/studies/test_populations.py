@@ -7,14 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from experiments.calibration.measured_machines import multicasts
 from experiments.calibration.observations import evenly
 from experiments.calibration.population.population import Population
 from experiments.calibration.population.population import parse as population
+from experiments.calibration.population.specification import specification_of
 from experiments.studies.population_fit import MachineRuns, fit_population
-from experiments.studies.populations import main, sharpened, specified
+from experiments.studies.populations import collectives, main, sharpened, specified
 from refusals import refusal
 from simulator.cost_models.nccl import NcclJob, channels, choice
 from tests.experiments.studies.conftest import runs_of
+from topologies.errors import InputError
 
 SIZES = [4**k for k in range(6, 15)]
 MACHINES = {
@@ -84,3 +87,32 @@ def test_a_prediction_starts_from_the_population(machines: list[MachineRuns]) ->
     values = dict(zip(names, machines[2].inner(population), strict=True))
     assert values["launch"] == population.members["launch"].mean
     assert values["Simple network 1/β"] < population.members["Simple network 1/β"].mean
+
+
+HEADER = "machine,library,version_in_file,collective,dtype,ranks,size_bytes,time_us"
+ROWS = (
+    "h100_sxm,nccl,2.29.2,all_reduce,float16,8,1024,16.5",
+    "h100_sxm,nccl,2.29.2,all_reduce,float16,8,512,16.0",
+    "h100_sxm,nccl,2.29.2,all_reduce,int8,8,512,15.0",
+    "h100_sxm,nccl,2.29.2,all_gather,float16,2,512,5.3",
+    "l40s,nccl,2.27.3,all_gather,float16,2,512,9.0",
+    "l40s,oneccl,2.1,all_gather,float16,2,512,9.0",
+)
+
+
+def test_rows_are_curves_of_a_machine_and_version(tmp_path: Path) -> None:
+    (tmp_path / "nccl.csv").write_text("\n".join((HEADER, *ROWS)))
+    (_, hopper), (_, card) = collectives(tmp_path)
+    reduced, gathered = hopper
+    assert [point.size for point in reduced.points] == [512, 1024]
+    assert reduced.points[0].time_s == pytest.approx(16e-6)
+    assert (gathered.ranks, gathered.nodes, gathered.library) == (2, 1, "NCCL 2.29.2")
+    assert multicasts(reduced)
+    assert not multicasts(card[0])
+    assert specification_of(reduced).memory == 3350e9
+    assert specification_of(card[0]).why_not
+
+
+def test_a_folder_without_the_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no file .*nccl\.csv"):
+        list(collectives(tmp_path))

@@ -7,10 +7,8 @@ import yaml
 from experiments.calibration.held_out import LeftOut, judged
 from experiments.studies.rule_learning import SHARED, START, examples, learn, rules_file, sharpest
 from simulator.uncertainty.interval import quantile
-from simulator.uncertainty.interval_rules import IntervalRules
-from simulator.uncertainty.measured_places import MeasuredPlaces, apart, beyond
-from simulator.uncertainty.message_sizes import shares
-from simulator.uncertainty.residuals import Residuals, distance, likeness
+from simulator.uncertainty.measured_places import MeasuredPlaces, apart, beyond, shares
+from simulator.uncertainty.residuals import IntervalRules, Residuals, distance, likeness
 
 TRUE = START._replace(collective=0.3, noise=0.1, size=64.0, more_ranks=0.4)
 RANKS = (8, 16, 32, 64)

@@ -14,10 +14,9 @@ from experiments.studies import step_factors
 from experiments.studies.measured_plans import MeasuredStep, published
 from experiments.studies.plan_accuracy import PAPERS
 from experiments.studies.step_predictions import path_of
-from kernel_tables import COLLECTIVES
+from published_tables import COLLECTIVES, SHARDED
 from simulator.parallel.degrees import Degrees
 from simulator.parallel.group_times import GroupTimes
-from step_texts import SHARDED
 from topologies.catalogue import find
 
 

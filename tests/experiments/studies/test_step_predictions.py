@@ -8,7 +8,7 @@ import pytest
 from experiments.parallel.factor_fit import Factors
 from experiments.studies.measured_plans import MeasuredStep, published, sharded
 from experiments.studies.step_predictions import factor_of, path_of, predict
-from step_texts import SHARDED
+from published_tables import SHARDED
 
 
 def test_a_factor_of_the_device_explains_a_step(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.commands.run_chakra import usual_algorithms
 from experiments.commands.train_runs import run as command
-from experiments.options.job_options import JobOptions
+from experiments.options.run_options import JobOptions
 from experiments.traces.chakra_export import chakra_files
 from experiments.traces.chakra_workload import read_workload
 from experiments.training.job import Job

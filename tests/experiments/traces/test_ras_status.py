@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.traces.ras_status import read_status
 from grouped_cases import each_case
-from ras_files import answering, communicator, document, silent, written
+from monitor_files import answering, communicator, document, silent, written
 from refusals import refusal
 from simctl_process import Simctl, mistake
 

@@ -9,9 +9,9 @@ import pytest
 from csv_texts import rows_of
 from experiments.commands import train_runs as train
 from experiments.models import model_catalogue
-from experiments.options.job_options import JobOptions
 from experiments.options.options import Format
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.run_options import JobOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.simulations import workload
 from experiments.training import job as jobs

@@ -8,9 +8,9 @@ import pytest
 import simctl as door
 from csv_texts import rows_of
 from experiments.commands import train_runs as train
-from experiments.options.job_options import JobOptions
 from experiments.options.options import Format
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.run_options import JobOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import Record
 from experiments.training.training_table import Scaling, comparison_text, scaling, scaling_text

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import simulator.analysis.bounds as module
 from best_bounds import COLLECTIVES
 from law_cases import EVERYWHERE, NAMES, a_sixth
-from random_machines import irregular
 from simulator.analysis.bound_needs import flow_between_halves, routes_between_halves
 from simulator.analysis.bounds import bounds, limits, needs
 from simulator.collectives import find
@@ -23,6 +22,7 @@ from simulator.collectives.collective import (
 )
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
+from small_machines import irregular
 from topologies import shapes
 from topologies.capacity import congestion
 from topologies.clusters import MACHINES, cluster

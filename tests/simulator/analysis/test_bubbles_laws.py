@@ -12,8 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from random_machines import IRREGULAR_MACHINE, random_machine
-from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.analysis.bubbles import (
     BUBBLE_CAUSES,
     CAUSES,
@@ -30,6 +28,8 @@ from simulator.engines import simulate
 from simulator.schedules.schedule import COMPUTE, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
+from small_machines import IRREGULAR_MACHINE, random_machine
+from small_schedules import IRREGULAR_SCHEDULE, random_schedule
 from topologies import shapes
 from topologies.jit import compiled
 from topologies.topology import Floats, Topology

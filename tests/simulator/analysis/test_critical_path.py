@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from random_machines import IRREGULAR_MACHINE, random_machine
-from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.analysis.contention import contended_share, waited
 from simulator.analysis.critical_path import (
     PARTS,
@@ -29,8 +27,8 @@ from simulator.engines import Sharing, simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
-from small_machines import route_of
-from small_schedules import messages
+from small_machines import IRREGULAR_MACHINE, random_machine, route_of
+from small_schedules import IRREGULAR_SCHEDULE, messages, random_schedule
 from topologies import shapes
 from topologies.link import Link
 from topologies.topology import Topology

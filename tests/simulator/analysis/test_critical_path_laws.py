@@ -15,8 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from law_cases import NAMES, a_sixth, tries
-from random_machines import Draw, Parameters, irregular, random_machine
-from random_schedules import Mixture, random_schedule
 from simulator.analysis.critical_path import (
     CriticalPath,
     MachineCosts,
@@ -29,6 +27,8 @@ from simulator.collectives import find
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Sharing, Timeline
+from small_machines import Draw, Parameters, irregular, random_machine
+from small_schedules import Mixture, random_schedule
 from topologies import shapes
 from topologies.jit import compiled
 from topologies.topology import Floats, Topology

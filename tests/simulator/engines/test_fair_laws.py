@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from bubble_causes import check_that_causes_add_up
 from law_cases import tries
-from random_machines import DYADIC_MACHINE, random_machine
-from random_schedules import Mixture, random_schedule
 from simulator.engines import Engine, simulate
 from simulator.engines.fair import max_min_rates
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.timeline import Timeline
-from small_schedules import between
+from small_machines import DYADIC_MACHINE, random_machine
+from small_schedules import Mixture, between, random_schedule
 from topologies import shapes
 from topologies.link import Link
 from topologies.topology import Topology

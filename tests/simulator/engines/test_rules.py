@@ -8,16 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grouped_cases import each_case
-from random_machines import DYADIC_MACHINE, exact_wires, random_machine
-from random_schedules import DYADIC_SCHEDULE, random_schedule
-from routes import causes, starts
 from simulator.engines import Engine, simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from small_machines import merge, route_of
-from small_schedules import equal_messages
+from small_machines import DYADIC_MACHINE, exact_wires, merge, random_machine, route_of
+from small_schedules import DYADIC_SCHEDULE, equal_messages, random_schedule
 from topologies import shapes
 from topologies.link import Link
 from topologies.topology_builder import TopologyBuilder
+from transfers import causes, starts
 
 
 @pytest.mark.parametrize(

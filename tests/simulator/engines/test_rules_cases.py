@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from routes import causes, starts
 from simulator.engines import Engine, simulate
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from small_machines import route_of
@@ -15,6 +14,7 @@ from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Topology
 from topologies.topology_builder import TopologyBuilder
+from transfers import causes, starts
 
 
 def test_an_empty_signal_takes_the_latency_and_the_gap(engine: Engine) -> None:

@@ -9,22 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bubble_causes import check_that_causes_add_up
-from random_machines import DYADIC_MACHINE, exact_wires, random_machine
-from random_schedules import DYADIC_SCHEDULE, random_schedule
-from routes import starts
 from simulator.analysis.critical_path import critical_path, parts, sensitivities
 from simulator.collectives import find
 from simulator.engines import Engine, simulate
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
 from simulator.schedules.timeline import Timeline
-from small_machines import route_of
-from small_schedules import messages
+from small_machines import DYADIC_MACHINE, exact_wires, random_machine, route_of
+from small_schedules import DYADIC_SCHEDULE, messages, random_schedule
 from topologies import shapes
 from topologies.errors import InputError
 from topologies.link import Link
 from topologies.topology import Topology
-from transfers import crossing
+from transfers import crossing, starts
 
 
 def stored(schedule: Schedule, topology: Topology, engine: Engine = "reference") -> Timeline:

@@ -15,9 +15,9 @@ from simulator.collectives import find
 from simulator.engines import run
 from simulator.parallel import group_routes
 from simulator.parallel.degrees import KINDS, Degrees
+from simulator.parallel.group_algorithms import two_levels
 from simulator.parallel.group_routes import lay
 from simulator.parallel.group_times import ALGORITHMS, GroupTimes
-from simulator.parallel.node_levels import two_levels
 from simulator.predictions import Prediction, interval_of
 from simulator.profile import Profile, Protocol
 from simulator.schedules.routed import route

@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from law_cases import a_sixth
-from random_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
-from random_schedules import IRREGULAR_SCHEDULE, random_schedule
 from simulator.collectives import algorithms, find
 from simulator.engines import simulate
 from simulator.schedules.schedule import COMPUTE, TRANSFER, Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.schedules.timeline import Timeline
+from simulator.schedules.timeline import Timeline, length, union
+from small_machines import IRREGULAR_MACHINE, random_machine, twice_as_slow
+from small_schedules import IRREGULAR_SCHEDULE, random_schedule
 from topologies import shapes
 from topologies.link import Link
 from topologies.topology import Topology
@@ -358,3 +358,10 @@ def test_a_machine_that_is_twice_as_slow_takes_twice_as_long(random: Random, ran
     assert (
         simulate(busy, twice_as_slow(topology), "reference").finish.tolist() == (2 * once).tolist()
     )
+
+
+def test_overlapping_intervals_are_merged() -> None:
+    merged = union(np.array([4.0, 0.0, 1.0, 6.0]), np.array([5.0, 2.0, 3.0, 6.0]))
+    assert merged.tolist() == [[0.0, 4.0, 6.0], [3.0, 5.0, 6.0]]
+    assert union(np.zeros(0), np.zeros(0)).shape == (2, 0)
+    assert length(merged) == 4.0

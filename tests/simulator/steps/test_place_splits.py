@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from joint_loop import finish_of
 from law_cases import tries
 from random_works import LARGE, SMALL, works
 from refusals import refusal
@@ -22,6 +21,7 @@ from simulator.steps.group_meetings import joint_calls, meetings
 from simulator.steps.kinds import RECEIVE, TRANSFER
 from simulator.steps.place_splits import classes, expand, in_order, split
 from simulator.steps.step_graph import MESSAGE, Call, StepGraph, step_graph
+from task_graphs import finish_of
 from topologies.topology import Floats
 
 

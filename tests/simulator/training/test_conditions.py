@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from csv_texts import rows_of
 from experiments.commands import train_runs as train
-from experiments.options.job_options import JobOptions
 from experiments.options.options import Format
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.run_options import JobOptions
 from experiments.options.training_options import TrainingOptions
 from grouped_cases import each_case
 from simulator.training.conditions import Attempt, Conditions, Epochs, Failure

@@ -8,16 +8,19 @@ from scipy.stats import t
 
 from grouped_cases import each_case
 from simulator.uncertainty.interval import interval, quantile
-from simulator.uncertainty.interval_rules import FREEDOM, IntervalRules
-from simulator.uncertainty.measured_places import MeasuredPlaces, apart, beyond, place, reasons
-from simulator.uncertainty.message_sizes import (
+from simulator.uncertainty.measured_places import (
     OCTAVES,
+    MeasuredPlaces,
+    apart,
+    beyond,
     message_likeness,
     no_messages,
     own_likeness,
+    place,
+    reasons,
     shares,
 )
-from simulator.uncertainty.residuals import Residuals, likeness
+from simulator.uncertainty.residuals import FREEDOM, IntervalRules, Residuals, likeness
 from topologies.errors import InputError
 from topologies.topology import Floats
 

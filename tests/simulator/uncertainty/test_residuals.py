@@ -7,10 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grouped_cases import each_case
-from simulator.uncertainty.interval_rules import IntervalRules
-from simulator.uncertainty.measured_places import GROWTH, MeasuredPlaces, apart, beyond, place
-from simulator.uncertainty.message_sizes import no_messages
-from simulator.uncertainty.residuals import Residuals, distance, likeness, scale, shared
+from simulator.uncertainty.measured_places import (
+    GROWTH,
+    MeasuredPlaces,
+    apart,
+    beyond,
+    no_messages,
+    place,
+)
+from simulator.uncertainty.residuals import (
+    IntervalRules,
+    Residuals,
+    distance,
+    likeness,
+    scale,
+    shared,
+)
 
 RULES = IntervalRules(
     machine=0.05,

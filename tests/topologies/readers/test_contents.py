@@ -12,11 +12,10 @@ from grouped_cases import each_case
 from law_cases import tries
 from refusals import attempt, refusal
 from tests.topologies.readers.test_graph_files import GOLDEN, GOLDEN_JSON
-from topologies.errors import as_text, shown
+from topologies.errors import as_text, shown, spelling
 from topologies.link import Link
 from topologies.readers.contents import LIMIT, check_text, csv_rows
 from topologies.readers.files import check_connected, read_graphml, read_json, read_yaml, to_graphml
-from topologies.readers.locations import spelling
 from topologies.readers.nccl_xml import read_nccl_xml
 from topologies.readers.nvidia_smi import read_matrix
 from topologies.shapes import SHAPES, star

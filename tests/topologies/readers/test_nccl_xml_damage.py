@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from grouped_cases import each_case
-from mistake_tables import changes_of
 from nccl_machines import TWO, refused
-from refusals import refusal
+from refusals import changes_of, refusal
 from topologies.link import LINKS
 from topologies.readers.files import check_connected
 from topologies.readers.nccl_xml import read_nccl_xml

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from grouped_cases import each_case
-from mistake_tables import changes_of
-from refusals import refusal
+from refusals import changes_of, refusal
 from topologies.readers import plain_files
 from topologies.readers.files import read_json, read_yaml
 from topologies.topology import Paths, Topology

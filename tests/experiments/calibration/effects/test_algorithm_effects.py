@@ -18,8 +18,8 @@ from experiments.measurements.curve import Point
 from experiments.profiles.profile_document import of
 from grouped_cases import each_case
 from made_up_curves import check_simulated, curve, model_of
-from simulator.effects.channels import PeerChannels
 from simulator.effects.jobs import jobs
+from simulator.effects.link_slowdowns import PeerChannels
 
 
 def test_a_launch_delays_every_algorithm_alike() -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curve_csvs import PLAIN, POINTS, written
+from csv_texts import PLAIN, POINTS, written
 from experiments.measurements import Point, read, read_all
 from experiments.measurements.formats import runs_csv
 from experiments.measurements.formats.csv_index import MOST_LINES, entries

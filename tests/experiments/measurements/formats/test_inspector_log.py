@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from experiments.measurements import Curve, doubts, read, read_all
 from experiments.measurements.formats.inspector_log import read_inspector
 from grouped_cases import each_case
-from inspector_files import (
+from monitor_files import (
     SIZES,
     collective_us,
     gauges,

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from experiments.measurements import Curve, doubts, read, read_all
 from experiments.measurements.formats.inspector_metrics import read_metrics
 from grouped_cases import each_case
-from inspector_files import collective_us, gauges
-from mistake_tables import changes_of
-from refusals import refusal
+from monitor_files import collective_us, gauges
+from refusals import changes_of, refusal
 
 UNITS = ("B", "KB", "MB", "GB", "TB")
 GOOD = gauges(0, 103.0, 2**23, "8-9MB")

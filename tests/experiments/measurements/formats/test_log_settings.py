@@ -10,8 +10,13 @@ from experiments.calibration.calibrated_profile import points
 from experiments.calibration.libraries import NCCL
 from experiments.measurements import Curve, Point
 from experiments.measurements.formats import text as texts
-from experiments.measurements.formats.log_settings import ForcedChoice, forced_by, read_label
-from experiments.measurements.formats.tuning_lines import add_choice, labels_of
+from experiments.measurements.formats.log_settings import (
+    ForcedChoice,
+    add_choice,
+    forced_by,
+    labels_of,
+    read_label,
+)
 from experiments.spellings import canonical_algorithm, canonical_protocol
 from grouped_cases import each_case
 from nccl_logs import SIZES, log, only, parse, rows, shaped

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curve_csvs import PLAIN, POINTS, written
+from csv_texts import PLAIN, POINTS, written
 from experiments.measurements import COLLECTIVES, Curve, Point, read, write_runs
 from experiments.measurements.curve import KINDS
 from experiments.measurements.formats.runs_csv import parse_csv

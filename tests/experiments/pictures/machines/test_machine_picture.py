@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.machine_facts import link_groups
-from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.figures import to_bytes
 from experiments.pictures.machines.level_layout import Layout
 from experiments.pictures.machines.machine_layout import machine_layout
 from experiments.pictures.machines.machine_picture import HALF, machine_drawing

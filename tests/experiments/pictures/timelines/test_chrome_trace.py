@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chrome_traces import assert_disjoint, covering, nanoseconds, slices
+from experiments.answer_files import ALL, TraceChoice
 from experiments.names import rank_name
 from experiments.pictures.timelines import chrome_trace as writer
 from experiments.pictures.timelines.chrome_trace import chrome_trace, microseconds
 from experiments.pictures.timelines.collective_spans import run_rows, traced_spans
 from experiments.pictures.timelines.step_spans import strategy_spans
-from experiments.trace_choice import ALL, TraceChoice
 from refusals import refusal
 from simulator.analysis.memory import MemoryTrace
 from simulator.collectives import find as find_algorithm
@@ -29,6 +28,43 @@ from simulator.training.ddp import DDP
 from simulator.training.footprint import footprint
 from simulator.training.measures import measure
 from simulator.training.plan import Plan
+
+Event = dict[str, Any]
+
+
+def slices(trace: dict[str, Any], track: str = "") -> list[Event]:
+    """Complete events, of the tracks whose name begins so."""
+    names = {
+        e["tid"]: e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"
+    }
+    return [e for e in trace["traceEvents"] if e["ph"] == "X" and names[e["tid"]].startswith(track)]
+
+
+def nanoseconds(microseconds: float) -> int:
+    """As Perfetto reads it: `static_cast<int64_t>(value.asDouble() * 1000)`."""
+    return int(microseconds * 1000)
+
+
+def assert_disjoint(trace: dict[str, Any]) -> None:
+    """In the order of the file, nothing on a track begins before the end of what came before."""
+    free: dict[tuple[int, int], int] = defaultdict(int)
+    for event in slices(trace):
+        begin, track = nanoseconds(event["ts"]), (event["pid"], event["tid"])
+        assert begin >= free[track]
+        free[track] = begin + nanoseconds(event["dur"])
+
+
+def covering(trace: dict[str, Any], arrow: Event) -> Event:
+    """What is on the track of an end of an arrow at its time."""
+    time = nanoseconds(arrow["ts"])
+    (slice_,) = [
+        event
+        for event in slices(trace)
+        if (event["pid"], event["tid"]) == (arrow["pid"], arrow["tid"])
+        and nanoseconds(event["ts"]) <= time < nanoseconds(event["ts"]) + nanoseconds(event["dur"])
+    ]
+    return slice_
+
 
 Run = Callable[..., tuple[Plan, Timeline]]
 Collective = Callable[..., Timeline]

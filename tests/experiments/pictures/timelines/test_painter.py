@@ -17,7 +17,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from experiments.pictures.figure_file import to_bytes
+from experiments.pictures.figures import to_bytes
 from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.painter import timeline_drawing
 from experiments.pictures.timelines.palette import COLOURS, FILLS, pale

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.answer_files import ALL, TraceChoice
 from experiments.commands.train_runs import run as command
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
-from experiments.options.job_options import JobOptions
+from experiments.options.run_options import JobOptions
 from experiments.parallel.plan_step import Training, work_of
 from experiments.parallel.plan_text import parse_plan
 from experiments.pictures.timelines import kineto_export
 from experiments.pictures.timelines.kineto_export import STREAM, kineto_files
 from experiments.pictures.timelines.painter import timeline_drawing
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
-from experiments.trace_choice import ALL, TraceChoice
 from experiments.training.job import Job
 from experiments.training.training_grid import TrainingGrid
 from extras import needs
