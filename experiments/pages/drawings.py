@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from experiments.pages.page import Scene, pack
 from experiments.pictures.timelines.palette import FILLS, Fill, colours
 from experiments.pictures.timelines.spans import IDLE, Spans, thinned
-from experiments.pictures.timelines.stored import Document
 
 STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
 """The stripes of canvas.js that look like matplotlib's hatches."""
 TICKS = 2**32 - 1
 """The whole time axis in ticks."""
+WORDS = ("devices", "device_kinds", "kinds", "rows", "remarks")
+"""The keys of machines and of memory that have words: others have a number or a column."""
 
 
 def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
@@ -60,24 +64,29 @@ def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
     return Scene(title, "timeline", data, helpers=("canvas", "timeline_model", "timeline_view"))
 
 
-def machine_scene(use: Document) -> Scene:
+def machine_scene(use: Mapping[str, Any]) -> Scene:
     """A machine with its links coloured by use, and a slider of time."""
     return Scene("The machine and its links", "machine", _data(use), helpers=("canvas",))
 
 
-def memory_scene(curves: Document) -> Scene:
+def memory_scene(curves: Mapping[str, Any]) -> Scene:
     """Memory over time: the band of all ranks, a chosen rank, and duplicate data."""
     data = _data(curves) | {"makespan": curves["makespan"] or 1.0}
     return Scene("Memory over time", "memory", data, helpers=("canvas",))
 
 
-def _data(document: Document) -> dict[str, object]:
-    packed = {
-        name: column.ravel().astype(np.float32 if column.dtype.kind == "f" else column.dtype)
-        for name, column in document.items()
-        if isinstance(column, np.ndarray)
+def _data(document: Mapping[str, Any]) -> dict[str, object]:
+    """The words and numbers of a document, and its columns, which are arrays or lists of a file."""
+    columns = {
+        name: np.ravel(value)
+        for name, value in document.items()
+        if name not in WORDS and not np.isscalar(value)
     }
-    others = {name: value for name, value in document.items() if name not in packed}
+    others = {name: value for name, value in document.items() if name not in columns}
+    packed = {
+        name: column.astype(np.float32 if column.dtype.kind == "f" else column.dtype)
+        for name, column in columns.items()
+    }
     return {**others, "columns": pack(packed)}
 
 

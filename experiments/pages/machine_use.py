@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
-from experiments.pictures.timelines.stored import LARGEST, Document, Numbers, Rules
 from simulator.schedules.folded_routes import images_of
 from simulator.schedules.timeline import Timeline
 from topologies.columns import distinct_rows, sums
@@ -24,33 +23,16 @@ IMAGES = 500_000
 """Links of the ranks for which others stand that are looked up, at most."""
 
 
-RULES: Rules = {
-    **dict.fromkeys(("devices", "device_kinds", "kinds", "remarks")),
-    "makespan": Numbers(),
-    # Boxes of devices. Their middles are x to the right and y up: 1 is the distance of neighbours.
-    "device_kind": Numbers(("devices",), words="device_kinds"),
-    "node": Numbers(("devices",), -1, LARGEST),
-    **dict.fromkeys(("x", "y"), Numbers(("devices",), -1e6)),
-    "width": Numbers(("devices",)),
-    # Links, which begin at the source. One from a node to itself stands for all links within the
-    # node.
-    "source": Numbers(None, words="devices"),
-    # Equal parts of the run: the share of the time that a link is in use, in thousandths, and the
-    # bytes that begin to cross or cross it.
-    "parts": Numbers(least=1, most=10_000),
-    "busy": Numbers(("source", "parts"), 0, FULL + 1),
-    "nbytes": Numbers(("source", "parts")),
-    # The bandwidth is that of all members together, 0 if it is unlimited.
-    "target": Numbers(("source",), words="devices"),
-    "kind": Numbers(("source",), words="kinds"),
-    "members": Numbers(("source",), 1, LARGEST),
-    **dict.fromkeys(("bandwidth", "latency"), Numbers(("source",))),
-}
-"""The use of a machine: what a page draws and a file holds."""
+def use_of(timeline: Timeline) -> Mapping[str, Any]:
+    """The use of the links of a machine: lists of words, numbers, and columns by key.
 
-
-def use_of(timeline: Timeline) -> Document:
-    """The use of the links of a machine, as :data:`RULES` says.
+    - Boxes of devices have a middle, `x` to the right and `y` up, and a `width`: 1 is the distance
+      of neighbours. `device_kind` is a place in `device_kinds`; `node` is -1 for none.
+    - Links begin at the box `source` and end at `target`. One from a node to itself stands for all
+      links within the node. `bandwidth`, in bytes per second, is that of all its `members`
+      together, or 0 if it is unlimited; `latency` is in seconds.
+    - The run has equal `parts`. `busy` is the share of each that a link is in use, in thousandths,
+      and `nbytes` what begins to cross or crosses it, shape (links, parts).
 
     Large machines are drawn with a box for each node and switch. If some ranks stand for all, the
     links of all ranks are drawn.
@@ -159,7 +141,7 @@ MOST_BOXES = 128
 
 
 def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]]:
-    """The boxes of a machine as keys of :data:`RULES`, the box of each device or -1, and
+    """The boxes of a machine as keys of :func:`use_of`, the box of each device or -1, and
     remarks."""
     layout, remarks = None, tuple[str, ...]()
     if len(topology.device_names) <= MOST_DEVICES:

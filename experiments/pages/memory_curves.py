@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from experiments.pictures.timelines.stored import Document, Numbers, Rules
 from simulator.analysis.memory import MemoryTrace
 from topologies.topology import Floats
 
@@ -16,22 +16,13 @@ SHOWN = 64
 """Ranks with a curve of their own, at most."""
 
 
-RULES: Rules = {
-    **dict.fromkeys(("rows", "remarks")),
-    "makespan": Numbers(),
-    # What the emptiest rank holds, ranks on average, the fullest one; and duplicates of all ranks.
-    "least": Numbers(None, some=True),
-    **dict.fromkeys(("mean", "most", "redundant"), Numbers(("least",))),
-    # What each of the ranks with a curve of their own holds.
-    "held": Numbers(("rows", "least")),
-}
-"""Memory over time: whole bytes in equal parts of the run, the most in each part."""
+def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> Mapping[str, Any]:
+    """The curves of ranks with these names: whole bytes, the most in each of equal parts of the
+    run.
 
-
-def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> Document:
-    """The curves of ranks with these names. Of many ranks, some have a curve of their own.
-
-    The keys are those of :data:`RULES`.
+    `least`, `mean` and `most` are of the emptiest rank, ranks on average and the fullest one;
+    `redundant` are duplicates of all ranks. `held` has a row for each of `rows`. Of many ranks,
+    only some have a curve of their own.
     """
     count = len(names)
     chosen = np.unique(np.linspace(0, count - 1, min(count, SHOWN)).round().astype(np.int64))
