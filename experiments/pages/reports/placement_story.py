@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from experiments.answer_blocks import Block, Record, Remarks, Story, table
 from experiments.output import counted
 from experiments.pages.reports.result import Result
-from experiments.templates import times
+from experiments.templates import headed, times
 from topologies.units import format_bytes
 
 MATTERS = 1.01
@@ -34,13 +34,9 @@ def story(result: Result) -> Story:
     ]
     columns = {
         "groups": "group",
-        "collective": "collective",
-        "ranks": "ranks",
-        "size": "size_B",
+        **headed("collective", "ranks", "size_B"),
         _plural(noun): "shared",
-        "time": "time_s",
-        "in order": "in_order_s",
-        "packed": "packed_s",
+        **headed("time_s", "in_order_s", "packed_s"),
         "cost": "{cost:.2f}x",
     }
     note = (

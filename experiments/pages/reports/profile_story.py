@@ -12,13 +12,11 @@ from experiments.answer_blocks import Block, Record, Story, listed, table
 from experiments.output import counted
 from experiments.pages.reports.result import Result
 from experiments.profiles.interval_levels import RUNS
-from experiments.templates import fill, share
+from experiments.templates import fill, headed, share
 from topologies.units import format_bandwidth, format_seconds
 
 UNSEEN = {
-    "unseen": "unseen",
-    "points": "points",
-    "model": "model",
+    **headed("unseen", "points", "model"),
     "with discrepancy": "discrepancy",
     "inside 80%": "{inside:.0%}",
     "one α, β a curve": "baseline",
@@ -29,11 +27,7 @@ with discrepancy: the same, corrected by the errors at neighbouring points.
 inside 80%: the share of the points inside their 80% intervals there; near 80% is right.
 one α, β a curve: the error of a straight line through each curve, to compare with."""
 CURVES = {
-    "curve": "curve",
-    "collective": "collective",
-    "algorithm": "algorithm",
-    "ranks": "ranks",
-    "sizes": "sizes",
+    **headed("curve", "collective", "algorithm", "ranks", "sizes"),
     "mean": "{mean:.1%}",
     "median": "{median:.1%}",
     "worst": "{worst:.1%}",
@@ -41,16 +35,10 @@ CURVES = {
     "NCCL's own model": "{nccl:.1%}",
 }
 POINTS = {
-    "curve": "curve",
-    "collective": "collective",
-    "ranks": "ranks",
-    "size": "size_B",
-    "measured": "measured_s",
-    "predicted": "predicted_s",
+    **headed("curve", "collective", "ranks", "size_B", "measured_s", "predicted_s"),
     "error": "{error:+.1%}",
     **RUNS,
-    "algorithm": "algorithm",
-    "protocol": "protocol",
+    **headed("algorithm", "protocol"),
     "NCCL's own model": "nccl_s",
     "its error": "nccl_error",
 }
