@@ -28,9 +28,9 @@ from experiments.templates import Lines, fill, headed, lines_of, share, times
 from experiments.text_lines import bytes_cell
 from experiments.training.training_table import (
     RARE,
-    comparison_text,
+    comparison_lines,
     scaling,
-    scaling_text,
+    scaling_lines,
     shown_runs,
 )
 from topologies.units import format_bytes, format_seconds
@@ -264,9 +264,9 @@ def several(result: Result) -> Story:
     about = dict.fromkeys(WAITING, "Waiting is a share of the step.")
     blocks: list[Block] = [table("All runs", shown, columns, TERMS, rare=RARE, about=about)]
     if len(names) > 1:
-        blocks.append(Remarks("Compared", comparison_text(rows, swept, names).split("\n")))
-    if text := scaling_text(rows, swept, names):
-        blocks.append(Remarks("More workers", [line.strip() for line in text.split("\n") if line]))
+        blocks.append(Remarks("Compared", comparison_lines(rows, swept, names)))
+    if lines := scaling_lines(rows, swept, names):
+        blocks.append(Remarks("More workers", lines))
     title = f"{rows[0]['model']}: {counted(len(rows), 'run')}, {workers}"
     return Story(title, summary, blocks)
 
