@@ -10,9 +10,7 @@ from dataclasses import fields
 from hashlib import sha256
 from math import nan
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
 from experiments import output
 from experiments.answer_blocks import Record
@@ -28,8 +26,6 @@ from experiments.pictures.timelines import spans
 from experiments.simulations.sweep_rows import PointVerdict, SweepRow
 from topologies.errors import InputError
 from topologies.readers.contents import contents
-from topologies.readers.locations import spelling
-from topologies.readers.mistakes import Mistakes
 
 VERSION = 1
 """The version of the format."""
@@ -44,18 +40,9 @@ TABLES = {
     "plans": {"plan", "bound_s", "step_s", "loses_to"},
 }
 """The columns that tell what a table is of."""
+STRANGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What is raised where a file has other values than commands write."""
 NO_ORIGIN: dict[str, Any] = {"versions": {}, "parameters": {}, "files": {}, "command": []}
-Text = Annotated[str, Field(max_length=10_000)]
-
-
-class Origin(BaseModel):
-    """How an answer was made."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-    versions: dict[Text, Text]
-    parameters: dict[Text, bool | int | float | Text | None]
-    files: dict[Text, Text]
-    command: list[Text]
 
 
 def to_bytes(result: Result) -> bytes:
@@ -142,7 +129,7 @@ def read_from(*paths: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except STRANGE as error:
         names, why = ", ".join(map(str, paths)), " ".join(str(error).split())[:200]
         raise InputError(
             f"{names}: not as simctl writes it ({type(error).__name__}: {why}): store it again"
@@ -195,14 +182,11 @@ def _origin(path: Path) -> tuple[dict[str, Any], list[str]]:
     meta = output.meta_of(path)
     if not meta.is_file():
         return NO_ORIGIN, [f"How the table was made is not known: {meta.name} is missing."]
-    try:
-        document = json.loads(load(meta))
-    except (ValueError, RecursionError):
-        raise InputError(f"{meta} is no complete JSON: remove it, or write it again") from None
-    mistakes = Mistakes()
-    origin = mistakes.checked(Origin, document)
-    mistakes.report(lambda location: f"{meta}: {spelling(location)}")
-    return origin.model_dump(), []
+    with read_from(meta):
+        made: Any = output.plain(json.loads(load(meta)))
+        origin = {part: dict(made[part]) for part in ("versions", "parameters", "files")}
+        command = list(made["command"])
+    return {**origin, "command": command}, []
 
 
 def _csv(path: Path) -> list[Record]:

@@ -13,7 +13,7 @@ import job_traces
 from browser import Open
 from experiments.pages.page import Scene
 from experiments.pages.reports.comparison_story import page_of_results
-from experiments.pages.reports.stored_files import read_result, sealed, to_bytes
+from experiments.pages.reports.stored_files import read_any, read_result, sealed, to_bytes
 from refusals import refusal
 from simctl_process import Simctl, mistake
 
@@ -295,6 +295,25 @@ def test_any_changed_byte_of_a_result_is_refused(stored: Path) -> None:
     for place in (*random.sample(range(len(data)), 200), len(data) - 1):
         stored.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
         assert "was edited" in refusal(read_result, stored)
+
+
+DAMAGED_ORIGINS = {
+    "truncated": '{"versions": {',
+    "nested": "[" * 100_000,
+    "a list": "[]",
+    "no command": '{"versions": {}, "parameters": {}, "files": {}}',
+    "text for a mapping": '{"versions": "", "parameters": "ab", "files": {}, "command": []}',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_ORIGINS)
+def test_a_damaged_origin_of_a_table_is_refused_in_a_line(damage: str, tmp_path: Path) -> None:
+    table = tmp_path / "sweep.csv"
+    table.write_bytes((ROOT / "tests" / "fuzz" / "results" / "sweep.csv").read_bytes())
+    assert read_any(table).remarks, "how it was made is not known"
+    meta = tmp_path / "sweep.csv.meta.json"
+    meta.write_text(DAMAGED_ORIGINS[damage])
+    assert refusal(read_any, table).startswith(f"{meta}: not as simctl writes it (")
 
 
 @pytest.mark.exhaustive
