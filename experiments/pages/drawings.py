@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from experiments.pages.page import Scene, pack
-from experiments.pictures.timelines.palette import FILLS, Fill, colours
+from experiments.pictures.timelines.palette import FILLS, colours
 from experiments.pictures.timelines.spans import IDLE, Spans, thinned
 
 STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
@@ -56,8 +56,8 @@ def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
         "makespan": makespan,
         "axis": axis,
         "colours": colours(kind for kind in some.kinds if kind != IDLE),
-        "cause_colours": {cause: _fill(cause).ink for cause in some.causes},
-        "cause_stripes": {cause: STRIPES.get(_fill(cause).hatch, 0) for cause in some.causes},
+        "cause_colours": {cause: FILLS[cause].ink for cause in some.causes},
+        "cause_stripes": {cause: STRIPES[FILLS[cause].hatch] for cause in some.causes},
         "columns": pack(packed),
         "path": pack({name: getattr(some.path, name) for name in ("row", "lane", "start", "end")}),
     }
@@ -88,8 +88,3 @@ def _data(document: Mapping[str, Any]) -> dict[str, object]:
         for name, column in columns.items()
     }
     return {**others, "columns": pack(packed)}
-
-
-def _fill(cause: str) -> Fill:
-    """How pictures fill idle time of a cause; a file may have causes that nobody knows."""
-    return FILLS.get(cause, FILLS["drain"])
