@@ -217,4 +217,4 @@ def check(spans: Spans) -> None:
     assert columns.end.max() <= spans.makespan * (1 + 1e-9)
     assert (path.end - path.start).sum() == pytest.approx(spans.makespan)
     made = json.loads(json.dumps(to_document(spans)))
-    assert to_document(from_document(made)) == made
+    assert json.loads(json.dumps(to_document(from_document(made)))) == made
