@@ -8,7 +8,6 @@ from itertools import groupby
 from experiments.animation.slot_contents import Run, Write
 from experiments.names import rank_name
 from experiments.output import counted
-from experiments.text_lines import first_of
 from simulator.schedules.schedule import TRANSFER
 
 
@@ -89,11 +88,6 @@ class Speaker:
         if not self._sums or not count:
             return "complete" if complete else ""
         return f"{count} of {whole} {noun}{', complete' if complete else ''}"
-
-
-def title(phases: Sequence[str]) -> str:
-    """The phases of a step in a few words."""
-    return first_of(list(dict.fromkeys(phases)), 2)
 
 
 def numbered(titles: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.pages.page import Scene, pack
 from experiments.pictures.timelines.palette import FILLS, colours
-from experiments.pictures.timelines.spans import IDLE, Spans, thinned
+from experiments.pictures.timelines.spans import IDLE, Spans
 
 STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
 """The stripes of canvas.js that look like matplotlib's hatches."""
@@ -20,17 +20,16 @@ WORDS = ("devices", "device_kinds", "kinds", "rows", "remarks")
 
 
 def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
-    """An interactive timeline of at most 100,000 spans; its remarks say if there were more.
+    """An interactive timeline.
 
     The time axis is `axis` seconds long, or as long as the run if that is longer.
     """
-    some = thinned(spans)
-    makespan = some.makespan or 1.0
+    makespan = spans.makespan or 1.0
     axis = max(axis, makespan)
-    columns = some.columns
+    columns = spans.columns
     # 0 for idle spans, and from 1 on for others, so that no two of a row and lane overlap.
-    drawn, band = ~some.idle, np.zeros(len(columns.row), dtype=np.int64)
-    band[drawn] = np.minimum(1 + some.bands(columns.take(drawn)), 250)
+    drawn, band = ~spans.idle, np.zeros(len(columns.row), dtype=np.int64)
+    band[drawn] = np.minimum(1 + spans.bands(columns.take(drawn)), 250)
     order = np.lexsort((columns.start, band, columns.lane, columns.row))
     columns, band = columns.take(order), band[order]
     scale = TICKS / axis
@@ -48,18 +47,18 @@ def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
         "critical": columns.critical,
     }
     words = ("rows", "lanes", "kinds", "names", "peers", "links", "causes", "parts", "remarks")
-    data: dict[str, object] = {name: list(getattr(some, name)) for name in words}
+    data: dict[str, object] = {name: list(getattr(spans, name)) for name in words}
     data |= {
-        "nodes": some.nodes.tolist(),
-        "main": some.main,
-        "steps": some.common_steps,
+        "nodes": spans.nodes.tolist(),
+        "main": spans.main,
+        "steps": spans.common_steps,
         "makespan": makespan,
         "axis": axis,
-        "colours": colours(kind for kind in some.kinds if kind != IDLE),
-        "cause_colours": {cause: FILLS[cause].ink for cause in some.causes},
-        "cause_stripes": {cause: STRIPES[FILLS[cause].hatch] for cause in some.causes},
+        "colours": colours(kind for kind in spans.kinds if kind != IDLE),
+        "cause_colours": {cause: FILLS[cause].ink for cause in spans.causes},
+        "cause_stripes": {cause: STRIPES[FILLS[cause].hatch] for cause in spans.causes},
         "columns": pack(packed),
-        "path": pack({name: getattr(some.path, name) for name in ("row", "lane", "start", "end")}),
+        "path": pack({name: getattr(spans.path, name) for name in ("row", "lane", "start", "end")}),
     }
     return Scene(title, "timeline", data, helpers=("canvas", "timeline_model", "timeline_view"))
 
