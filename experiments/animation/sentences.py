@@ -16,9 +16,8 @@ class Speaker:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._writes: dict[int, list[Write]] = {}
-        for write in run.writes:
-            self._writes.setdefault(write.operation, []).append(write)
+        # Of each operation the last.
+        self._writes = {write.operation: write for write in run.writes}
         self._sums = run.most > 1
 
     def rank(self, rank: int) -> str:
@@ -44,12 +43,12 @@ class Speaker:
         )
         if schedule.kind[number] != TRANSFER:
             return _capital(f"{rank} computes")
-        writes = self._writes.get(number, [])
+        write = self._writes.get(number)
         if source < 0 or target < 0:
-            heard = f": {self._share(writes[-1], 'ranks')}" if writes else ""
+            heard = f": {self._share(write, 'ranks')}" if write else ""
             return _capital(f"{rank} signals {peer}{heard}")
         moved, into = self.slots(source, count), self.slots(target, count)
-        result = self._share(writes[-1], "contributions") if writes else ""
+        result = self._share(write, "contributions") if write else ""
         result = f": {result}" if result else ""
         if rank == peer:
             verb = "adds" if schedule.reduces[number] else "copies"
@@ -72,12 +71,9 @@ class Speaker:
         return f"{first}. {counted(others, 'other transfer')} run{'s' * (others == 1)} meanwhile."
 
     def _pattern(self, number: int) -> tuple[object, ...]:
-        schedule = self.run.schedule
-        return (
-            int(schedule.reduces[number]),
-            int(schedule.count[number]),
-            *(self._share(write, "") for write in self._writes.get(number, [])[-1:]),
-        )
+        schedule, write = self.run.schedule, self._writes.get(number)
+        share = write and self._share(write, "")
+        return int(schedule.reduces[number]), int(schedule.count[number]), share
 
     def _share(self, write: Write, noun: str) -> str:
         """How much of the promised value a slot holds after a write."""
