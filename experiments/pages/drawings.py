@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.pages.page import Scene, pack
 from experiments.pictures.timelines.palette import FILLS, colours
-from experiments.pictures.timelines.spans import IDLE, Spans
+from experiments.pictures.timelines.spans import IDLE, WORD_LISTS, Spans
 
 STRIPES = {"///": 0, "\\" * 3: 1, "---": 2, "|||": 3, "xxx": 4, "...": 5, "": 6}
 """The stripes of canvas.js that look like matplotlib's hatches."""
@@ -46,8 +46,7 @@ def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
         "members": columns.members,
         "critical": columns.critical,
     }
-    words = ("rows", "lanes", "kinds", "names", "peers", "links", "causes", "parts", "remarks")
-    data: dict[str, object] = {name: list(getattr(spans, name)) for name in words}
+    data: dict[str, object] = {name: list(getattr(spans, name)) for name in WORD_LISTS}
     data |= {
         "nodes": spans.nodes.tolist(),
         "main": spans.main,
