@@ -20,6 +20,27 @@ Columns = Mapping[str, Column]
 """The columns of a table by their headings, which are templates too."""
 
 
+def heading(field: str) -> str:
+    """The name of a field without its unit.
+
+    >>> heading("peak_B"), heading("in_order_s"), heading("samples_per_s")
+    ('peak', 'in order', 'samples per s')
+    """
+    if not field.endswith("_per_s"):
+        for unit in ("_Bps", "_bytes", "_B", "_s"):
+            field = field.removesuffix(unit)
+    return field.replace("_", " ")
+
+
+def headed(*fields: str) -> dict[str, str]:
+    """Columns of fields below their names.
+
+    >>> headed("plan", "size_B")
+    {'plan': 'plan', 'size': 'size_B'}
+    """
+    return {heading(field): field for field in fields}
+
+
 def share(value: float) -> str:
     """A part of a whole.
 

@@ -28,7 +28,7 @@ from experiments.animation.film import (
     rank_colours,
     rectangles,
 )
-from experiments.animation.sentences import Speaker, numbered, title
+from experiments.animation.sentences import Speaker, numbered
 from experiments.animation.slot_contents import (
     Clock,
     Run,
@@ -39,6 +39,7 @@ from experiments.animation.slot_contents import (
 )
 from experiments.animation.stage import HEAD, Stage, stages
 from experiments.output import counted
+from experiments.text_lines import first_of
 from simulator.analysis.memory import MemoryTrace, trace
 from simulator.collectives.collective import Collective
 from simulator.schedules.schedule import TRANSFER, Schedule
@@ -182,7 +183,8 @@ def _act(subject: Subject, name: str, clock: Clock, run: Run, seconds: Floats) -
     for step in steps:
         # A title has the phases of transfers first, a sentence is about those between ranks.
         phases = schedule.phase[step[np.argsort(~schedule.remote[step], kind="stable")]]
-        titles.append(title([schedule.phases[k] for k in phases.tolist()]))
+        names = list(dict.fromkeys(schedule.phases[k] for k in phases.tolist()))
+        titles.append(first_of(names, 2))
         data = schedule.remote & (schedule.source >= 0)
         kinds = data[step], schedule.remote[step], schedule.kind[step] == TRANSFER
         transfers: list[int] = next((step[kind].tolist() for kind in kinds if kind.any()), [])

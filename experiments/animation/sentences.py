@@ -8,7 +8,6 @@ from itertools import groupby
 from experiments.animation.slot_contents import Run, Write
 from experiments.names import rank_name
 from experiments.output import counted
-from experiments.text_lines import first_of
 from simulator.schedules.schedule import TRANSFER
 
 
@@ -17,9 +16,8 @@ class Speaker:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self._writes: dict[int, list[Write]] = {}
-        for write in run.writes:
-            self._writes.setdefault(write.operation, []).append(write)
+        # Of each operation the last.
+        self._writes = {write.operation: write for write in run.writes}
         self._sums = run.most > 1
 
     def rank(self, rank: int) -> str:
@@ -45,12 +43,12 @@ class Speaker:
         )
         if schedule.kind[number] != TRANSFER:
             return _capital(f"{rank} computes")
-        writes = self._writes.get(number, [])
+        write = self._writes.get(number)
         if source < 0 or target < 0:
-            heard = f": {self._share(writes[-1], 'ranks')}" if writes else ""
+            heard = f": {self._share(write, 'ranks')}" if write else ""
             return _capital(f"{rank} signals {peer}{heard}")
         moved, into = self.slots(source, count), self.slots(target, count)
-        result = self._share(writes[-1], "contributions") if writes else ""
+        result = self._share(write, "contributions") if write else ""
         result = f": {result}" if result else ""
         if rank == peer:
             verb = "adds" if schedule.reduces[number] else "copies"
@@ -73,12 +71,9 @@ class Speaker:
         return f"{first}. {counted(others, 'other transfer')} run{'s' * (others == 1)} meanwhile."
 
     def _pattern(self, number: int) -> tuple[object, ...]:
-        schedule = self.run.schedule
-        return (
-            int(schedule.reduces[number]),
-            int(schedule.count[number]),
-            *(self._share(write, "") for write in self._writes.get(number, [])[-1:]),
-        )
+        schedule, write = self.run.schedule, self._writes.get(number)
+        share = write and self._share(write, "")
+        return int(schedule.reduces[number]), int(schedule.count[number]), share
 
     def _share(self, write: Write, noun: str) -> str:
         """How much of the promised value a slot holds after a write."""
@@ -89,11 +84,6 @@ class Speaker:
         if not self._sums or not count:
             return "complete" if complete else ""
         return f"{count} of {whole} {noun}{', complete' if complete else ''}"
-
-
-def title(phases: Sequence[str]) -> str:
-    """The phases of a step in a few words."""
-    return first_of(list(dict.fromkeys(phases)), 2)
 
 
 def numbered(titles: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from experiments.answer_blocks import Facts, Table, render, table, to_text
 from experiments.options.options import CollectiveName, FormatOptions, argument
 from experiments.output import Record, Value
 from experiments.pages.reports.result import Result
-from experiments.templates import Columns
+from experiments.templates import Columns, headed
 from topologies.errors import InputError
 from topologies.units import format_bandwidth
 
@@ -166,11 +166,7 @@ MODEL_CELLS: Columns = {
         if record["active_parameters"] != record["parameters"]
         else ""
     ),
-    "batch": "batch",
-    "device": "device",
-    "forward": "forward_s",
-    "backward": "backward_s",
-    "optimizer": "optimizer_s",
+    **headed("batch", "device", "forward_s", "backward_s", "optimizer_s"),
     "gradients": "{gradients_B:B}",
     "activations": "{activations_B:B}",
 }

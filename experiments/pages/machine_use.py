@@ -3,13 +3,12 @@ machine, and the memory of its ranks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from experiments.pictures.machines.machine_layout import MOST_DEVICES, distances, machine_layout
-from experiments.pictures.timelines.stored import LARGEST, Document, Numbers, Rules
 from simulator.analysis.memory import MemoryTrace
 from simulator.schedules.folded_routes import images_of
 from simulator.schedules.timeline import Timeline
@@ -26,33 +25,16 @@ IMAGES = 500_000
 """Links of the ranks for which others stand that are looked up, at most."""
 
 
-USE_RULES: Rules = {
-    **dict.fromkeys(("devices", "device_kinds", "kinds", "remarks")),
-    "makespan": Numbers(),
-    # Boxes of devices. Their middles are x to the right and y up: 1 is the distance of neighbours.
-    "device_kind": Numbers(("devices",), words="device_kinds"),
-    "node": Numbers(("devices",), -1, LARGEST),
-    **dict.fromkeys(("x", "y"), Numbers(("devices",), -1e6)),
-    "width": Numbers(("devices",)),
-    # Links, which begin at the source. One from a node to itself stands for all links within the
-    # node.
-    "source": Numbers(None, words="devices"),
-    # Equal parts of the run: the share of the time that a link is in use, in thousandths, and the
-    # bytes that begin to cross or cross it.
-    "parts": Numbers(least=1, most=10_000),
-    "busy": Numbers(("source", "parts"), 0, FULL + 1),
-    "nbytes": Numbers(("source", "parts")),
-    # The bandwidth is that of all members together, 0 if it is unlimited.
-    "target": Numbers(("source",), words="devices"),
-    "kind": Numbers(("source",), words="kinds"),
-    "members": Numbers(("source",), 1, LARGEST),
-    **dict.fromkeys(("bandwidth", "latency"), Numbers(("source",))),
-}
-"""The use of a machine: what a page draws and a file holds."""
+def use_of(timeline: Timeline) -> Mapping[str, Any]:
+    """The use of the links of a machine: lists of words, numbers, and columns by key.
 
-
-def use_of(timeline: Timeline) -> Document:
-    """The use of the links of a machine, as :data:`USE_RULES` says.
+    - Boxes of devices have a middle, `x` to the right and `y` up, and a `width`: 1 is the distance
+      of neighbours. `device_kind` is a place in `device_kinds`; `node` is -1 for none.
+    - Links begin at the box `source` and end at `target`. One from a node to itself stands for all
+      links within the node. `bandwidth`, in bytes per second, is that of all its `members`
+      together, or 0 if it is unlimited; `latency` is in seconds.
+    - The run has equal `parts`. `busy` is the share of each that a link is in use, in thousandths,
+      and `nbytes` what begins to cross or crosses it, shape (links, parts).
 
     Large machines are drawn with a box for each node and switch. If some ranks stand for all, the
     links of all ranks are drawn.
@@ -161,7 +143,7 @@ MOST_BOXES = 128
 
 
 def places_of(topology: Topology) -> tuple[dict[str, Any], Ints, tuple[str, ...]]:
-    """The boxes of a machine as keys of :data:`USE_RULES`, the box of each device or -1, and
+    """The boxes of a machine as keys of :func:`use_of`, the box of each device or -1, and
     remarks."""
     layout, remarks = None, tuple[str, ...]()
     if len(topology.device_names) <= MOST_DEVICES:
@@ -245,22 +227,13 @@ SHOWN = 64
 """Ranks with a curve of their own, at most."""
 
 
-MEMORY_RULES: Rules = {
-    **dict.fromkeys(("rows", "remarks")),
-    "makespan": Numbers(),
-    # What the emptiest rank holds, ranks on average, the fullest one; and duplicates of all ranks.
-    "least": Numbers(None, some=True),
-    **dict.fromkeys(("mean", "most", "redundant"), Numbers(("least",))),
-    # What each of the ranks with a curve of their own holds.
-    "held": Numbers(("rows", "least")),
-}
-"""Memory over time: whole bytes in equal parts of the run, the most in each part."""
+def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> Mapping[str, Any]:
+    """The curves of ranks with these names: whole bytes, the most in each of equal parts of the
+    run.
 
-
-def curves_of(memory: MemoryTrace, names: Sequence[str], makespan: float) -> Document:
-    """The curves of ranks with these names. Of many ranks, some have a curve of their own.
-
-    The keys are those of :data:`MEMORY_RULES`.
+    `least`, `mean` and `most` are of the emptiest rank, ranks on average and the fullest one;
+    `redundant` are duplicates of all ranks. `held` has a row for each of `rows`. Of many ranks,
+    only some have a curve of their own.
     """
     count = len(names)
     chosen = np.unique(np.linspace(0, count - 1, min(count, SHOWN)).round().astype(np.int64))

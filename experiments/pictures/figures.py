@@ -20,9 +20,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import (
     EngFormatter,
-    FixedLocator,
     Formatter,
-    FuncFormatter,
     LogLocator,
     MaxNLocator,
     NullFormatter,
@@ -179,7 +177,8 @@ def size_axis(axes: Axes, sizes: Iterable[float], most: int = MOST_TICKS) -> Non
     binary = in_binary(values)
     ticks = values if len(values) <= most else _powers(values[0], values[-1], most)
     few = _apart(ticks, most)
-    _ticks(axes.xaxis, few, [format_bytes(tick, binary) for tick in few])
+    axes.xaxis.set_ticks(few, [format_bytes(tick, binary) for tick in few])
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def rank_axis(axes: Axes, ranks: Iterable[float], label: str = "ranks p") -> None:
@@ -189,7 +188,8 @@ def rank_axis(axes: Axes, ranks: Iterable[float], label: str = "ranks p") -> Non
     if len(values) <= 2 * MOST_TICKS and values[-1] >= 8 * values[0]:
         axes.set_xscale("log", base=2)
         few = _apart(values, 2 * MOST_TICKS)
-        _ticks(axes.xaxis, few, [f"{value:g}" for value in few])
+        axes.xaxis.set_ticks(few, [f"{value:g}" for value in few])
+        axes.xaxis.set_minor_locator(NullLocator())
     elif len(values) == 1:
         axes.set_xticks(values)
     else:
@@ -228,13 +228,6 @@ def share_axis(axes: Axes, label: str) -> None:
     axes.set_ylim(bottom=0)
     axes.set_ylabel(label)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-
-
-def _ticks(axis: Axis, places: Sequence[float], labels: Sequence[str]) -> None:
-    axis.set_major_locator(FixedLocator(list(places)))
-    axis.set_minor_locator(NullLocator())
-    names = dict(zip(places, labels, strict=True))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: names.get(value, "")))
 
 
 def _apart(values: Sequence[float], most: int) -> list[float]:

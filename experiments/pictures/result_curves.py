@@ -51,12 +51,9 @@ def diagnosis_drawing(diagnosis: Diagnosis) -> Figure:
     figure, (upper, lower) = style.panels(7.5, 2)
     curve, size, expected = diagnosis.curve, diagnosis.columns.size, diagnosis.expected
     measured, every = diagnosis.columns.seconds, np.ones(len(size), dtype=np.bool_)
-    alarms, notes = (
-        np.isin(np.arange(len(size)), [k for each in found for k in each.places])
-        for found in (
-            [each for each in diagnosis.findings if each.alarm is alarm] for alarm in (True, False)
-        )
-    )
+    alarms, notes = np.zeros((2, len(size)), dtype=np.bool_)
+    for finding in diagnosis.findings:
+        (alarms if finding.alarm else notes)[[*finding.places]] = True
     drawn = list[tuple[str, str, str, Any, Sequence[Floats]]]()
     if expected:
         ends = (expected.low, expected.high) if expected.intervals else ()

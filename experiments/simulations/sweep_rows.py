@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from experiments.output import Record
 from experiments.profiles.interval_levels import RUNS, interval_ends
 from experiments.simulations.case import Case
+from experiments.templates import headed
 from simulator.analysis import memory
 from simulator.analysis.bounds import best_bound, left_out
 from simulator.cost_models.fabric import Fabric
@@ -30,29 +31,23 @@ COLUMNS = {
     **RUNS,
     "time": "time_s",
     "off by": "grid_error_s",
-    "formula": "formula_s",
-    "difference": "difference",
+    **headed("formula_s", "difference"),
     "of bound": "{over_bound:.3f}",
-    "busbw": "busbw_Bps",
-    "protocol": "protocol",
-    "verdict": "verdict",
+    **headed("busbw_Bps", "protocol", "verdict"),
 }
 """The columns that answer the question."""
 RARE = ("busbw", "formula", "of bound", "difference")
 """Columns that a terminal leaves out, in this order, where long names need their place."""
 WIDE = {
     **{name: column for name, column in COLUMNS.items() if name != "verdict"},
-    "bound": "bound",
-    "algbw": "algbw_Bps",
-    "steps": "steps",
+    **headed("bound", "algbw_Bps", "steps"),
     "bytes sent": "volume_B",
     "by formula": "volume_formula_B",
     "peak memory": "peak_B",
     "peak by formula": "peak_formula_B",
     "redundant": "redundant_B",
     "redundant by formula": "redundant_formula_B",
-    "unsure": "unsure",
-    "verdict": "verdict",
+    **headed("unsure", "verdict"),
 }
 """All columns; last those of long words."""
 

@@ -18,16 +18,14 @@ from experiments.output import Record
 from experiments.profiles.interval_levels import RUNS
 from experiments.simulations.candidates import nccl_name
 from experiments.simulations.recommendation import Advice, Question
+from experiments.templates import headed
 from simulator.profile import Profile
 from topologies.columns import distinct
 from topologies.errors import InputError
 from topologies.units import format_bytes
 
 ADVICE = {
-    "size": "size_B",
-    "algorithm": "algorithm",
-    "protocol": "protocol",
-    "channels": "channels",
+    **headed("size_B", "algorithm", "protocol", "channels"),
     "message": "segment_B",
     "time": "time_s",
     "of bound": "over_bound",
@@ -37,13 +35,11 @@ ADVICE = {
 }
 """The columns of a table of the best algorithms."""
 EXPLAINED = {
-    "algorithm": "algorithm",
-    "time": "time_s",
+    **headed("algorithm", "time_s"),
     **RUNS,
     "perhaps as fast": "rival",
     "of best": "over_best",
-    "steps": "steps",
-    "protocol": "protocol",
+    **headed("steps", "protocol"),
     "where the time goes": "path",
 }
 """The columns of a table of all algorithms at one size."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from experiments import output
 from experiments.measurements.collectives import bus_factor
+from experiments.templates import headed
 from experiments.text_lines import first_of
 from experiments.traces.job_calls import (
     CALL,
@@ -170,28 +171,18 @@ def listed_ranks(ranks: Sequence[int]) -> str:
 
 
 RANKS = {
-    "rank": "rank",
-    "calls": "calls",
-    "last": "last",
+    **headed("rank", "calls", "last"),
     "mean": "late_s",
     "most": "late_max_s",
     "waits": "waiting_s",
-    "clock": "clock_s",
-    "computing": "computing_s",
-    "hidden": "hidden_s",
-    "exposed": "exposed_s",
+    **headed("clock_s", "computing_s", "hidden_s", "exposed_s"),
     "hidden share": "{hidden_part:.0%}",
 }
 """The columns of a table of ranks."""
 GROUPS = {
-    "collective": "collective",
-    "group": "group",
-    "ranks": "ranks",
+    **headed("collective", "group", "ranks"),
     "V": "size_B",
-    "calls": "calls",
-    "time": "time_s",
-    "busbw": "busbw_Bps",
-    "spread": "spread_s",
+    **headed("calls", "time_s", "busbw_Bps", "spread_s"),
     "most": "spread_max_s",
     "last": "rank {last} ({last_share:.0%})",
 }

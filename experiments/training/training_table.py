@@ -74,9 +74,10 @@ def _shown(record: Record, swept: str, names: Mapping[str, str]) -> Record:
     return values | ({swept: names[str(record[swept])]} if swept else {})
 
 
-TERMS = """
-  efficiency    samples/s as a share of p times one worker alone
-  stops paying  a further worker adds less than half of what a worker alone does"""
+TERMS = (
+    "efficiency    samples/s as a share of p times one worker alone",
+    "stops paying  a further worker adds less than half of what a worker alone does",
+)
 Rows = Sequence[Mapping[str, Any]]
 """Rows of runs, as tables and files have them."""
 
@@ -137,30 +138,31 @@ def series(records: Rows, swept: str) -> dict[str, Rows]:
     return {value: [run for key, run in runs if key == value] for value in dict.fromkeys(values)}
 
 
-def scaling_text(records: Rows, swept: str, names: Mapping[str, str]) -> str:
+def scaling_lines(records: Rows, swept: str, names: Mapping[str, str]) -> list[str]:
     """Where more workers stop paying, a line each value of the swept option; of a single job also
     which change of the machine would help most on the most workers.
 
-    Empty for one number of workers, and where there are more values of an option than numbers.
+    None for one number of workers, and where there are more values of an option than numbers.
     """
     numbers, values = len({record["ranks"] for record in records}), len(names)
     if numbers < 2 or (values >= numbers and swept != "strategy"):
-        return ""
+        return []
     curves = series(records, swept)
     if swept:
         lines = [f"{swept} {names[value]} {scaling(curve)}" for value, curve in curves.items()]
-        return "\n".join([*lines, TERMS])
+        return [*lines, *TERMS]
     last = curves[""][-1]
     steps = {name: last[f"{column}_s"] for name, column in COLUMNS.items()}
     best = min(steps, key=steps.__getitem__)
-    return (
-        f"scaling {scaling(records)}\n"
+    return [
+        f"scaling {scaling(records)}",
         f"on {last['ranks']} workers {best} would help most: {format_seconds(steps[best])} a step "
-        f"instead of {format_seconds(last['step_s'])}\n{TERMS}"
-    )
+        f"instead of {format_seconds(last['step_s'])}",
+        *TERMS,
+    ]
 
 
-def comparison_text(records: Rows, swept: str, names: Mapping[str, str]) -> str:
+def comparison_lines(records: Rows, swept: str, names: Mapping[str, str]) -> list[str]:
     """The value of the swept option that is fastest at the numbers of workers, and by how much."""
     ordered = []
     for p in dict.fromkeys(record["ranks"] for record in records):
@@ -178,7 +180,7 @@ def comparison_text(records: Rows, swept: str, names: Mapping[str, str]) -> str:
     if swept == "strategy" and len({*batches.values()} - {None}) > 1:
         sizes = ", ".join(f"{name} {batch:g}" for name, batch in batches.items() if batch)
         lines.append(f"samples of a worker in a step differ: {sizes}")
-    return "\n".join(lines)
+    return lines
 
 
 def _words(swept: str, names: Mapping[str, str], span: Sequence[Rows]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 LONGEST = 24
 """Longer lists are stored as sums of their columns."""
-VOLATILE = ("origin", "versions", "command", "otherData", "traceName")
+VOLATILE = ("origin", "versions", "command", "otherData", "traceName", "sha256")
 """Keys whose values tell of the machine and the folder of a run."""
 SMALLEST = 1e-15
 """Numbers that differ by less are equal: differences of equal times round to it."""

@@ -19,7 +19,7 @@ from experiments.answer_blocks import (
 )
 from experiments.output import counted
 from experiments.pages.reports.result import Result
-from experiments.templates import Columns, Lines, fill, share, times
+from experiments.templates import Columns, Lines, fill, headed, share, times
 from experiments.terms import TERMS, inexact
 from topologies.units import format_bandwidth, format_bytes, format_seconds, in_binary
 
@@ -49,11 +49,7 @@ NAMED = 6
 """Ranks that are named of those behind which a rank waits."""
 PATH = "Where the time goes (the critical path)"
 CALLS = {
-    **{name: name for name in ("call", "ranks", "algorithm", "stream")},
-    "size": "size_B",
-    "enters": "enters_s",
-    "time": "time_s",
-    "alone": "alone_s",
+    **headed("call", "ranks", "algorithm", "stream", "size_B", "enters_s", "time_s", "alone_s"),
     "of alone": "{over_alone:.3f}",
     "bound": "bound_s",
 }
@@ -294,7 +290,7 @@ def workload(result: Result) -> Story:
         figures.append({**mean, **worst, "rank": busiest["rank"]})
     heads = {"of a rank": "name", "mean": "mean_s", "of the time": "mean_share", "most": "most_s"}
     heads |= {"its share": "most_share", "rank": "rank"}
-    kinds = {"collective": "collective", "calls": "calls", "V": "size_B", "time": "time_s"}
+    kinds = {**headed("collective", "calls"), "V": "size_B", "time": "time_s"}
     longest = [{**row, "seconds_s": row["seconds"]} for row in report["longest"]]
     tasks = {"task": "task", "rank": "rank", "time": "seconds_s"}
     terms = ["hidden", "exposed"]

@@ -14,23 +14,23 @@ from experiments.pages.page import Block, Page
 from experiments.pages.reports.collective_story import CAUSES
 from experiments.pages.reports.report_file import page_of, timeline
 from experiments.pages.reports.result import Result
-from experiments.templates import signed, written
+from experiments.templates import heading, signed, written
 
 CHECKS = ("formula", "difference", "launch_s")
 """Words in names of figures that check an answer: they are not compared."""
 NOUNS = {
     "bound": "best lower bound",
-    "over_bound": "multiple of the bound",
+    "over bound": "multiple of the bound",
     "volume": "bytes that all ranks send",
     "peak": "peak memory of the fullest rank",
     "redundant": "redundant: duplicate data over all ranks",
-    "samples_per_s": "samples/s",
-    "tokens_per_s": "tokens/s",
+    "samples per s": "samples/s",
+    "tokens per s": "tokens/s",
     "exposed": "exposed communication",
     "hidden": "hidden communication",
     "transfer": "waiting for own messages",
     "contention": "waiting behind messages of others",
-    "slower_peer": "waiting for a slower peer",
+    "slower peer": "waiting for a slower peer",
     "drain": "nothing left to do",
     "mfu": "share of the peak (MFU)",
 }
@@ -191,10 +191,8 @@ def _noun(field: str) -> str:
     >>> _noun("peak_B"), _noun("critical path: gap_s"), _noun("samples_per_s")
     ('peak memory of the fullest rank', 'critical path: gap', 'samples/s')
     """
-    if not field.endswith("_per_s"):
-        for unit in ("_Bps", "_bytes", "_B", "_s"):
-            field = field.removesuffix(unit)
-    return NOUNS.get(field, field.replace("_", " "))
+    name = heading(field)
+    return NOUNS.get(name, name)
 
 
 def _place(place: Place, kind: str) -> str:

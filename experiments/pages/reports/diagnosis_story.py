@@ -11,6 +11,7 @@ from experiments.answer_blocks import Block, Record, Remarks, Story, listed, tab
 from experiments.diagnosis.diagnosis_records import point_columns
 from experiments.output import MOST_PICTURES, counted
 from experiments.pages.reports.result import Picture, Result
+from experiments.templates import headed
 from experiments.traces.job_tables import GROUPS, RANKS, WORDS, shown_ranks
 from experiments.traces.ras_status import CommunicatorRow
 from topologies.units import format_bandwidth, format_bytes, format_seconds
@@ -18,14 +19,7 @@ from topologies.units import format_bandwidth, format_bytes, format_seconds
 TERMINAL, PAGE = 4, 12
 """Curves of which each has a table in a terminal, and on a page; of more, only the abnormal ones
 are told."""
-COLUMNS = {
-    "log": "source",
-    "collective": "collective",
-    "ranks": "ranks",
-    "nodes": "nodes",
-    "verdict": "verdict",
-    "findings": "findings",
-}
+COLUMNS = {"log": "source", **headed("collective", "ranks", "nodes", "verdict", "findings")}
 
 
 def curves(result: Result) -> Story:
@@ -50,8 +44,7 @@ def curves(result: Result) -> Story:
     if len(judged) > 1:
         blocks.append(table("All curves", [*map(_row, judged)], COLUMNS))
     if differences:
-        heads = {"collective": "collective", "ranks": "ranks", "slower": "slower"}
-        heads |= {"faster": "faster", "difference": "text"}
+        heads = {**headed("collective", "ranks", "slower", "faster"), "difference": "text"}
         lines = [f"abnormal: {each['text']}" for each in differences]
         tries = [f"try: {line}" for line in result.words.get("between", ())]
         blocks.append(Remarks("Between set-ups", [*lines, *tries]))
@@ -134,7 +127,7 @@ def _curve(curve: Mapping[str, Any], number: int, died: set[str]) -> Iterator[Bl
         "regime: what limits the time at this size, for example latency or bandwidth.\n"
         "fitted: the time by the line α + V / β that simctl fitted to this part of the curve."
     )
-    columns = {**point_columns(curve["ranks"]), "fitted": "fitted_s", "bound": "bound_s"}
+    columns = {**point_columns(curve["ranks"]), **headed("fitted_s", "bound_s")}
     columns |= {"worth knowing": "notes"}
     rare = ["worth knowing", "bound", "fitted"]
     yield table(

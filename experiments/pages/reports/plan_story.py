@@ -24,7 +24,7 @@ from experiments.parallel.plan_run import MEANINGS
 from experiments.parallel.plan_search import FASTEST
 from experiments.parallel.plan_text import parse_plan
 from experiments.profiles.interval_levels import INTERVAL, WHOLE
-from experiments.templates import Lines, fill, lines_of, share, times
+from experiments.templates import Lines, fill, headed, lines_of, share, times
 from experiments.text_lines import bytes_cell
 from topologies.errors import InputError
 from topologies.units import format_seconds
@@ -44,16 +44,10 @@ MET = (
 )
 STREAMS = {f"exposed: {meaning}": f"exposed_{name}_s" for name, meaning in MEANINGS.items()}
 DEVICES = {
-    "device": "device",
-    "stages": "stages",
-    "computing": "computing_s",
-    "optimizer": "optimizer_s",
-    "exposed": "exposed_s",
+    **headed("device", "stages", "computing_s", "optimizer_s", "exposed_s"),
     **STREAMS,
     "waiting for the CPU": "launching_s",
-    "restarting": "restarting_s",
-    "input": "input_s",
-    "idle": "idle_s",
+    **headed("restarting_s", "input_s", "idle_s"),
     "idle in between": "idle_between_s",
 }
 MEMORY = ("parameters", "gradients", "optimizer", "activations", "logits", "buffers", "context")
@@ -111,13 +105,7 @@ TOKENS = {
     "all-to-alls": ("even", "{why_even}"),
 }
 """What a router does."""
-SHARED = {
-    "stream": "stream",
-    "beside": "beside",
-    "together": "together_s",
-    "lost": "lost_s",
-    "most on": "medium",
-}
+SHARED = {**headed("stream", "beside", "together_s", "lost_s"), "most on": "medium"}
 ZERO = {
     "zero": "zero",
     "held": "{held:B}",

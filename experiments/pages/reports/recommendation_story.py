@@ -22,7 +22,7 @@ from experiments.pages.reports.result import Result
 from experiments.profiles.interval_levels import RUNS
 from experiments.simulations.recommendation import GAIN
 from experiments.simulations.winners import ADVICE, EXPLAINED
-from experiments.templates import Columns, fill, times
+from experiments.templates import Columns, fill, headed, times
 from topologies.units import format_bytes, in_binary
 
 CLOSE = 1.05
@@ -49,7 +49,7 @@ def story(result: Result) -> Story:
     defaults = listed(row["default"] for row in rows)
     note = f"gain: how many times as long the default of the library takes: {defaults}."
     note += f"\n{result.interval}" * bool(_sure(rows))
-    more = {"unsure": "unsure", "default": "default", "default takes": "default_time_s"}
+    more = {**headed("unsure", "default"), "default takes": "default_time_s"}
     more |= {"own software": "own_software", "takes": "own_software_time_s"}
     heads: Columns = {
         "from size": lambda row: format_bytes(row["size_B"], binary),
@@ -69,7 +69,7 @@ def story(result: Result) -> Story:
         ),
         *unless_empty("Where the best algorithm changes", changes, heads),
         *_own_software(rows),
-        table("Why", reasons, {"size": "size_B", "algorithm": "algorithm", "why": "why"}),
+        table("Why", reasons, headed("size_B", "algorithm", "why")),
         *_not_tried(report["not_tried"]),
     ]
     return Story(f"Best algorithms: {case}", summary, blocks, _left_out(result, rows))
@@ -155,10 +155,10 @@ def winners(result: Result) -> Story:
     note = "1.2x: the second algorithm takes 1.2 times as long."
     if any(row.get("rival") for row in rows):
         note += "\n?: the second may be as fast: the difference is inside its error."
-    columns = {"p": "ranks", "size": "size_B", "algorithm": "algorithm", "time": "time_s"}
-    columns |= {"of bound": "over_bound", "second": "second", "second takes": "second_time_s"}
-    columns |= {"margin": "margin", "default": "default", "gain": "gain"}
-    columns |= {**RUNS, "unsure": "unsure", "or": "rival", "why": "why"}
+    columns = {"p": "ranks", **headed("size_B", "algorithm", "time_s"), "of bound": "over_bound"}
+    columns |= {"second": "second", "second takes": "second_time_s"}
+    columns |= headed("margin", "default", "gain") | RUNS
+    columns |= {"unsure": "unsure", "or": "rival", "why": "why"}
     margin, terms = "margin: how many times as long the second takes.", ["of bound", *_sure(rows)]
     margin += f"\n{result.interval}" * bool(_sure(rows))
     grid = {"size": "size_B"} | {f"p = {count}": str(count) for count in counts}
@@ -222,13 +222,9 @@ def placement(result: Result) -> Story:
     ]
     columns = {
         "groups": "group",
-        "collective": "collective",
-        "ranks": "ranks",
-        "size": "size_B",
+        **headed("collective", "ranks", "size_B"),
         _plural(noun): "shared",
-        "time": "time_s",
-        "in order": "in_order_s",
-        "packed": "packed_s",
+        **headed("time_s", "in_order_s", "packed_s"),
         "cost": "{cost:.2f}x",
     }
     note = (

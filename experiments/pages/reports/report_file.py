@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,8 @@ from experiments.answer_blocks import Facts, Remarks
 from experiments.pages.page import Block, Figure, Page, Scene, pack, to_html, to_markdown
 from experiments.pages.reports.result import Result
 from experiments.pictures.figures import to_image
-from experiments.pictures.timelines.palette import FILLS, Fill, colours
-from experiments.pictures.timelines.spans import IDLE, Spans, thinned
-from experiments.pictures.timelines.stored import Document
+from experiments.pictures.timelines.palette import FILLS, colours
+from experiments.pictures.timelines.spans import IDLE, WORD_LISTS, Spans
 from experiments.templates import Lines
 
 MOST_RAW = 1_500_000
@@ -113,18 +112,21 @@ TICKS = 2**32 - 1
 """The whole time axis in ticks."""
 
 
+WORDS = ("devices", "device_kinds", "kinds", "rows", "remarks")
+"""The keys of machines and of memory that have words: others have a number or a column."""
+
+
 def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
-    """An interactive timeline of at most 100,000 spans; its remarks say if there were more.
+    """An interactive timeline.
 
     The time axis is `axis` seconds long, or as long as the run if that is longer.
     """
-    some = thinned(spans)
-    makespan = some.makespan or 1.0
+    makespan = spans.makespan or 1.0
     axis = max(axis, makespan)
-    columns = some.columns
+    columns = spans.columns
     # 0 for idle spans, and from 1 on for others, so that no two of a row and lane overlap.
-    drawn, band = ~some.idle, np.zeros(len(columns.row), dtype=np.int64)
-    band[drawn] = np.minimum(1 + some.bands(columns.take(drawn)), 250)
+    drawn, band = ~spans.idle, np.zeros(len(columns.row), dtype=np.int64)
+    band[drawn] = np.minimum(1 + spans.bands(columns.take(drawn)), 250)
     order = np.lexsort((columns.start, band, columns.lane, columns.row))
     columns, band = columns.take(order), band[order]
     scale = TICKS / axis
@@ -141,44 +143,43 @@ def timeline_scene(spans: Spans, title: str, axis: float = 0.0) -> Scene:
         "members": columns.members,
         "critical": columns.critical,
     }
-    words = ("rows", "lanes", "kinds", "names", "peers", "links", "causes", "parts", "remarks")
-    data: dict[str, object] = {name: list(getattr(some, name)) for name in words}
+    data: dict[str, object] = {name: list(getattr(spans, name)) for name in WORD_LISTS}
     data |= {
-        "nodes": some.nodes.tolist(),
-        "main": some.main,
-        "steps": some.common_steps,
+        "nodes": spans.nodes.tolist(),
+        "main": spans.main,
+        "steps": spans.common_steps,
         "makespan": makespan,
         "axis": axis,
-        "colours": colours(kind for kind in some.kinds if kind != IDLE),
-        "cause_colours": {cause: _fill(cause).ink for cause in some.causes},
-        "cause_stripes": {cause: STRIPES.get(_fill(cause).hatch, 0) for cause in some.causes},
+        "colours": colours(kind for kind in spans.kinds if kind != IDLE),
+        "cause_colours": {cause: FILLS[cause].ink for cause in spans.causes},
+        "cause_stripes": {cause: STRIPES[FILLS[cause].hatch] for cause in spans.causes},
         "columns": pack(packed),
-        "path": pack({name: getattr(some.path, name) for name in ("row", "lane", "start", "end")}),
+        "path": pack({name: getattr(spans.path, name) for name in ("row", "lane", "start", "end")}),
     }
     return Scene(title, "timeline", data, helpers=("canvas", "timeline_model", "timeline_view"))
 
 
-def machine_scene(use: Document) -> Scene:
+def machine_scene(use: Mapping[str, Any]) -> Scene:
     """A machine with its links coloured by use, and a slider of time."""
     return Scene("The machine and its links", "machine", _data(use), helpers=("canvas",))
 
 
-def memory_scene(curves: Document) -> Scene:
+def memory_scene(curves: Mapping[str, Any]) -> Scene:
     """Memory over time: the band of all ranks, a chosen rank, and duplicate data."""
     data = _data(curves) | {"makespan": curves["makespan"] or 1.0}
     return Scene("Memory over time", "memory", data, helpers=("canvas",))
 
 
-def _data(document: Document) -> dict[str, object]:
-    packed = {
-        name: column.ravel().astype(np.float32 if column.dtype.kind == "f" else column.dtype)
-        for name, column in document.items()
-        if isinstance(column, np.ndarray)
+def _data(document: Mapping[str, Any]) -> dict[str, object]:
+    """The words and numbers of a document, and its columns, which are arrays or lists of a file."""
+    columns = {
+        name: np.ravel(value)
+        for name, value in document.items()
+        if name not in WORDS and not np.isscalar(value)
     }
-    others = {name: value for name, value in document.items() if name not in packed}
+    others = {name: value for name, value in document.items() if name not in columns}
+    packed = {
+        name: column.astype(np.float32 if column.dtype.kind == "f" else column.dtype)
+        for name, column in columns.items()
+    }
     return {**others, "columns": pack(packed)}
-
-
-def _fill(cause: str) -> Fill:
-    """How pictures fill idle time of a cause; a file may have causes that nobody knows."""
-    return FILLS.get(cause, FILLS["drain"])

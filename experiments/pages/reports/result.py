@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from experiments.pictures.timelines.spans import Spans
-    from experiments.pictures.timelines.stored import Document
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
 
@@ -100,9 +99,9 @@ class Result:
     """That of a file."""
     spans: Spans | None = None
     """The intervals of a timeline."""
-    use: Document | None = None
+    use: Mapping[str, Any] | None = None
     """The links of the machine and their use."""
-    memory: Document | None = None
+    memory: Mapping[str, Any] | None = None
 
     @cached_property
     def origin(self) -> Mapping[str, Any]:
@@ -215,9 +214,9 @@ class Result:
 
             write_page(report, page_of(whole, pictures=report.suffix.lower() != ".md"))
         if out and output.is_result(out):
-            from experiments.pages.reports.stored_files import to_text as stored
+            from experiments.pages.reports.stored_files import to_bytes
 
-            output.write(out, stored(whole))
+            output.write(out, to_bytes(whole))
 
     def publish(self, files: Files, how: str, subject: Any = None) -> None:
         """Write the answer to its files, and print it."""

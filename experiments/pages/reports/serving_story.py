@@ -5,6 +5,7 @@ from __future__ import annotations
 from experiments.answer_blocks import Block, Record, Story, shares, table
 from experiments.output import counted
 from experiments.pages.reports.result import Result
+from experiments.templates import headed
 from topologies.units import format_bytes, format_seconds
 
 FULL = (
@@ -58,7 +59,7 @@ def story(result: Result) -> Story:
     ]
     interval = f"{report['level']:.0%}"
     columns = {
-        **({"plan": "plan", "instances": "instances"} if report["auto"] else {}),
+        **(headed("plan", "instances") if report["auto"] else {}),
         "in flight": "{concurrency:.0f}",
         "TTFT": "ttft_s",
         interval: "{ttft_low_s} - {ttft_high_s}",

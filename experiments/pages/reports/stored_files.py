@@ -7,11 +7,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
+from hashlib import sha256
 from math import nan
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from typing import Any
 
 from experiments import output
 from experiments.answer_blocks import Record
@@ -20,15 +19,13 @@ from experiments.diagnosis.comparison import among
 from experiments.diagnosis.diagnosis_records import diagnosis_report
 from experiments.measurements import read_all
 from experiments.measurements.formats.text import load
-from experiments.pages.machine_use import MEMORY_RULES, USE_RULES
 from experiments.pages.reports.diagnosis_story import pictures as diagnosis_pictures
-from experiments.pages.reports.result import STORIES, Picture, Result
+from experiments.pages.reports.result import Picture, Result
 from experiments.pages.reports.training_story import swept_option
-from experiments.pictures.timelines import stored
+from experiments.pictures.timelines import spans
 from experiments.simulations.sweep_rows import PointVerdict, SweepRow
-from topologies.errors import InputError, spelling
+from topologies.errors import InputError
 from topologies.readers.contents import contents
-from topologies.readers.mistakes import Mistakes
 
 VERSION = 1
 """The version of the format."""
@@ -43,41 +40,13 @@ TABLES = {
     "plans": {"plan", "bound_s", "step_s", "loses_to"},
 }
 """The columns that tell what a table is of."""
+STRANGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What is raised where a file has other values than commands write."""
 NO_ORIGIN: dict[str, Any] = {"versions": {}, "parameters": {}, "files": {}, "command": []}
-Text = Annotated[str, Field(max_length=10_000)]
 
 
-class _Part(BaseModel):
-    """A mapping whose keys are all known."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class Origin(_Part):
-    """How an answer was made."""
-
-    versions: dict[Text, Text]
-    parameters: dict[Text, bool | int | float | Text | None]
-    files: dict[Text, Text]
-    command: list[Text]
-
-
-class StoredResult(_Part):
-    """A file of `--out FILE.json`."""
-
-    simctl: int
-    """The version of the format."""
-    kind: Text
-    origin: Origin
-    report: JsonValue
-    left_out: list[Text]
-    spans: JsonValue = None
-    use: JsonValue = None
-    memory: JsonValue = None
-
-
-def to_text(result: Result) -> str:
-    """A result as JSON."""
+def to_bytes(result: Result) -> bytes:
+    """A result as JSON, with the digest of all else as its last key."""
     document: dict[str, object] = {
         "simctl": VERSION,
         "kind": result.kind,
@@ -85,9 +54,27 @@ def to_text(result: Result) -> str:
         "report": result.report,
         "left_out": result.left_out,
     }
-    parts = {"spans": result.spans, "use": result.use, "memory": result.memory}
-    document |= {name: stored.to_document(part) for name, part in parts.items() if part}
-    return json.dumps(output.plain(document), allow_nan=False, separators=(",", ":"))
+    drawn = result.spans and spans.to_document(result.spans)
+    parts = {"spans": drawn, "use": result.use, "memory": result.memory}
+    document |= {name: part for name, part in parts.items() if part}
+    plain = output.plain(document)
+    text = json.dumps(plain, allow_nan=False, separators=(",", ":"), default=_listed)
+    return sealed(text.encode())
+
+
+def _listed(column: Any) -> list[Any]:
+    """A column as a list, a matrix row by row."""
+    values: list[Any] = column.ravel().tolist()
+    return values
+
+
+def sealed(text: bytes) -> bytes:
+    """The text of a mapping in JSON with its SHA-256 as one more key.
+
+    >>> sealed(b'{"simctl":1}')[:32]
+    b'{"simctl":1,"sha256":"704d45e91c'
+    """
+    return b'%b,"sha256":"%b"}' % (text[:-1], sha256(text).hexdigest().encode())
 
 
 def read_any(path: Path) -> Result:
@@ -114,38 +101,24 @@ def read_result(path: Path) -> Result:
     """The result in a file. Raises InputError of one line."""
     larger = f"{path} is larger than {LIMIT // 2**20} MiB: store a smaller result"
     data = contents(path, LIMIT, larger)
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError):
-        raise InputError(f"{path} is no complete JSON: store the result again") from None
-    file = _checked(path, StoredResult, document)
-    if file.simctl != VERSION:
-        raise InputError(f"{path} has version {file.simctl} of the format: expected {VERSION}")
-    if file.kind not in STORIES:
+    text = data.rpartition(b',"sha256":')[0] + b"}"
+    if sealed(text) != data:
         raise InputError(
-            f"{path}: no such kind of result {file.kind[:40]!r}: there are {', '.join(STORIES)}"
+            f"{path} is damaged, was edited or is of an older simctl: run the command again that "
+            f"wrote it"
         )
+    file = json.loads(text)
+    if file["simctl"] != VERSION:
+        raise InputError(f"{path} has version {file['simctl']} of the format: expected {VERSION}")
     return Result(
-        file.kind,
-        file.report,
-        remarks=file.left_out,
-        stored_origin=file.origin.model_dump(),
-        spans=None if file.spans is None else stored.read_spans(file.spans, f"{path}: spans"),
-        use=_part(file.use, USE_RULES, f"{path}: use"),
-        memory=_part(file.memory, MEMORY_RULES, f"{path}: memory"),
+        file["kind"],
+        file["report"],
+        remarks=file["left_out"],
+        stored_origin=file["origin"],
+        spans=spans.from_document(file["spans"]) if "spans" in file else None,
+        use=file.get("use"),
+        memory=file.get("memory"),
     )
-
-
-def _part(document: object, rules: stored.Rules, name: str) -> stored.Document | None:
-    return None if document is None else stored.read(document, rules, name)
-
-
-def _checked(path: Path, kind: Any, value: object) -> Any:
-    """The value as `kind`, a pydantic model or a type. Raises InputError of one line."""
-    mistakes = Mistakes()
-    known = mistakes.checked(kind, value)
-    mistakes.report(lambda location: f"{path}: {spelling(location)}")
-    return known
 
 
 @contextmanager
@@ -156,7 +129,7 @@ def read_from(*paths: Path) -> Iterator[None]:
         yield
     except InputError:
         raise
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except STRANGE as error:
         names, why = ", ".join(map(str, paths)), " ".join(str(error).split())[:200]
         raise InputError(
             f"{names}: not as simctl writes it ({type(error).__name__}: {why}): store it again"
@@ -209,12 +182,11 @@ def _origin(path: Path) -> tuple[dict[str, Any], list[str]]:
     meta = output.meta_of(path)
     if not meta.is_file():
         return NO_ORIGIN, [f"How the table was made is not known: {meta.name} is missing."]
-    try:
-        document = json.loads(load(meta))
-    except (ValueError, RecursionError):
-        raise InputError(f"{meta} is no complete JSON: remove it, or write it again") from None
-    origin: dict[str, Any] = _checked(meta, Origin, document).model_dump()
-    return origin, []
+    with read_from(meta):
+        made: Any = output.plain(json.loads(load(meta)))
+        origin = {part: dict(made[part]) for part in ("versions", "parameters", "files")}
+        command = list(made["command"])
+    return {**origin, "command": command}, []
 
 
 def _csv(path: Path) -> list[Record]:

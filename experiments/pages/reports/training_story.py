@@ -24,13 +24,13 @@ from experiments.output import counted
 from experiments.pages.reports.collective_story import CAUSES, PATH, contention
 from experiments.pages.reports.result import Result
 from experiments.profiles.interval_levels import EXPECTED
-from experiments.templates import Lines, fill, lines_of, share, times
+from experiments.templates import Lines, fill, headed, lines_of, share, times
 from experiments.text_lines import bytes_cell
 from experiments.training.training_table import (
     RARE,
-    comparison_text,
+    comparison_lines,
     scaling,
-    scaling_text,
+    scaling_lines,
     shown_runs,
 )
 from topologies.units import format_bytes, format_seconds
@@ -103,11 +103,8 @@ def one(result: Result) -> Story:
     if report["chosen"]:
         blocks.append(Remarks("Chosen for this machine", report["chosen"], first=3))
     figures = _figures(row, report["staleness"], report["simulated"], result.words)
-    columns = {"rank": "rank", "computing": "computing_s", "hidden": "hidden_s"}
-    columns |= {
-        "exposed": "exposed_s",
-        **{f"waits: {name}": f"{name}_s" for name in _causes(report)},
-    }
+    columns = headed("rank", "computing_s", "hidden_s", "exposed_s")
+    columns |= {f"waits: {name}": f"{name}_s" for name in _causes(report)}
     ranks = [
         {**each, **{f"{name}_s": value for name, value in each["bubble_s"].items()}}
         for each in report["ranks"]
@@ -267,9 +264,9 @@ def several(result: Result) -> Story:
     about = dict.fromkeys(WAITING, "Waiting is a share of the step.")
     blocks: list[Block] = [table("All runs", shown, columns, TERMS, rare=RARE, about=about)]
     if len(names) > 1:
-        blocks.append(Remarks("Compared", comparison_text(rows, swept, names).split("\n")))
-    if text := scaling_text(rows, swept, names):
-        blocks.append(Remarks("More workers", [line.strip() for line in text.split("\n") if line]))
+        blocks.append(Remarks("Compared", comparison_lines(rows, swept, names)))
+    if lines := scaling_lines(rows, swept, names):
+        blocks.append(Remarks("More workers", lines))
     title = f"{rows[0]['model']}: {counted(len(rows), 'run')}, {workers}"
     return Story(title, summary, blocks)
 

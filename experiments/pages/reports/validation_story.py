@@ -15,7 +15,7 @@ from experiments.output import counted
 from experiments.pages.reports.result import Result
 from experiments.profiles.interval_levels import RUNS
 from experiments.simulations.validation import POINTS, shown_points
-from experiments.templates import Lines, fill, share, written
+from experiments.templates import Lines, fill, headed, share, written
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
 Curves = Sequence[Mapping[str, Any]]
@@ -110,11 +110,7 @@ with discrepancy: the same, corrected by the errors at neighbouring points.
 inside 80%: the share of the points inside their 80% intervals there; near 80% is right.
 one α, β a curve: the error of a straight line through each curve, to compare with."""
 CURVES = {
-    "curve": "curve",
-    "collective": "collective",
-    "algorithm": "algorithm",
-    "ranks": "ranks",
-    "sizes": "sizes",
+    **headed("curve", "collective", "algorithm", "ranks", "sizes"),
     "mean": "{mean:.1%}",
     "median": "{median:.1%}",
     "worst": "{worst:.1%}",
@@ -122,16 +118,10 @@ CURVES = {
     "NCCL's own model": "{nccl:.1%}",
 }
 JUDGED_POINTS = {
-    "curve": "curve",
-    "collective": "collective",
-    "ranks": "ranks",
-    "size": "size_B",
-    "measured": "measured_s",
-    "predicted": "predicted_s",
+    **headed("curve", "collective", "ranks", "size_B", "measured_s", "predicted_s"),
     "error": "{error:+.1%}",
     **RUNS,
-    "algorithm": "algorithm",
-    "protocol": "protocol",
+    **headed("algorithm", "protocol"),
     "NCCL's own model": "nccl_s",
     "its error": "nccl_error",
 }

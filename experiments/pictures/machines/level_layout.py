@@ -6,14 +6,16 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from topologies.topology import Floats, Longs
 
+if TYPE_CHECKING:
+    import networkx as nx
+
 Pair = tuple[int, int]
-Neighbours = dict[int, list[int]]
 Item = TypeVar("Item")
 WAYS_OUT = ("nic", "port")
 """Kinds of devices that lead out of a node, above all others, in this order."""
@@ -67,9 +69,13 @@ class Sketch:
     """The pairs of devices with a link."""
 
     @cached_property
-    def near(self) -> Neighbours:
-        """The devices next to each."""
-        return neighbours(self.pairs)
+    def graph(self) -> nx.Graph[int]:
+        """The devices and the links between them."""
+        import networkx
+
+        graph: nx.Graph[int] = networkx.Graph(self.pairs)
+        graph.add_nodes_from(range(len(self.kinds)))
+        return graph
 
     @cached_property
     def levels(self) -> tuple[list[int], int]:
@@ -118,18 +124,16 @@ class Sketch:
         they hold."""
         walked = self._walk([k for k, place in enumerate(self.place) if place >= 0], body)
         cpus = {k for k, row in walked.items() if self.kinds[k] == "cpu" and row}
-        pairs = ((k, low) for k in cpus for low in self.near[k] if low not in cpus)
+        pairs = ((k, low) for k in cpus for low in self.graph[k] if low not in cpus)
         rows = [walked[low] for k, low in pairs if walked.get(low, np.inf) < walked[k]]
         return walked | dict.fromkeys(cpus, max(rows, default=0) + 0.5)
 
-    def _walk(self, start: list[int], allowed: Collection[int]) -> dict[int, int]:
-        away, queue = dict.fromkeys(start, 0), list(start)
-        for device in queue:
-            for neighbour in self.near[device]:
-                if neighbour in allowed and neighbour not in away:
-                    away[neighbour] = away[device] + 1
-                    queue.append(neighbour)
-        return away
+    def _walk(self, start: list[int], allowed: Iterable[int]) -> dict[int, float]:
+        """Links from the nearest of some devices to those that are allowed."""
+        import networkx
+
+        within = self.graph.subgraph({*start, *allowed})
+        return networkx.multi_source_dijkstra_path_length(within, {*start})
 
 
 def level_layout(sketch: Sketch) -> Layout:
@@ -187,9 +191,11 @@ def bends(
 
 def _side_by_side(curves: dict[Pair, Floats], places: Floats) -> dict[Pair, Floats]:
     """Arcs of one device leave it at places of their own, in an order in which few cross."""
+    import networkx
+
     arcs = {pair: curve for pair, curve in curves.items() if np.ptp(places[[*pair], 1]) == 0}
     x, leaves = places[:, 0], dict[Pair, float]()
-    for device, targets in neighbours(arcs).items():
+    for device, targets in networkx.Graph([*arcs]).adjacency():
         order = sorted(targets, key=lambda target: (x[target] > x[device], -x[target]))
         slots = BOX * ((np.arange(len(order)) + 0.5) / len(order) - 0.5)
         leaves |= {(device, target): slot for target, slot in zip(order, slots, strict=True)}
@@ -198,15 +204,6 @@ def _side_by_side(curves: dict[Pair, Floats], places: Floats) -> dict[Pair, Floa
         for first, second in arcs
     }
     return curves | {pair: curve + np.outer(aside[pair], (1, 0)) for pair, curve in arcs.items()}
-
-
-def neighbours(pairs: Iterable[Pair]) -> Neighbours:
-    """The devices next to each."""
-    near: Neighbours = defaultdict(list)
-    for device, neighbour in pairs:
-        near[device].append(neighbour)
-        near[neighbour].append(device)
-    return near
 
 
 def ends(row: list[Item], count: int) -> list[Item]:
@@ -229,7 +226,7 @@ def _columns(sketch: Sketch) -> tuple[Floats, list[float]]:
         middles = []
         for k in row:
             # The middle of what a device hangs over, or else of all.
-            near = [o for o in sketch.near[k] if sketch.row[o] != number and not np.isnan(x[o])]
+            near = [o for o in sketch.graph[k] if sketch.row[o] != number and not np.isnan(x[o])]
             middles.append(float(np.mean(x[near]) if near else np.nanmean(x)))
         gap = 1.0 if number <= sketch.highest else max(1.0, 0.8 * width / len(row))
         x[row] = _row_places(middles, gap)
@@ -268,7 +265,7 @@ def _widths(sketch: Sketch, x: Floats) -> Floats:
     """How wide each device is drawn; bars are moved to the middle of what they join."""
     widths = np.full(len(x), BOX)
     for (_, number), row in sketch.members.items():
-        near = sketch.near[row[0]]
+        near = list(sketch.graph[row[0]])
         if len(row) > 1 and number > sketch.highest:
             widths[row] = np.clip(BOX * np.diff(np.sort(x[row])).min(), BOX, WIDEST)
         if len(row) == 1 and number and len(near) >= 4:

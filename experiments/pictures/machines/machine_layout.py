@@ -129,15 +129,11 @@ def _shape_layout(sketch: Sketch) -> Layout:
 
     A device above the lowest row is the hub: it goes to the middle.
     """
-    import networkx
-
-    graph: nx.Graph[int] = networkx.Graph(sketch.pairs)
-    graph.add_nodes_from(range(len(sketch.kinds)))
     hubs = [k for k, place in enumerate(sketch.place) if place < 0]
     if hubs:
         places = _with_hub(len(sketch.kinds), hubs[0])
     else:
-        places = _places(graph, _cells(sketch.pairs, len(sketch.kinds)))
+        places = _places(sketch.graph, _cells(sketch.pairs, len(sketch.kinds)))
     widths = np.full(len(places), 0.9)
     return Layout(sketch.devices, places, widths, bends(sketch.pairs, places, widths, aside=0.55))
 

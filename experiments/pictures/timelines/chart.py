@@ -69,15 +69,10 @@ class Chart:
     seconds: float
     """The length of the time axis."""
 
-    @property
-    def thinnest(self) -> float:
-        """The seconds that the thinnest box is wide."""
-        return THINNEST * (self.spans.makespan or 1.0) / PIXELS
-
     @cached_property
     def boxes(self) -> Columns:
         """All boxes; those that are not of idle time have the least width."""
-        columns, least = self.columns, self.thinnest
+        columns, least = self.columns, THINNEST * (self.spans.makespan or 1.0) / PIXELS
         thin = (columns.end - columns.start < least) & (columns.cause < 0)
         start = np.where(thin, (columns.start + columns.end - least) / 2, columns.start)
         start = np.where(thin, np.clip(start, 0.0, max(self.seconds - least, 0.0)), start)

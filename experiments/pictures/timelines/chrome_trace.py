@@ -186,11 +186,8 @@ def _tracks(
     No two tracks of the whole trace have one number, since readers look up a track's name by its
     number alone.
     """
-    place, start, end = (
-        spans.places[columns.row],
-        nanoseconds(columns.start),
-        nanoseconds(columns.end),
-    )
+    place = spans.places[columns.row]
+    start, end = nanoseconds(columns.start), nanoseconds(columns.end)
     lanes, idle = list(spans.lanes), columns.cause >= 0
     idle |= np.isin(columns.kind, [k for k, kind in enumerate(spans.kinds) if kind == IDLE])
     # The steps are above all lanes, and the media behind them.

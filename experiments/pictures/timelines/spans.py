@@ -253,6 +253,46 @@ def thinned(spans: Spans, most: int = MOST) -> Spans:
     return replace(spans, columns=columns, remarks=(*spans.remarks, remark))
 
 
+WORD_LISTS = ("rows", *dict.fromkeys(WORDS.values()), "parts", "remarks")
+"""The lists of texts of spans."""
+PATH = {"row": "row", "lane": "lane", "start": "start", "end": "end", "kind": "part"}
+"""Columns of the critical path, and their keys in files."""
+
+
+def to_document(spans: Spans) -> dict[str, Any]:
+    """Spans as a file stores them: words, numbers and columns by key. A column of equal values is
+    one value."""
+    columns = spans.columns._asdict()
+    del columns["task"]
+    return {
+        **{name: getattr(spans, name) for name in (*WORD_LISTS, "makespan", "main")},
+        "nodes": spans.nodes.tolist(),
+        "steps": spans.common_steps,
+        "count": len(spans.columns.row),
+        "columns": {
+            name: column[0].item() if len(set(column.tolist())) == 1 else column.tolist()
+            for name, column in columns.items()
+        },
+        "path": {key: getattr(spans.path, name).tolist() for name, key in PATH.items()},
+    }
+
+
+def from_document(document: Mapping[str, Any]) -> Spans:
+    """The spans of a document that :func:`to_document` made."""
+    count, path = document["count"], document["path"]
+    columns = {name: np.broadcast_to(column, count) for name, column in document["columns"].items()}
+    words: dict[str, Any] = {name: tuple(document[name]) for name in WORD_LISTS}
+    return Spans(
+        **words,
+        makespan=document["makespan"],
+        main=document["main"],
+        nodes=np.array(document["nodes"], dtype=np.int32),
+        steps=np.reshape(document["steps"], (-1, 1)),
+        columns=Columns.of(**columns),
+        path=Columns.of(**{column: np.array(path[key]) for column, key in PATH.items()}),
+    )
+
+
 def path_pieces(path: CriticalPath, ranks: Ints, lane: Ints) -> Columns:
     """A critical path from the start on. `ranks` are those of the rows, in order; `lane` is that
     of each segment of the path.

@@ -1,6 +1,7 @@
 """The use of links over time, of small, large and symmetric machines; and memory over time."""
 
-import json
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,18 +10,14 @@ from hypothesis import strategies as st
 
 from experiments.pages.machine_use import (
     FULL,
-    MEMORY_RULES,
     MOST_BOXES,
     SHOWN,
-    USE_RULES,
     courses_of,
     curves_of,
     most_in_parts,
     spread,
     use_of,
 )
-from experiments.pictures.timelines.stored import Document, read, to_document
-from refusals import refusal
 from simulator.analysis import memory
 from simulator.collectives import find
 from simulator.collectives.symmetry import fold
@@ -32,7 +29,7 @@ from topologies.shapes import ring, star
 numbers = st.floats(0.0, 4.0)
 
 
-def use(algorithm: str, machine: str, ranks: int, sharing: Sharing = "fifo") -> Document:
+def use(algorithm: str, machine: str, ranks: int, sharing: Sharing = "fifo") -> Mapping[str, Any]:
     topology = find_machine(machine).build(ranks, 0)
     schedule = find(algorithm).on(topology, ranks, 1e8).schedule
     return use_of(simulate(schedule, topology, sharing=sharing))
@@ -96,18 +93,6 @@ def test_very_many_ranks_share_boxes() -> None:
     assert len(drawn["devices"]) == MOST_BOXES
 
 
-def test_the_use_comes_back_from_a_file() -> None:
-    made = json.loads(json.dumps(to_document(use("ring", "dgx1", 8))))
-    assert to_document(read(made, USE_RULES, "r.json")) == made
-    assert "9 entries" in refusal(read, {**made, "x": [0.0] * 9}, USE_RULES, "r.json")
-    assert "too many" in refusal(
-        read,
-        {**made, "source": [0] * 10**6, "parts": 10**4},
-        USE_RULES,
-        "r.json",
-    )
-
-
 levels = st.lists(st.tuples(st.floats(0, 10), st.floats(0, 100)), max_size=12)
 
 
@@ -138,7 +123,3 @@ def test_curves_keep_the_peaks(ranks: int) -> None:
     assert (curves["mean"] <= curves["most"] + 1e-6).all()
     assert len(curves["rows"]) == min(ranks, SHOWN)
     assert len(curves["remarks"]) == (ranks > SHOWN)
-    made = json.loads(json.dumps(to_document(curves)))
-    assert to_document(read(made, MEMORY_RULES, "r.json")) == made
-    assert "entries" in refusal(read, {**made, "held": [1.0]}, MEMORY_RULES, "r.json")
-    assert "empty: at least one" in refusal(read, {**made, "least": []}, MEMORY_RULES, "r.json")

@@ -3,6 +3,8 @@
 import json
 import re
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
@@ -11,7 +13,8 @@ import job_traces
 from browser import Open
 from experiments.pages.page import Scene
 from experiments.pages.reports.comparison_story import page_of_results
-from experiments.pages.reports.stored_files import read_result, to_text
+from experiments.pages.reports.stored_files import read_any, read_result, sealed, to_bytes
+from refusals import refusal
 from simctl_process import Simctl, mistake
 
 ROOT = Path(__file__).parents[3]
@@ -162,7 +165,7 @@ def text_of(page: Path) -> str:
 
 def test_a_stored_result_is_read_as_it_was(stored: Path) -> None:
     result = read_result(stored)
-    assert to_text(result) == stored.read_text()
+    assert to_bytes(result) == stored.read_bytes()
     assert result.spans is not None
     assert result.use is not None
     assert result.memory is not None
@@ -172,7 +175,7 @@ def test_a_stored_result_makes_the_page_of_its_command(simctl: Simctl, tmp_path:
     stored, page, again = (tmp_path / name for name in ("r.json", "page.html", "again.html"))
     simctl("run", "--p", "3", "--size", "1KiB", "--out", stored, "--report", page)
     assert simctl("report", stored, "--out", again).returncode == 0
-    assert text_of(again) == text_of(page)
+    assert again.read_text() == page.read_text(), "with the same drawings"
 
 
 def test_hostile_names_of_a_result_are_text(simctl: Simctl, stored: Path, tmp_path: Path) -> None:
@@ -180,7 +183,7 @@ def test_hostile_names_of_a_result_are_text(simctl: Simctl, stored: Path, tmp_pa
     document = json.loads(stored.read_text())
     document["report"]["summary"]["algorithm"] = hostile
     document["spans"]["rows"][0] = document["origin"]["parameters"]["topology"] = hostile
-    stored.write_text(json.dumps(document))
+    stored.write_bytes(resealed(document))
     assert simctl("report", stored, "--out", page).returncode == 0
     assert "<script>alert" not in page.read_text()
     assert "&lt;script&gt;alert" in page.read_text()
@@ -241,39 +244,76 @@ def test_files_of_several_kinds_stand_below_each_other(
     assert f"## {LOG.name}: " in ticket.read_text()
 
 
-def damaged(stored: Path) -> dict[str, str]:
-    text = stored.read_text()
-    document = json.loads(text)
+def resealed(document: dict[str, Any]) -> bytes:
+    """A changed result with its own digest."""
+    del document["sha256"]
+    return sealed(json.dumps(document, separators=(",", ":")).encode())
+
+
+def damaged(stored: Path) -> dict[str, tuple[bytes, str]]:
+    """Damaged files, and the words that refuse them."""
+    data = stored.read_bytes()
+    document = json.loads(data)
+    old = {key: value for key, value in document.items() if key != "sha256"}
+    refused = f"{stored} is damaged, was edited or is of an older simctl: run the command again"
     return {
-        "truncated": text[: len(text) // 2],
-        "empty": "",
-        "unknown key": json.dumps({**document, "more": 1}),
-        "unknown kind": json.dumps({**document, "kind": "<script>"}),
-        "another version": json.dumps({**document, "simctl": 2}),
-        "no summary": json.dumps({**document, "report": {}}),
-        "text for a number": text.replace('"ranks":3', '"ranks":"three"'),
-        "nested": '{"simctl":' + "[" * 100_000,
-        "bad spans": json.dumps({**document, "spans": {"rows": [1]}}),
+        "truncated": (data[: len(data) // 2], refused),
+        "empty": (b"", "is empty"),
+        "no digest": (json.dumps(old, separators=(",", ":")).encode(), refused),
+        "another value": (data.replace(b'"ranks":3', b'"ranks":4', 1), refused),
+        "another digest": (data[:-3] + bytes([data[-3] ^ 1]) + data[-2:], refused),
+        "a byte more": (data + b"\n", refused),
+        "no text": (data.replace(b"ring", b"\xff\x00\x01g", 1), refused),
+        "nested": (b'{"simctl":' + b"[" * 100_000, refused),
+        "another version": (resealed({**document, "simctl": 2}), "has version 2 of the format"),
+        "another kind": (resealed({**document, "kind": "x"}), "not as simctl writes it (KeyError"),
     }
 
 
-RARE = "another version", "no summary", "text for a number", "nested", "bad spans"
+RARE = "another digest", "a byte more", "no text", "nested", "another kind"
 
 
 @pytest.mark.parametrize(
     "damage",
     [
-        *("truncated", "empty", "unknown key", "unknown kind"),
+        *("truncated", "empty", "no digest", "another value", "another version"),
         *(pytest.param(damage, marks=pytest.mark.exhaustive) for damage in RARE),
     ],
 )
 def test_a_damaged_result_is_refused_in_a_line(
     damage: str, simctl: Simctl, stored: Path, tmp_path: Path
 ) -> None:
-    stored.write_text(damaged(stored)[damage])
+    content, words = damaged(stored)[damage]
+    stored.write_bytes(content)
     page = tmp_path / "page.html"
-    assert mistake(simctl("report", stored, "--out", page)).startswith("simctl: ")
+    assert words in mistake(simctl("report", stored, "--out", page))
     assert not page.exists()
+
+
+def test_any_changed_byte_of_a_result_is_refused(stored: Path) -> None:
+    data, random = stored.read_bytes(), Random(1)
+    for place in (*random.sample(range(len(data)), 200), len(data) - 1):
+        stored.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        assert "was edited" in refusal(read_result, stored)
+
+
+DAMAGED_ORIGINS = {
+    "truncated": '{"versions": {',
+    "nested": "[" * 100_000,
+    "a list": "[]",
+    "no command": '{"versions": {}, "parameters": {}, "files": {}}',
+    "text for a mapping": '{"versions": "", "parameters": "ab", "files": {}, "command": []}',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_ORIGINS)
+def test_a_damaged_origin_of_a_table_is_refused_in_a_line(damage: str, tmp_path: Path) -> None:
+    table = tmp_path / "sweep.csv"
+    table.write_bytes((ROOT / "tests" / "fuzz" / "results" / "sweep.csv").read_bytes())
+    assert read_any(table).remarks, "how it was made is not known"
+    meta = tmp_path / "sweep.csv.meta.json"
+    meta.write_text(DAMAGED_ORIGINS[damage])
+    assert refusal(read_any, table).startswith(f"{meta}: not as simctl writes it (")
 
 
 @pytest.mark.exhaustive

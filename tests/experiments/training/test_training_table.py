@@ -13,7 +13,7 @@ from experiments.options.profile_options import SimulationOptions
 from experiments.options.run_options import JobOptions
 from experiments.options.training_options import TrainingOptions
 from experiments.output import Record
-from experiments.training.training_table import Scaling, comparison_text, scaling, scaling_text
+from experiments.training.training_table import Scaling, comparison_lines, scaling, scaling_lines
 from grouped_cases import each_case
 from simctl_process import Simctl
 
@@ -62,7 +62,7 @@ def test_more_workers_may_be_slower() -> None:
 def test_one_job_is_said_with_what_would_help() -> None:
     records = [record(4, 2.2), record(1, 1.0), record(2, 1.9)]
     assert scaling(records).ranks == [1, 2, 4]
-    first, second, *_ = scaling_text(records, "", {}).split("\n")
+    first, second, *_ = scaling_lines(records, "", {})
     assert first.startswith("scaling stops paying beyond 2 workers: up to 4, each")
     assert second == (
         "on 4 workers twice the bandwidth would help most: 72.73ms a step instead of 145.5ms"
@@ -76,10 +76,10 @@ def test_each_strategy_has_a_line() -> None:
         for ranks, speed_up in zip((1, 2), speed_ups, strict=True)
     ]
     names = {"ddp": "ddp", "asgd": "asgd"}
-    lines = scaling_text(records, "strategy", names).split("\n")
+    lines = scaling_lines(records, "strategy", names)
     assert lines[0].startswith("strategy ddp pays up to 2 workers, the most here")
     assert lines[1].startswith("strategy asgd stops paying beyond 1 worker: up to 2, each")
-    assert comparison_text(records, "strategy", names).split("\n") == [
+    assert comparison_lines(records, "strategy", names) == [
         "1 to 2 workers: ddp is fastest, 100 to 190 samples/s, up to 1.9 times asgd",
         "samples/s do not show the learning of asgd: --learn mlp compares it",
     ]
@@ -88,10 +88,10 @@ def test_each_strategy_has_a_line() -> None:
 def test_one_number_of_workers_does_not_scale() -> None:
     records = [record(4, 3.0, "ddp"), record(4, 3.001, "ssgd")]
     names = {"ddp": "ddp", "ssgd": "ssgd"}
-    assert scaling_text(records, "strategy", names) == ""
-    assert comparison_text(records, "strategy", names) == (
+    assert scaling_lines(records, "strategy", names) == []
+    assert comparison_lines(records, "strategy", names) == [
         "4 workers: ssgd is fastest, 300.1 samples/s, ddp is as fast"
-    )
+    ]
 
 
 def test_batches_that_differ_are_said() -> None:
@@ -100,7 +100,7 @@ def test_batches_that_differ_are_said() -> None:
         {**record(4, 1.0, "dp=4"), "batch": 0.5},
     ]
     names = {"ddp": "ddp", "dp=4": "dp=4"}
-    lines = comparison_text(records, "strategy", names).split("\n")
+    lines = comparison_lines(records, "strategy", names)
     assert lines[1:] == ["samples of a worker in a step differ: ddp 16, dp=4 0.5"]
 
 

@@ -1,9 +1,7 @@
 """Spans as plain columns: of runs, of training, of plans; thinned, stored and read back."""
 
 import json
-from copy import deepcopy
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +12,12 @@ from experiments.pictures.timelines.collective_spans import collective_spans
 from experiments.pictures.timelines.spans import (
     Spans,
     bands,
+    from_document,
     partition,
     thinned,
+    to_document,
 )
 from experiments.pictures.timelines.step_spans import step_spans, strategy_spans
-from experiments.pictures.timelines.stored import read_spans, to_document
-from grouped_cases import each_case
-from refusals import refusal
 from simulator.analysis.bubbles import bubbles
 from simulator.analysis.critical_path import critical_path, parts
 from simulator.collectives import algorithms, find
@@ -180,62 +177,10 @@ def test_only_crowded_tracks_have_several_bands() -> None:
     assert bands(track, start, end).tolist() == [0, 0, 0, 1, 0]
 
 
-def document() -> dict[str, Any]:
-    """Spans as a file stores them."""
-    made: dict[str, Any] = json.loads(json.dumps(to_document(collective_spans(run_of()))))
-    return made
-
-
 def test_spans_come_back_from_a_file() -> None:
     spans = collective_spans(run_of())
-    back = read_spans(document(), "r.json")
+    back = from_document(json.loads(json.dumps(to_document(spans))))
     assert to_document(back) == to_document(spans)
-
-
-@each_case(
-    ("where", "key", "value", "message"),
-    [
-        ((), "rows", ["a" * 501, "b", "c", "d"], "text of at most 500 letters"),
-        ((), "rows", 3, "expected a list"),
-        ((), "count", 7, "7 are needed"),
-        ((), "count", 10**9, "a whole number from 0 to 1000000"),
-        ((), "main", 2, "a whole number from -1 to 1"),
-        ((), "makespan", -1.0, "a finite number, 0 or more"),
-        ((), "makespan", 1e-9, "ends before it starts, or after the makespan"),
-        ((), "nodes", [0, 0, 0], "4 are needed"),
-        (("columns",), "lane", 9, "a whole number from 0 to 1"),
-        (("columns",), "kind", 0.5, "a whole number"),
-        (("columns",), "peer", -2, "a whole number from -1 to 3"),
-        (("columns",), "nbytes", "many", "expected a number"),
-        (("columns",), "nbytes", 10**400, "a number that is too large"),
-        (("columns",), "waited", True, "expected a number"),
-        (("path",), "start", [[0.0]], "expected a number"),
-    ],
-)
-def test_a_file_that_does_not_fit_is_refused(
-    where: tuple[str, ...], key: str, value: object, message: str
-) -> None:
-    changed = deepcopy(document())
-    part = changed
-    for name in where:
-        part = part[name]
-    part[key] = value
-    assert message in refusal(read_spans, changed, "r.json")
-
-
-@each_case("key", list(document()))
-def test_a_file_without_a_key_is_refused(key: str) -> None:
-    changed = document()
-    del changed[key]
-    assert "is missing" in refusal(read_spans, changed, "r.json")
-
-
-@given(
-    st.recursive(st.none() | st.booleans() | st.floats() | st.text(), lambda inner: st.lists(inner))
-)
-def test_any_other_document_is_refused(value: object) -> None:
-    assert refusal(read_spans, value, "r.json").startswith("r.json")
-    assert refusal(read_spans, {**document(), "columns": value}, "r.json")
 
 
 def test_many_ranks_are_drawn_as_few_spans() -> None:
@@ -272,4 +217,4 @@ def check(spans: Spans) -> None:
     assert columns.end.max() <= spans.makespan * (1 + 1e-9)
     assert (path.end - path.start).sum() == pytest.approx(spans.makespan)
     made = json.loads(json.dumps(to_document(spans)))
-    assert to_document(read_spans(made, "r.json")) == made
+    assert json.loads(json.dumps(to_document(from_document(made)))) == made
