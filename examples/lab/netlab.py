@@ -103,7 +103,7 @@ def _join(namespaces: Sequence[str], rank: int, rate: float) -> None:
             for k in range(len(namespaces))
         ),
     ]
-    _run("ip", "-n", namespace, "-batch", "-", given="\n".join(inside))
+    _run("ip", "-n", namespace, "-batch", "-", stdin="\n".join(inside))
     bucket = ["rate", f"{rate:.0f}bit", "burst", str(grain + 3000), "limit", str(64 << 20)]
     _run("tc", "-n", namespace, "qdisc", "add", "dev", "eth0", "root", "tbf", *bucket)
     settings = " && ".join(
