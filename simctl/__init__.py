@@ -149,9 +149,9 @@ def _rows(command: Any, on: Any, **options: Any) -> Rows:
         if name in options:
             raise InputError(f"{name}: only the command has this option")
     from experiments.options.machine_options import MachineOptions
-    from experiments.options.options import group_of, values_of
+    from experiments.options.options import group_of
 
-    links = values_of(machine(on), MachineOptions)
+    links = machine(on).values_of(MachineOptions)
     return Rows(replace(group_of(command, **options), **links).records())
 
 

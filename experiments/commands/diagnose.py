@@ -20,8 +20,6 @@ from experiments.options.options import (
     ReportOptions,
     argument,
     option,
-    refuse,
-    values_of,
 )
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
@@ -105,7 +103,7 @@ class Diagnose(MachineOptions, ReportOptions):
             "diagnose",
             diagnosis_report(results, differences, failures),
             [*records, *map(failure_record, failures)],
-            self._parameters(),
+            self.parameters,
             pictures=pictures(results) if self.report else (),
             words=_advice(differences, failures),
         )
@@ -128,8 +126,8 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.traces.ras_status import read_status
 
         taken = {"logs", "job", "report", "format"}
-        others = values_of(self, Diagnose).keys() - taken
-        refuse(self, sorted(others), ": leave one of them out", "--job and ")
+        others = self.values_of(Diagnose).keys() - taken
+        self.refuse(sorted(others), ": leave one of them out", "--job and ")
         if not self.logs:
             raise InputError("--job: name the traces of its ranks, or their folder")
         words: dict[str, object] = {}
@@ -149,7 +147,7 @@ class Diagnose(MachineOptions, ReportOptions):
             "job" if status is None else "status",
             report,
             _job_records(report),
-            {"logs": ",".join(map(str, self.logs))},
+            self.parameters,
             words=words,
         )
         answer.publish(self.written_files, self.format)
@@ -191,7 +189,7 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.measurements import read_all
 
         names = "collective", "size", "library_version"
-        refuse(self, names, " goes with --busbw: write both")
+        self.refuse(names, " goes with --busbw: write both")
         if not self.logs:
             raise InputError(
                 "nothing to diagnose: name a LOG, or one number like --topology hgx_h100 --size "
@@ -218,7 +216,7 @@ class Diagnose(MachineOptions, ReportOptions):
             if getattr(self, name) is None:
                 raise InputError(f"--busbw {self.busbw}: give --{name} as well")
         alone = f"--busbw {self.busbw} and "
-        refuse(self, ("family", "in_place"), ": leave one of them out", alone)
+        self.refuse(("family", "in_place"), ": leave one of them out", alone)
         machine, size = self.blueprint, parse_bytes(str(self.size))
         ranks = self._ranks or machine.whole().ranks
         library = self.library
@@ -270,20 +268,10 @@ class Diagnose(MachineOptions, ReportOptions):
 
         return None if self.profile is None else find(self.profile)
 
-    def _parameters(self) -> output.Record:
-        machine = self.optional_blueprint
-        return {
-            "logs": ",".join(map(str, self.logs or ())) or None,
-            "collective": self.collective,
-            "size": self.size,
-            "busbw": self.busbw,
-            "library": self.library,
-            "library_version": self.library_version,
-            "topology": machine.text if machine else None,
-            "profile": self._calibrated.profile if self._calibrated else None,
-            "family": self.family,
-            "in_place": self.in_place,
-        }
+    @property
+    def resolved(self) -> output.Record:
+        """The machine, which may be unknown."""
+        return {} if self.topology is None else super().resolved
 
 
 def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> Iterator[Curve]:

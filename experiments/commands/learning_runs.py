@@ -26,8 +26,8 @@ from topologies.errors import InputError
 from topologies.option_text import parse_options
 
 Planned = tuple[list[Callable[[], LearningRun]], Blueprint, output.Record]
-"""The runs, each simulated and learnt when it is called; their machine; and the options as the user
-writes them, which are stored with the result."""
+"""The runs, each simulated and learnt when it is called; their machine; and what options come to,
+which is stored with the result."""
 
 
 def run(options: TrainingOptions, job: JobOptions) -> int:
@@ -39,7 +39,7 @@ def run(options: TrainingOptions, job: JobOptions) -> int:
         )
     if not job.are_usual:
         raise InputError("--jobs, --resume: learning runs in one process, leave them out")
-    planned, machine, parameters = parse(options, job)
+    planned, machine, resolved = parse(options, job)
     progress = output.Progress("runs learnt")
     runs: list[LearningRun] = []
     for run_of in planned:
@@ -50,6 +50,7 @@ def run(options: TrainingOptions, job: JobOptions) -> int:
     curves = [[point._asdict() for point in run.curve] for run in runs]
     documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
     pictures = [Picture("Accuracy over time", (runs,))]
+    parameters = {**job.parameters, **resolved}
     answer = Result("learn", documents, records, parameters, machine, pictures=pictures)
     answer.publish(job.written_files, job.format)
     return 0
@@ -70,12 +71,12 @@ def parse(options: TrainingOptions, simulation: SimulationOptions) -> Planned:
     if not isinstance(options, PlanOptions):
         simulation.refuse_library("it goes with simctl plan, or without --learn")
         return _of_strategies(task, options, simulation)
-    plans, machine, parameters = _of_plans(task, options, simulation)
+    plans, machine, resolved = _of_plans(task, options, simulation)
     if options.strategy is None:
-        return plans, machine, parameters
+        return plans, machine, resolved
     simulation.refuse_library("it goes with plans alone, or without --learn")
     strategies, machine, of_strategies = _of_strategies(task, options, simulation)
-    return [*strategies, *plans], machine, {**parameters, **of_strategies, "plan": options.plan}
+    return [*strategies, *plans], machine, {**resolved, **of_strategies, "plan": options.plan}
 
 
 def _of_strategies(
@@ -96,14 +97,8 @@ def _of_strategies(
         for words in dict.fromkeys(("", _disturbance(options)))
         for name, job in zip(names, jobs, strict=True)
     ]
-    parameters = {
-        **requests[0].parameters,
-        "strategy": options.strategy or DDP,
-        "learn": options.learn,
-        "p": str(ranks),
-        "steps": steps,
-    }
-    return runs, jobs[0].machine, parameters
+    shared: output.Record = {"strategy": options.strategy or DDP, "p": str(ranks), "steps": steps}
+    return runs, jobs[0].machine, {**requests[0].resolved, **shared}
 
 
 def _of_plans(task: LearningTask, options: PlanOptions, simulation: SimulationOptions) -> Planned:
@@ -118,8 +113,7 @@ def _of_plans(task: LearningTask, options: PlanOptions, simulation: SimulationOp
             request = parse_course(replace(disturbed, plan=name), simulation)
             words = _disturbance(disturbed)
             runs.append(partial(_learn_plan, task, request, name, options.steps, words))
-    stated = {"plan": options.plan, "learn": options.learn, "seed": options.seed}
-    return runs, request.machine, {**request.parameters, **stated}
+    return runs, request.machine, {**request.resolved, "plan": options.plan}
 
 
 def _learn_plan(

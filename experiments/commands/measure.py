@@ -79,7 +79,7 @@ class Measure(FormatOptions):
     out: Path | None = option(
         "Keep each point in this CSV file as soon as it is there.", writable=True
     )
-    resume: bool = option("Go on with the file of --out.", "--resume", default=False)
+    resume: bool = option("Go on with the file of --out.", "--resume", default=False, stored=False)
 
     def run(self) -> int:
         """Measure and print; 1 if a result is wrong or a rank fails, which keeps what was
@@ -212,16 +212,10 @@ class Measure(FormatOptions):
 
     def _provenance(self, plans: Sequence[MeasurementPlan], record: ResultFile) -> str:
         """As of every table; what was known of one that is resumed is under `before`."""
-        written = {"out", "resume", "format"}
-        parameters = {
-            name: value
-            for name, value in asdict(self).items()
-            if value is not None and name not in written
-        }
         machine = {"host": platform.node(), "machine": platform.platform(), "cores": os.cpu_count()}
         ranks = ",".join(str(plan.ranks) for plan in plans)
         provenance = json.loads(
-            output.provenance(**parameters, **machine, ranks=ranks, torch=_torch())
+            output.provenance(**self.parameters, **machine, ranks=ranks, torch=_torch())
         )
         if record.meta and record.rows:
             try:

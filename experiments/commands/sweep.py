@@ -13,11 +13,9 @@ from experiments.answer_blocks import Record
 from experiments.options.completion import complete_algorithms
 from experiments.options.execution_options import ExecutionOptions
 from experiments.options.options import (
-    AlgorithmWord,
     CollectiveName,
     ReportOptions,
     option,
-    word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
@@ -53,10 +51,10 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
 
     EXAMPLES: ClassVar = ("sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --out sweep.csv",)
 
-    word: AlgorithmWord = None
     algo: str | None = option(
         "Algorithms, comma-separated: see `simctl list algos`.  [default: ring; with a "
         "library what that takes]",
+        word="[ALGO]",
         autocompletion=complete_algorithms,
     )
     algo_file: list[str] | None = option(
@@ -79,19 +77,18 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         writable=True,
     )
     metric: Literal["time", "busbw", "efficiency"] | None = option(
-        "What the plot shows.  [default: busbw by size, time by ranks]"
+        "What the plot shows.  [default: busbw by size, time by ranks]", stored=False
     )
-    measured: Path | None = option("A log or CSV whose points the plot shows too.")
+    measured: Path | None = option("A log or CSV whose points the plot shows too.", stored=False)
     format: Literal["table", "wide", "csv", "json"] = option(
-        "Format of the output on stdout; wide has all columns.", default="table"
+        "Format of the output on stdout; wide has all columns.", default="table", stored=False
     )  # type: ignore[assignment]
 
     @cached_property
     def _algorithms(self) -> list[Algorithm]:
         from experiments.options.values import parse_algorithms
 
-        algo = word_or_option(self.word, self.algo)
-        named = parse_algorithms(algo, self.collective, self.algo_file, self.library_choices)
+        named = parse_algorithms(self.algo, self.collective, self.algo_file, self.library_choices)
         return [self.patterned(each) for each in named]
 
     @cached_property
@@ -112,20 +109,13 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         return Grid(*points, self.machine.build, self.rules, self.calibration)
 
     @property
-    def facts(self) -> output.Record:
-        """The parameters that are stored with the result."""
-        from experiments.options.values import named
+    def resolved(self) -> output.Record:
+        """The machine, algorithms and points that are simulated."""
+        from experiments.options.values import names_of
 
-        profile = {"profile": self.calibration.name} if self.calibration else {}
-        return {
-            **profile,
-            **self.simulation_parameters,
-            **named(word_or_option(self.word, self.algo), self.algo_file, self._algorithms),
-            "p": self._ranks,
-            "size": self.size_text(self.size),
-            **self.pattern_parameters,
-            "proof_seed": 0,
-        }
+        algorithms = self.algo or names_of(*self._algorithms)
+        points = {"algo": algorithms, "p": self._ranks, "size": self.size_text(self.size)}
+        return {**super().resolved, **points}
 
     def records(self) -> list[output.Record]:
         """The rows, without printing them."""
@@ -139,11 +129,11 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         from experiments.execution.journal import is_complete
 
         self._check_paths()
-        if is_complete(self.out, self.facts, self.resume):
+        if is_complete(self.out, self.parameters, self.resume):
             return 0
         measured = self._measured()
         self._announce()
-        with self.execution(self.out, self.facts) as (executor, journal):
+        with self.execution(self.out, self.parameters) as (executor, journal):
             rows, missing = self._simulated(executor, journal)
             if rows:
                 result = self._result(rows, measured)
@@ -312,7 +302,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         subject = f"{', '.join(names)} on {self.machine.text}{profile}"
         records = [row.record() for row in rows]
         pictures = [Picture(f"All curves: {subject}", (rows, self.metric, subject, measured))]
-        about = self.facts, self.machine, self.calibration
+        about = self.parameters, self.machine, self.calibration
         return Result("sweep", records, records, *about, pictures)
 
 

@@ -13,7 +13,7 @@ from experiments import output
 from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.log_options import JudgingOptions, LogRanks, ranks_of
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import AlgorithmFile, Engines, option, refuse
+from experiments.options.options import AlgorithmFile, Engines, option
 from experiments.options.profile_options import ProfileOptions
 from experiments.pages.reports.result import Picture, Result
 from topologies.errors import InputError
@@ -92,7 +92,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
             names = {each.name for kind in (MachineOptions, Validate) for each in fields(kind)}
             wrong = (*(names - {each.name for each in fields(JudgingOptions)}),)
         why = " and --held-out: leave one of them out"
-        refuse(self, sorted(wrong), why if self.held_out else ": it goes with --held-out")
+        self.refuse(sorted(wrong), why if self.held_out else ": it goes with --held-out")
         if not self.fit:
             return
         self.refuse_library("--fit finds α and β itself, leave one of them out")
@@ -124,6 +124,11 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         from experiments.options.values import parse_algorithm
 
         return parse_algorithm(self.algo, self.algo_file) if self.algo or self.algo_file else None
+
+    @property
+    def resolved(self) -> output.Record:
+        """The machine. Its links are fitted, or those that it is declared with."""
+        return {} if self.held_out else {"topology": self._machine.text}
 
     def _validated(self, curve: Curve, algorithms: Sequence[Algorithm]) -> Validation:
         from experiments.options.values import parse_rank_count
@@ -193,19 +198,13 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         return [each for each in _declared(curve.pattern) if each.name in names]
 
     def _answer(self, results: list[Validation], pictures: Sequence[Picture]) -> Result:
-        parameters: output.Record = {
-            "log": ",".join(map(str, self.logs)),
-            "topology": self._machine.text,
-            "fit": self.fit,
-            **({"profile": self._simulated.name} if self._simulated else {}),
-        }
         report = list(map(_record, results))
         records = [row for result in results for row in _rows(result)]
         machine = None if self.fit else self._machine
         words: dict[str, object] = {"standing": self._standing(results)}
         if self.fit:
             words |= {result.title: self._links(result) for result in results}
-        about = parameters, machine, self._simulated, pictures
+        about = self.parameters, machine, self._simulated, pictures
         return Result("validate", report, records, *about, words=words)
 
     def _links(self, result: Validation) -> str:

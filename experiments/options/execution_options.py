@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from experiments.options.options import option
+from experiments.options.options import Options, option
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,16 +22,20 @@ MOST_JOBS = 1024
 
 
 @dataclass(frozen=True)
-class ExecutionOptions:
+class ExecutionOptions(Options):
     """Where points run, as the user writes it."""
 
     jobs: str = option(
         "The number of processes that simulate points; or a Dask cluster: tcp://host:8786 or "
         "a scheduler file.",
         default="1",
+        stored=False,
     )
     resume: bool = option(
-        "Go on with an interrupted run of the same --out.", "--resume", default=False
+        "Go on with an interrupted run of the same --out.",
+        "--resume",
+        default=False,
+        stored=False,
     )
 
     @property

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.options.options import option
+from experiments.options.options import Options, option
 from topologies.errors import InputError, naming
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ USUAL_SIZE = "64MiB"
 
 
 @dataclass(frozen=True)
-class PatternOptions:
+class PatternOptions(Options):
     """A collective's pattern as the user writes it."""
 
     root: int | None = option(
@@ -51,16 +51,6 @@ class PatternOptions:
             with naming(f"--root {self.root}"):
                 algorithm = from_root(algorithm, self.root)
         return algorithm
-
-    @property
-    def pattern_parameters(self) -> dict[str, int | str]:
-        """The options, to be stored with a result."""
-        values = {"root": self.root, "skew": self.skew, "matrix": self.matrix}
-        return {
-            name: value if isinstance(value, int) else str(value)
-            for name, value in values.items()
-            if value is not None
-        }
 
     def size_text(self, size: str | None) -> str:
         """V as text. The default with a matrix is what a rank sends on average there."""

@@ -10,14 +10,16 @@ from experiments.options.machine_options import MachineOptions, RuleOptions, lib
 from experiments.options.options import (
     Level,
     LibraryName,
+    Options,
     PopulationName,
     ProfileName,
-    refuse,
-    values_of,
 )
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from experiments.output import Value
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
 
@@ -25,7 +27,7 @@ Machine = TypeVar("Machine", bound=MachineOptions)
 
 
 @dataclass(frozen=True)
-class ProfileOptions:
+class ProfileOptions(Options):
     """A calibrated machine, or a library on a machine that nobody has measured."""
 
     profile: ProfileName = None
@@ -56,7 +58,7 @@ class ProfileOptions:
         from experiments.profiles.interval_levels import at_level
 
         why = f": --profile {name} has links of its own, leave one of the two out"
-        refuse(machine, ("bandwidth", "latency", "gap", "reduction"), why)
+        machine.refuse(("bandwidth", "latency", "gap", "reduction"), why)
         profile = at_level(find_profile(name).simulated(), level)
         chosen = replace(machine, topology=profile.machine) if machine.topology is None else machine
         known, blueprint = library_of(name, None), chosen.blueprint
@@ -71,15 +73,9 @@ class ProfileOptions:
             return ()
         return library.on(machine.blueprint).algorithms("all_reduce", multicast=True)
 
-    @property
-    def library_parameters(self) -> dict[str, str]:
-        """The options that the user wrote, to be stored with a result."""
-        values = values_of(self, ProfileOptions).items()
-        return {name: str(value) for name, value in values if value is not None}
-
     def refuse_library(self, why: str, *names: str) -> None:
         """Raise InputError if one of the options is there; by default any of them."""
-        refuse(self, names or values_of(self, ProfileOptions), f": {why}")
+        self.refuse(names or self.values_of(ProfileOptions), f": {why}")
 
 
 def _described(library: LibraryName, machine: MachineOptions) -> Profile:
@@ -89,7 +85,7 @@ def _described(library: LibraryName, machine: MachineOptions) -> Profile:
     from experiments.models.accelerators import memory_of
 
     why = f": --library {library} has its own, leave one of the two out"
-    refuse(machine, ("latency", "gap", "reduction"), why)
+    machine.refuse(("latency", "gap", "reduction"), why)
     described = library_on(machine.blueprint, library, memory_of(machine.blueprint.name))
     output.note(*described.notes)
     return described.profile
@@ -120,11 +116,6 @@ class SimulationOptions(MachineOptions, RuleOptions, ProfileOptions):
         return self.usual_algorithms(self.chosen[0])
 
     @property
-    def simulation_parameters(self) -> dict[str, str | bool | None]:
-        """The options with their defaults, to be stored with a result."""
-        return {
-            **self.chosen[0].machine_parameters,
-            **self.rule_parameters,
-            "engine": self.engine,
-            **self.library_parameters,
-        }
+    def resolved(self) -> Mapping[str, Value]:
+        """The machine, by default that of the profile, which has links of its own."""
+        return super().resolved if self.profile is None else {"topology": self.machine.text}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from experiments.options.options import option
+from experiments.options.options import Options, option
 from experiments.trace_choice import NO_TRANSFERS, TraceChoice
 from topologies.errors import InputError
 
@@ -38,13 +38,14 @@ def parse_rank_list(option: str, text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class TraceOptions:
+class TraceOptions(Options):
     """What a trace has, as the user writes it."""
 
     ranks: str | None = option(
         "With a trace as --timeline: only these ranks, like 0-7,9 or 0,8. transfers=no: a "
         "Chrome trace without transfers.  [default: all]",
         hidden=True,
+        stored=False,
     )
 
     @property

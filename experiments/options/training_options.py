@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from experiments.options.completion import complete_models, complete_strategies
-from experiments.options.options import AlgorithmFile, argument, option, values_of
+from experiments.options.options import AlgorithmFile, Options, argument, option
 from experiments.options.profile_options import SimulationOptions
 from topologies.errors import InputError
 
@@ -62,7 +62,7 @@ CONDITIONS = ("straggler", "noise", "slow_link", "fail")
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingOptions(Options):
     """A training job as the user writes it."""
 
     model: str = option(
@@ -132,18 +132,18 @@ class TrainingOptions:
             )
         grids = {name: replace(options, strategy=name)._grid(chosen, profile) for name in names}
         grid = grids[names[0]]
-        parameters = {**grid.parameters, **simulation.library_parameters}
         if len(names) == 1:
-            return replace(grid, parameters=parameters)
+            return grid
         jobs = {name: replace(each.job, name=name) for name, each in grids.items()}
         ranks = min((each.ranks for each in grids.values()), key=min)
-        parameters |= {
+        resolved = {
+            **grid.resolved,
             "strategy": self.strategy or DDP,
             "steps": ",".join(str(job.steps) for job in jobs.values()),
             "p": ",".join(map(str, ranks)),
         }
         variants = [(SweptValue(name, name, name), job) for name, job in jobs.items()]
-        return TrainingGrid("strategy", variants, ranks, parameters)
+        return TrainingGrid("strategy", variants, ranks, resolved)
 
     def with_sweep(self) -> TrainingOptions:
         """The options beside plans that are swept over a key: strategies with that
@@ -169,21 +169,16 @@ class TrainingOptions:
         model = _on_devices_of(simulation.blueprint.name, self.model)
         job = self._job(model, simulation, profile)
         ranks = self._ranks(job)
-        unused = ["learn"] + ["algo_file"] * (self.algo_file is None)
-        stated = values_of(self, TrainingOptions).items()
-        parameters = {
-            **{key: value for key, value in stated if key not in unused},
-            "engine": simulation.engine,
-            "steps": job.steps,
+        resolved = {
             "model": model,
             "model_source": job.model.source,
-            "p": ",".join(map(str, ranks)),
+            "strategy": self.strategy,
             **{key: _stored(job.strategy, key) for key in options_of(job.strategy)},
-            **simulation.machine_parameters,
-            **simulation.rule_parameters,
+            "steps": job.steps,
+            "p": ",".join(map(str, ranks)),
         }
         swept = self.sweep.partition("=")[0] if self.sweep else ""
-        return TrainingGrid(swept, self._variants(job, model), ranks, parameters)
+        return TrainingGrid(swept, self._variants(job, model), ranks, resolved)
 
     def _job(self, model: str, simulation: SimulationOptions, profile: Profile | None) -> Job:
         from experiments.models import model_catalogue

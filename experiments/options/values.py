@@ -74,14 +74,10 @@ def _by_library(*names: str) -> Algorithm:
     return replace(find(names[0]), by_library=names, recipe=(_by_library, names))
 
 
-def named(
-    text: str | None, files: str | Sequence[str] | None, algorithms: Sequence[Algorithm]
-) -> dict[str, str]:
-    """The options of algorithms, to be stored with a result. What a library takes has no name."""
-    usual = (one.name for one in algorithms if not (one.origin or one.by_library))
-    several = files if isinstance(files, str) else ",".join(files or ())
-    options = {"algo": text or ",".join(usual), "algo_file": several}
-    return {name: value for name, value in options.items() if value}
+def names_of(*algorithms: Algorithm) -> str:
+    """The names of algorithms as --algo takes them, without those in files and what a library
+    takes."""
+    return ",".join(each.name for each in algorithms if not (each.origin or each.by_library))
 
 
 def _find(name: str) -> Algorithm:

@@ -60,8 +60,9 @@ WORST = 5
 def judged(result: Result) -> Story:
     """The errors of a profile on runs."""
     points = result.report["points"]
-    unseen, profile = result.report["unseen"], result.stated("profile")
-    runs = listed(PurePath(name).name for name in str(result.stated("runs")).split(","))
+    assert result.profile is not None
+    unseen, profile = result.report["unseen"], result.profile.name
+    runs = listed(PurePath(name).name for name in str(result.stated("logs")).split(","))
     order = sorted(points, key=lambda point: -abs(point["error"]))
     every = _errors(points)
     summary = [

@@ -21,7 +21,7 @@ Curves = Sequence[Mapping[str, Any]]
 def story(result: Result) -> Story:
     """How far the simulation is from what was measured."""
     curves: Curves = result.report
-    log, machine = PurePath(str(result.stated("log"))).name, result.stated("topology")
+    log, machine = PurePath(str(result.stated("logs"))).name, result.stated("topology")
     names = listed(f"{curve['collective']} of {curve['ranks']} ranks" for curve in curves)
     points = [point for curve in curves for point in curve["points"] if not point["wrong"]]
     summary = [

@@ -10,7 +10,7 @@ from csv_texts import rows_of
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import LibraryName
 from experiments.options.profile_options import ProfileOptions
-from experiments.options.values import named, parse_algorithm, parse_algorithms, usual_ranks
+from experiments.options.values import names_of, parse_algorithm, parse_algorithms, usual_ranks
 from experiments.simulations.case import Case
 from experiments.simulations.grid import Grid, sweep
 from simctl_process import Simctl
@@ -152,8 +152,8 @@ def test_a_name_or_no_library_is_taken_as_it_stands() -> None:
     assert parse_algorithms("ring", usual=usual) == [find("ring")]
     assert parse_algorithms(None) == [find("ring")]
     assert parse_algorithms(None, "broadcast", usual=usual)[0].collective.name == "broadcast"
-    assert named(None, None, [find("ring")]) == {"algo": "ring"}
-    assert named(None, None, [parse_algorithm(None, usual=usual)]) == {}
+    assert names_of(find("ring"), find("tree")) == "ring,tree"
+    assert names_of(parse_algorithm(None, usual=usual)) == ""
 
 
 @pytest.mark.parametrize(
