@@ -38,6 +38,13 @@ from experiments.options.training_options import (
     Straggler,
     TrainingOptions,
 )
+from experiments.options.values import (
+    names_of,
+    parse_algorithm,
+    parse_rank_count,
+    parse_stage_times,
+    usual_ranks,
+)
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds, parse_bytes, parse_whole
 
@@ -154,12 +161,6 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
 
     def _animate_collective(self) -> int:
         from experiments.animation.collective_film import check_ranks, collective_film
-        from experiments.options.values import (
-            names_of,
-            parse_algorithm,
-            parse_rank_count,
-            usual_ranks,
-        )
 
         algorithm = self.patterned(parse_algorithm(self.algo, self.algo_file))
         usual = partial(usual_ranks, self.blueprint, [algorithm], USUAL_RANKS)
@@ -250,7 +251,6 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
     def _pipeline(self) -> FilmedStep:
         """A step of a pipeline."""
         from experiments.animation.spans_film import pipeline_film
-        from experiments.options.values import parse_stage_times
         from experiments.pipeline_files import named_pipeline
         from simulator.parallel.pipeline_times import of_stages, pipeline_times
 

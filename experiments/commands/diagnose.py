@@ -21,8 +21,10 @@ from experiments.options.options import (
     argument,
     option,
 )
+from experiments.options.values import parse_rank_count
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
+from topologies.units import parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
     from experiments.diagnosis import Diagnosis, Difference
@@ -208,7 +210,6 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.diagnosis.library_expectation import measured_on
         from experiments.measurements import Measurements, Point
         from experiments.measurements.collectives import bus_factor
-        from topologies.units import parse_bandwidth, parse_bytes
 
         if self.logs:
             raise InputError(f"--busbw {self.busbw} and {self.logs[0]}: leave one of them out")
@@ -227,8 +228,6 @@ class Diagnose(MachineOptions, ReportOptions):
 
     @property
     def _ranks(self) -> int | None:
-        from experiments.options.values import parse_rank_count
-
         return parse_rank_count(self.p) if self.p else None
 
     def _expectation(self) -> Expectation:

@@ -8,14 +8,11 @@ from typing import ClassVar, Literal
 from experiments import output
 from experiments.options.completion import collective_names, completer
 from experiments.options.machine_options import MachineOptions
-from experiments.options.options import (
-    Level,
-    LibraryVersion,
-    PopulationName,
-    option,
-)
+from experiments.options.options import Level, LibraryVersion, PopulationName, option
+from experiments.options.values import parse_rank_count
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
+from topologies.units import parse_sizes
 
 COLLECTIVE, SIZES = "all_reduce", "1KiB..8GiB:x2"
 
@@ -67,9 +64,7 @@ class Expect(MachineOptions):
 
         from experiments.diagnosis.diagnosis_records import expected_records
         from experiments.diagnosis.library_expectation import LibraryExpectation, measured_on
-        from experiments.options.values import parse_rank_count
         from simulator.uncertainty.interval import LEVEL
-        from topologies.units import parse_sizes
 
         collective = self.collective or COLLECTIVE
         machine = self.blueprint

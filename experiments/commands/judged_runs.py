@@ -17,12 +17,7 @@ from experiments.calibration.known_paths import machine_for
 from experiments.calibration.libraries import NCCL, library
 from experiments.calibration.library import Library
 from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.calibration.prediction import (
-    CurveJob,
-    PredictedPoint,
-    errors,
-    predict_all,
-)
+from experiments.calibration.prediction import CurveJob, PredictedPoint, errors, predict_all
 from experiments.measurements import Curve, doubts, read_all, setups
 from experiments.measurements.setups import chosen_curves
 from experiments.options.log_options import JudgingOptions

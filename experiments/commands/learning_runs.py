@@ -8,12 +8,7 @@ from functools import partial
 
 from experiments import output
 from experiments.commands.plan_cases import parse_course, plans_in
-from experiments.learning.learning_run import (
-    LearningRun,
-    learn,
-    learn_steps,
-    without_disturbance,
-)
+from experiments.learning.learning_run import LearningRun, learn, learn_steps, without_disturbance
 from experiments.learning.task import LearningTask
 from experiments.options.job_options import JobOptions
 from experiments.options.profile_options import SimulationOptions

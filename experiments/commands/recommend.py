@@ -13,15 +13,13 @@ from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import library_of
 from experiments.options.options import CollectiveName, ReportOptions, option
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.values import parse_algorithms, parse_ranks, usual_ranks
 from experiments.pages.reports.result import Picture, Result
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_bytes, parse_sizes
 
 if TYPE_CHECKING:
-    from experiments.simulations.recommendation import (
-        Advice,
-        Question,
-    )
+    from experiments.simulations.recommendation import Advice, Question
     from experiments.simulations.winners import Line
 
 USUAL_SIZES = "1KiB..1GiB:x4"
@@ -70,7 +68,6 @@ class Recommend(SimulationOptions, ReportOptions):
     @cached_property
     def ranks(self) -> list[int]:
         """Numbers of ranks; several make a map."""
-        from experiments.options.values import parse_ranks, usual_ranks
         from simulator.collectives import of_collective
 
         listed = of_collective(self.question.collective)
@@ -82,7 +79,6 @@ class Recommend(SimulationOptions, ReportOptions):
         meaning."""
         from experiments.calibration import libraries
         from experiments.calibration.libraries import NCCL
-        from experiments.options.values import parse_algorithms
         from experiments.simulations.recommendation import Question
         from simulator.collectives import of_collective
 

@@ -20,6 +20,13 @@ from experiments.options.options import (
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.trace_options import TraceOptions
+from experiments.options.values import (
+    names_of,
+    parse_algorithm,
+    parse_algorithms,
+    parse_rank_count,
+    usual_ranks,
+)
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 from topologies.units import parse_bytes
@@ -74,15 +81,11 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
 
     @cached_property
     def _algorithm(self) -> Algorithm:
-        from experiments.options.values import parse_algorithm
-
         chosen = parse_algorithm(self.algo, self.algo_file, self.library_choices)
         return self.patterned(chosen)
 
     @cached_property
     def _count(self) -> str:
-        from experiments.options.values import usual_ranks
-
         return self.count_text(self.p, partial(usual_ranks, self.machine, [self._algorithm], "8"))
 
     @cached_property
@@ -93,8 +96,6 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
     def resolved(self) -> output.Record:
         """The machine, the algorithm and the point that are simulated; of Chakra traces the
         machine."""
-        from experiments.options.values import names_of
-
         if self.chakra is not None:
             return super().resolved
         algorithm = self.algo or names_of(self._algorithm)
@@ -150,7 +151,6 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         return [judge(case, outcome).record()]
 
     def _simulated(self, progress: output.Progress) -> tuple[Case, ProfileRun]:
-        from experiments.options.values import parse_rank_count
         from experiments.simulations import workload
         from experiments.simulations.case import Case
         from simulator.collectives.proof import WrongAlgorithm
@@ -180,7 +180,6 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
     def _several(self, text: str) -> Answer:
         """Simulate collectives of groups. Raises InputError for options that they do not take."""
         from experiments.commands import run_groups
-        from experiments.options.values import parse_rank_count
 
         self.refuse(("profile", "library"), ": leave one of them out", "--groups and ")
         calls = run_groups.parse_groups(text, self._algorithm, self._nbytes)
@@ -192,7 +191,6 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
     def _workload(self, folder: Path) -> Answer:
         """Simulate Chakra traces. Raises InputError for options that they do not take."""
         from experiments.commands import run_chakra
-        from experiments.options.values import parse_algorithms
 
         unused = ("algo_file", "p", "size", "groups", "profile", "library", "level")
         names = (*unused, "root", "skew", "matrix")

@@ -12,20 +12,17 @@ from experiments import output
 from experiments.answer_blocks import Record
 from experiments.options.completion import complete_algorithms
 from experiments.options.execution_options import ExecutionOptions
-from experiments.options.options import (
-    CollectiveName,
-    ReportOptions,
-    option,
-)
+from experiments.options.options import CollectiveName, ReportOptions, option
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.values import names_of, parse_algorithms, parse_ranks, usual_ranks
 from experiments.pages.reports.result import Picture, Result
 from experiments.streaming import Say, StreamedTable
 from experiments.templates import Column, Columns
 from experiments.terms import footnote
 from experiments.text_lines import narrowed, wrapped
 from topologies.errors import InputError
-from topologies.units import format_bytes, in_binary
+from topologies.units import format_bytes, in_binary, parse_sizes
 
 if TYPE_CHECKING:
     from experiments.execution.executor import Executor
@@ -86,24 +83,18 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
 
     @cached_property
     def _algorithms(self) -> list[Algorithm]:
-        from experiments.options.values import parse_algorithms
-
         named = parse_algorithms(self.algo, self.collective, self.algo_file, self.library_choices)
         return [self.patterned(each) for each in named]
 
     @cached_property
     def _ranks(self) -> str:
-        from experiments.options.values import usual_ranks
-
         usual = partial(usual_ranks, self.machine, self._algorithms, "2..64")
         return self.count_text(self.p, usual)
 
     @cached_property
     def grid(self) -> Grid:
         """The points. Raises InputError for options that have no meaning."""
-        from experiments.options.values import parse_ranks
         from experiments.simulations.grid import Grid
-        from topologies.units import parse_sizes
 
         points = self._algorithms, parse_ranks(self._ranks), parse_sizes(self.size_text(self.size))
         return Grid(*points, self.machine.build, self.rules, self.calibration)
@@ -111,8 +102,6 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
     @property
     def resolved(self) -> output.Record:
         """The machine, algorithms and points that are simulated."""
-        from experiments.options.values import names_of
-
         algorithms = self.algo or names_of(*self._algorithms)
         points = {"algo": algorithms, "p": self._ranks, "size": self.size_text(self.size)}
         return {**super().resolved, **points}

@@ -13,6 +13,7 @@ from experiments.answer_blocks import Block, Facts, Record, Remarks, Table, tabl
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP
 from experiments.options.options import Force, FormatOptions, Plot, argument, option
+from experiments.options.values import parse_rank_count
 from experiments.output import Value
 from experiments.pages.reports.result import Result
 from experiments.templates import Columns
@@ -51,7 +52,6 @@ class ShownMachine(FormatOptions):
     def run(self) -> int:
         """Print what a machine is made of, and draw it."""
         from experiments.machine_facts import facts
-        from experiments.options.values import parse_rank_count
         from topologies.catalogue import find
 
         machine = replace(find(self.name), force=self.force)

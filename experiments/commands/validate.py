@@ -15,6 +15,7 @@ from experiments.options.log_options import JudgingOptions, LogRanks, ranks_of
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.options.options import AlgorithmFile, Engines, option
 from experiments.options.profile_options import ProfileOptions
+from experiments.options.values import parse_algorithm, parse_rank_count
 from experiments.pages.reports.result import Picture, Result
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds
@@ -121,8 +122,6 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
     @cached_property
     def _algorithm(self) -> Algorithm | None:
         """None: the first algorithm of each curve's collective."""
-        from experiments.options.values import parse_algorithm
-
         return parse_algorithm(self.algo, self.algo_file) if self.algo or self.algo_file else None
 
     @property
@@ -131,7 +130,6 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         return {} if self.held_out else {"topology": self._machine.text}
 
     def _validated(self, curve: Curve, algorithms: Sequence[Algorithm]) -> Validation:
-        from experiments.options.values import parse_rank_count
         from experiments.simulations.validation import validate, validate_under
 
         rules = RuleOptions(engine=self.engine).rules

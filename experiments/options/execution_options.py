@@ -7,16 +7,15 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from experiments.execution.executor import Executor, Serial
+from experiments.execution.journal import Journal
 from experiments.options.options import Options, option
+from experiments.output import Record, facts
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from experiments.execution.executor import Executor
-    from experiments.execution.journal import Journal
-    from experiments.output import Record
 
 MOST_JOBS = 1024
 
@@ -60,10 +59,6 @@ class ExecutionOptions(Options):
     ) -> Iterator[tuple[Executor, Journal | None]]:
         """What runs the points, and the journal of the file to come, which is removed when all is
         done. Raises InputError if a cluster cannot run them."""
-        from experiments.execution.executor import Serial
-        from experiments.execution.journal import Journal
-        from experiments.output import facts
-
         with ExitStack() as stack:
             journal = None
             if out:

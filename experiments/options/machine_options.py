@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from experiments.options.completion import complete_machines, completer, placement_orders
 from experiments.options.options import Engines, Force, LibraryName, Options, option
 from topologies.errors import InputError
+from topologies.units import parse_bandwidth, parse_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +62,6 @@ class MachineOptions(Options):
     def blueprint(self) -> Blueprint:
         """The machine. Raises InputError for a name or a quantity that has no meaning."""
         from topologies.catalogue import find
-        from topologies.units import parse_bandwidth, parse_seconds
 
         blueprint = find(DEFAULT_TOPOLOGY if self.topology is None else self.topology)
         for name in LINKS:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from experiments.options.options import Options, option
 from topologies.errors import InputError, naming
+from topologies.option_text import parse_at_least, parse_pairs
 
 if TYPE_CHECKING:
     from simulator.collectives import Algorithm
@@ -76,7 +77,6 @@ def parse_skew(text: str) -> Router:
     text."""
     from simulator.collectives.routers import Tokens, Zipf, parse_zipf
     from topologies.errors import nearest_name
-    from topologies.option_text import parse_at_least, parse_pairs
 
     name, _, options = text.partition(",")
     parsers = dict.fromkeys(("top", "nodes", "per_node"), parse_at_least(1))

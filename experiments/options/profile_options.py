@@ -7,13 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import (
-    Level,
-    LibraryName,
-    Options,
-    PopulationName,
-    ProfileName,
-)
+from experiments.options.options import Level, LibraryName, Options, PopulationName, ProfileName
 from topologies.errors import InputError
 
 if TYPE_CHECKING:

@@ -12,6 +12,8 @@ from experiments.options.completion import complete_models, complete_strategies
 from experiments.options.options import AlgorithmFile, Options, argument, option
 from experiments.options.profile_options import SimulationOptions
 from topologies.errors import InputError
+from topologies.option_text import options_of, parse_option
+from topologies.units import parse_counts
 
 if TYPE_CHECKING:
     from experiments.output import Value
@@ -150,7 +152,6 @@ class TrainingOptions(Options):
         option have each of its values, others none."""
         from experiments.training.strategy_options import names_in
         from simulator.training import find
-        from topologies.option_text import options_of
 
         key, _, values = (self.sweep or "").partition("=")
         names = [
@@ -164,7 +165,6 @@ class TrainingOptions(Options):
 
     def _grid(self, simulation: SimulationOptions, profile: Profile | None) -> TrainingGrid:
         from experiments.training.training_grid import TrainingGrid
-        from topologies.option_text import options_of
 
         model = _on_devices_of(simulation.blueprint.name, self.model)
         job = self._job(model, simulation, profile)
@@ -185,7 +185,6 @@ class TrainingOptions(Options):
         from experiments.options import condition_parser
         from experiments.training import strategy_options
         from experiments.training.job import Job
-        from topologies.option_text import parse_option
 
         text = self.strategy or DDP
         name = text.partition(":")[0]
@@ -217,8 +216,6 @@ class TrainingOptions(Options):
     @cached_property
     def counts(self) -> list[int]:
         """The numbers of GPUs of --gpus; none if the machine says how many there are."""
-        from topologies.units import parse_counts
-
         return [] if self.p is None else parse_counts(self.p)
 
     def _ranks(self, job: Job) -> list[int]:
@@ -234,7 +231,6 @@ class TrainingOptions(Options):
         """The job with each value of `--sweep`."""
         from experiments.models import model_catalogue
         from experiments.training.strategy_options import SweptValue, swept_values, with_values
-        from topologies.option_text import options_of
 
         if self.sweep is None:
             return [(None, job)]
@@ -329,6 +325,5 @@ def _with_option(model: str, option: str) -> str:
 
 def listed(text: str) -> list[str]:
     from experiments.training.strategy_options import split
-    from topologies.units import parse_counts
 
     return [str(count) for count in parse_counts(text)] if ".." in text else split(text)
