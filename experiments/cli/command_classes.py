@@ -62,6 +62,12 @@ docstring: `--help` prints it without importing the class. A group of commands h
 STYLE = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
+def class_of(command: str) -> Any:
+    """The class of a command, like "algos import", whose module is imported."""
+    module, _, kind = COMMANDS[command][0].partition(":")
+    return getattr(import_module(f"experiments.commands.{module}"), kind)
+
+
 def show_all(context: typer.Context, asked: bool) -> None:
     """Print the help with the options that --help leaves out."""
     if asked:
@@ -211,9 +217,8 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, name: str) -> Any:
         """A command or a group; None if there is none of that name."""
         if name not in self.commands and name in self._registry:
-            module, _, kind = self._registry[name][0].partition(":")
-            command = getattr(import_module(f"experiments.commands.{module}"), kind)
-            self.commands[name] = command_of(name, command)
+            full = f"{self.name} {name}"
+            self.commands[name] = command_of(name, class_of(full if full in COMMANDS else name))
             _read_plainly(self.commands[name].get_params(ctx))
         return self.commands.get(name)
 
