@@ -91,13 +91,6 @@ class Diagnose(MachineOptions, ReportOptions):
             return self._job()
         measurements, results, differences = self._diagnosed()
         failures = measurements.failures
-        if self.plot:
-            from experiments.pictures.figure_file import write_figures
-            from experiments.pictures.result_curves import diagnosis_drawing
-
-            names = (str(number) for number in range(1, len(results) + 1))
-            drawings = [partial(diagnosis_drawing, result) for result in results]
-            write_figures(self.plot, dict(zip(names, drawings, strict=True)))
         output.note_skipped(measurements.skipped)
         output.note(*doubts([result.curve for result in results]))
         records = [row for result in results for row in point_records(result)]
@@ -106,10 +99,10 @@ class Diagnose(MachineOptions, ReportOptions):
             diagnosis_report(results, differences, failures),
             [*records, *map(failure_record, failures)],
             self.parameters,
-            pictures=pictures(results) if self.report else (),
+            pictures=pictures(results),
             words=_advice(differences, failures),
         )
-        answer.publish(self.written_files._replace(plot=None), self.format)
+        answer.publish(self.written_files, self.format)
         return int(any(result.abnormal for result in results) or bool(differences or failures))
 
     def records(self) -> list[output.Record]:

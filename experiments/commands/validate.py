@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from math import isclose, isfinite, log
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -70,20 +70,13 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         results = [self._validated(*pair) for pair in self._pairs(curves)]
         if not results:
             raise InputError(f"{str(self.logs[0])!r}: {_no_curve(self._algorithm)}")
-        if self.plot:
-            from experiments.pictures.figure_file import write_figures
-            from experiments.pictures.result_curves import validation_drawing
-
-            names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]
-            drawings = [partial(validation_drawing, result) for result in results]
-            write_figures(self.plot, dict(zip(names, drawings, strict=True)))
         pictures = [
-            Picture(f"Measured and predicted: {each.title}", (each,))
-            for each in results[: output.MOST_PICTURES]
+            Picture(f"Measured and predicted: {each.title}", (each,), f"{number}-{each.collective}")
+            for number, each in enumerate(results, 1)
         ]
         answer = self._answer(results, pictures)
         output.note_skipped(measurements.skipped)
-        answer.publish(self.written_files._replace(plot=None), self.format)
+        answer.publish(self.written_files, self.format)
         return 0
 
     def _check(self) -> None:
