@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.options.options import Level, LibraryName, Options, PopulationName, ProfileName
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
 
-Machine = TypeVar("Machine", bound=MachineOptions)
-
 
 @dataclass(frozen=True)
 class ProfileOptions(Options):
@@ -27,45 +25,6 @@ class ProfileOptions(Options):
     profile: ProfileName = None
     library: PopulationName = None
     level: Level = None
-
-    def calibrated(
-        self, machine: Machine, rules: RuleOptions = RuleOptions()
-    ) -> tuple[Machine, Profile | None]:
-        """The machine and the profile under the rules. Without --topology, it is the profile's
-        machine. With a library, the profile is of that on this machine.
-
-        Raises InputError for options that contradict, and for links that the profile has itself.
-        """
-        name, level = self.profile, self.level
-        if self.library is not None:
-            if name is not None:
-                raise InputError(
-                    f"--library {self.library} and --profile {name}: leave one of them out"
-                )
-            return machine, rules.sure(_described(self.library, machine).at_level(level))
-        if name is None:
-            if level is not None:
-                raise InputError(f"--level {level:g} goes with --profile or --library: write both")
-            return machine, None
-        from experiments.calibration.population.library_choices import choosing
-        from experiments.profiles import find as find_profile
-        from experiments.profiles.interval_levels import at_level
-
-        why = f": --profile {name} has links of its own, leave one of the two out"
-        machine.refuse(("bandwidth", "latency", "gap", "reduction"), why)
-        profile = at_level(find_profile(name).simulated(), level)
-        chosen = replace(machine, topology=profile.machine) if machine.topology is None else machine
-        known, blueprint = library_of(name, None), chosen.blueprint
-        assert known is not None
-        specified = not blueprint.has_default_links
-        return chosen, rules.sure(choosing(profile, known, blueprint, specified=specified))
-
-    def usual_algorithms(self, machine: MachineOptions) -> tuple[str, ...]:
-        """The all-reduces from which the library may choose on a machine; none without one."""
-        library = library_of(self.profile, self.library)
-        if library is None:
-            return ()
-        return library.on(machine.blueprint).algorithms("all_reduce", multicast=True)
 
     def refuse_library(self, why: str, *names: str) -> None:
         """Raise InputError if one of the options is there; by default any of them."""
@@ -91,8 +50,34 @@ class SimulationOptions(MachineOptions, RuleOptions, ProfileOptions):
 
     @cached_property
     def chosen(self) -> tuple[SimulationOptions, Profile | None]:
-        """The options on the machine of the profile, if they name none, and the profile."""
-        return self.calibrated(self, self)
+        """The options on the machine of the profile, if they name none, and the profile under the
+        rules. With a library, the profile is of that on this machine.
+
+        Raises InputError for options that contradict, and for links that the profile has itself.
+        """
+        name, level = self.profile, self.level
+        if self.library is not None:
+            if name is not None:
+                raise InputError(
+                    f"--library {self.library} and --profile {name}: leave one of them out"
+                )
+            return self, self.sure(_described(self.library, self).at_level(level))
+        if name is None:
+            if level is not None:
+                raise InputError(f"--level {level:g} goes with --profile or --library: write both")
+            return self, None
+        from experiments.calibration.population.library_choices import choosing
+        from experiments.profiles import find as find_profile
+        from experiments.profiles.interval_levels import at_level
+
+        why = f": --profile {name} has links of its own, leave one of the two out"
+        self.refuse(("bandwidth", "latency", "gap", "reduction"), why)
+        profile = at_level(find_profile(name).simulated(), level)
+        chosen = replace(self, topology=profile.machine) if self.topology is None else self
+        known, blueprint = library_of(name, None), chosen.blueprint
+        assert known is not None
+        specified = not blueprint.has_default_links
+        return chosen, self.sure(choosing(profile, known, blueprint, specified=specified))
 
     @cached_property
     def machine(self) -> Blueprint:
@@ -107,7 +92,10 @@ class SimulationOptions(MachineOptions, RuleOptions, ProfileOptions):
     @property
     def library_choices(self) -> tuple[str, ...]:
         """The all-reduces from which the library may choose here; none without one."""
-        return self.usual_algorithms(self.chosen[0])
+        library = library_of(self.profile, self.library)
+        if library is None:
+            return ()
+        return library.on(self.chosen[0].blueprint).algorithms("all_reduce", multicast=True)
 
     @property
     def resolved(self) -> Mapping[str, Value]:

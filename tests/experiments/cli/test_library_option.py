@@ -9,7 +9,7 @@ import pytest
 from csv_texts import rows_of
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import LibraryName
-from experiments.options.profile_options import ProfileOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.options.values import names_of, parse_algorithm, parse_algorithms, usual_ranks
 from experiments.simulations.case import Case
 from experiments.simulations.grid import Grid, sweep
@@ -99,10 +99,10 @@ SIZES = (1024.0, 2.0**30)
 
 def default(library: str, text: str) -> tuple[MachineOptions, Profile, Algorithm]:
     """A machine, a library on it, and the algorithm of a command without --algo."""
-    options = ProfileOptions(library=cast(LibraryName, library))
-    machine, profile = options.calibrated(MachineOptions(text))
+    options = SimulationOptions(topology=text, library=cast(LibraryName, library))
+    machine, profile = options.chosen
     assert profile is not None
-    return machine, profile, parse_algorithm(None, usual=options.usual_algorithms(machine))
+    return machine, profile, parse_algorithm(None, usual=options.library_choices)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_of_several_it_is_the_fastest() -> None:
 
 
 def test_a_calibrated_profile_has_the_default_of_its_library() -> None:
-    options = ProfileOptions(profile="mn5_acc")
-    machine, profile = options.calibrated(MachineOptions())
-    algorithm = parse_algorithm(None, usual=options.usual_algorithms(machine))
+    options = SimulationOptions(profile="mn5_acc")
+    machine, profile = options.chosen
+    algorithm = parse_algorithm(None, usual=options.library_choices)
     case = Case(algorithm, 4, machine.blueprint.build(4), profile=profile)
     assert case.tuned(2.0**30).algorithm.listed_name in algorithm.by_library
 
