@@ -167,7 +167,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         workload.announce(self.grid.points, len(self.grid.costs), self.processes or 1)
 
     def _simulated(
-        self, executor: Executor, journal: Journal | None
+        self, executor: Executor | None, journal: Journal | None
     ) -> tuple[list[SweepRow], list[MissingPoint]]:
         from experiments.execution.results import Countdown
         from experiments.simulations.algorithm_remarks import ineffective_labels, unmeant_sizes

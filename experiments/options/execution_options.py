@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from experiments.execution.executor import Executor, Serial
+from experiments.execution.executor import Executor
 from experiments.execution.journal import Journal
 from experiments.options.options import Options, option
 from experiments.output import Record, facts
 from topologies.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 MOST_JOBS = 1024
 
@@ -56,14 +53,14 @@ class ExecutionOptions(Options):
     @contextmanager
     def execution(
         self, out: Path | None, parameters: Record
-    ) -> Iterator[tuple[Executor, Journal | None]]:
-        """What runs the points, and the journal of the file to come, which is removed when all is
-        done. Raises InputError if a cluster cannot run them."""
+    ) -> Iterator[tuple[Executor | None, Journal | None]]:
+        """What runs the points, if not this process, and the journal of the file to come, which is
+        removed when all is done. Raises InputError if a cluster cannot run them."""
         with ExitStack() as stack:
             journal = None
             if out:
                 journal = stack.enter_context(Journal(out, facts(parameters), self.resume))
-            executor: Executor = Serial()
+            executor: Executor | None = None
             if self.processes > 1:
                 from experiments.execution.process_pool import Processes
 
