@@ -28,10 +28,7 @@ which is stored with the result."""
 def run(options: TrainingOptions, job: JobOptions) -> int:
     """Print a table with a row for each run. Raises InputError for options that learning does not
     have."""
-    if job.timeline is not None:
-        raise InputError(
-            f"--timeline {job.timeline}: with --learn take --plot, or leave out --learn"
-        )
+    job.refuse(("timeline",), ": with --learn take --plot, or leave out --learn")
     if not job.are_usual:
         raise InputError("--jobs, --resume: learning runs in one process, leave them out")
     planned, machine, resolved = parse(options, job)
@@ -128,17 +125,8 @@ def _disturbance(options: TrainingOptions) -> str:
 
 def _check_input(options: TrainingOptions) -> None:
     """Raise InputError for options of the samples, and for a sweep."""
-    if options.sweep is not None:
-        raise InputError(
-            f"--sweep {options.sweep[:60]}: with --learn write strategies instead, like "
-            f"--strategy 'local_sgd:every=1; local_sgd:every=8'"
-        )
-    if options.batches is not None:
-        raise InputError(
-            f"--batches {options.batches[:60]}: with --learn every worker has input in all steps, "
-            f"leave it out"
-        )
-    if options.epochs is not None:
-        raise InputError(
-            f"--epochs {options.epochs[:60]}: a run that learns has its own samples, leave it out"
-        )
+    instead = "--strategy 'local_sgd:every=1; local_sgd:every=8'"
+    options.refuse(("sweep",), f": with --learn write strategies instead, like {instead}")
+    why = ": with --learn every worker has input in all steps, leave it out"
+    options.refuse(("batches",), why)
+    options.refuse(("epochs",), ": a run that learns has its own samples, leave it out")

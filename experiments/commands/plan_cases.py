@@ -109,8 +109,7 @@ def parse(
     cases = [*zip(values, requests, strict=True)]
     if options.strategy is None:
         return TrainingGrid("strategy", [], [], resolved, cases)
-    if options.detail == "transfers":
-        raise InputError("--detail transfers: of plans, or of strategies: compare each alone")
+    options.refuse(("detail",), ": of plans, or of strategies: compare each alone")
     others = options.with_sweep()
     grid = others.request(simulation)
     alone = SweptValue(*[others.strategy or ""] * 3)
@@ -203,8 +202,7 @@ def parse_search(options: PlanOptions, simulation: SimulationOptions) -> SearchR
     of_steps = sorted({*COURSE, "epochs", "sweep"})
     options.refuse(of_steps, ": it does not go with auto, leave one of them out")
     setting, gpus = _setting(options, simulation)
-    if options.detail != "auto":
-        raise InputError(f"--detail {options.detail}: it does not go with auto")
+    options.refuse(("detail",), ": it does not go with auto")
     if gpus is None:
         raise InputError("auto: say on how many GPUs, like --gpus 64")
     values = parse_space(_with_batch(options))
@@ -278,16 +276,14 @@ def _tokens(text: str) -> float:
 def run(request: PlanJob | SearchRequest, options: JobOptions) -> int:
     """Print a step of a plan in full, or the fastest plans and why each loses; 1 if the step does
     not fit in memory."""
-    files, plot = options.written_files, options.plot
+    files = options.written_files
     if not options.are_usual:
         raise InputError("--jobs, --resume: a plan is one step, leave them out")
     if isinstance(request, SearchRequest):
-        if files.timeline is not None:
-            raise InputError(f"--timeline {files.timeline}: with auto take --plot, or name a plan")
+        options.refuse(("timeline",), ": with auto take --plot, or name a plan")
         _searched(request, options).publish(files, options.format)
         return 0
-    if plot is not None:
-        raise InputError(f"--plot {plot}: of several plans or strategies: else take --timeline")
+    options.refuse(("plot",), ": of several plans or strategies: else take --timeline")
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     result = request.answer()
     _note_nodes(result.step.work.times)

@@ -134,19 +134,14 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
 
     def _check_paths(self) -> None:
         self.written_files.check(output.TABLES)
-        if self.metric and not (self.plot or self.report):
-            raise InputError(
-                f"--metric {self.metric}: only a picture shows it: give --plot or --report too"
-            )
+        if not (self.plot or self.report):
+            why = ": only a picture shows it: give --plot or --report too"
+            self.refuse(("metric", "measured"), why)
 
     def _measured(self) -> list[MeasuredCurve]:
         """The measured curves that the plot shows. A note names the others of the log."""
         if self.measured is None:
             return []
-        if self.plot is None and self.report is None:
-            raise InputError(
-                f"--measured {self.measured}: only a picture shows it: give --plot too"
-            )
         from experiments.simulations.measured_curves import measured_curves
 
         collectives = {each.collective.name: each.collective for each in self.grid.algorithms}

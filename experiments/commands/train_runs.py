@@ -39,21 +39,14 @@ def run(grid: TrainingGrid, options: JobOptions) -> int:
                 "--jobs and --resume are of several runs: give --p, --strategy or --sweep "
                 "several values, or leave them out"
             )
-        if files.plot:
-            raise InputError(
-                f"--plot {files.plot}: of several runs: give --p, --strategy or --sweep several "
-                f"values, or take --timeline"
-            )
+        several = "give --p, --strategy or --sweep several values, or take --timeline"
+        options.refuse(("plot",), f": of several runs: {several}")
         return _one(grid, options)
-    if files.timeline:
-        raise InputError(
-            f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or give "
-            f"one --p, and one strategy or plan"
-        )
-    result = files.out if output.is_result(files.out) else None
-    for option, file in {"report": files.report, "out": result}.items():
-        if file and grid.plans:
-            raise InputError(f"--{option} {file}: of one plan, or of strategies alone")
+    alone = "leave out --sweep, or give one --p, and one strategy or plan"
+    options.refuse(("timeline",), f": of one run, not of {number}: {alone}")
+    if grid.plans:
+        stored = ("report", "out") if output.is_result(files.out) else ("report",)
+        options.refuse(stored, ": of one plan, or of strategies alone")
     return _several(grid, options)
 
 
