@@ -29,13 +29,8 @@ from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import (
     CONDITIONS,
-    Bucket,
-    Fail,
-    Noise,
     PlanOptions,
-    SlowLink,
-    Steps,
-    Straggler,
+    StepOptions,
     TrainingOptions,
 )
 from experiments.options.values import (
@@ -69,7 +64,7 @@ USUAL_RANKS = "4"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Animate(PatternOptions, MachineOptions, RuleOptions):
+class Animate(StepOptions, PatternOptions, MachineOptions, RuleOptions):
     """Show step by step which rank sends what to whom.
 
     It shows a collective; with --model a training step of DDP and its buckets, of another strategy
@@ -110,12 +105,6 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         "NAME with options.  [default with --model, without a plan: ddp]",
         autocompletion=complete_strategies,
     )
-    bucket: Bucket = None
-    steps: Steps = None
-    straggler: Straggler = None
-    noise: Noise = None
-    slow_link: SlowLink = None
-    fail: Fail = None
     pipeline: str | None = option(
         "A step of a pipeline: NAME with options, or FILE.csv. See `simctl pipelines`.",
         autocompletion=completer(pipeline_names),

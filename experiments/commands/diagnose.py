@@ -231,14 +231,11 @@ class Diagnose(MachineOptions, ReportOptions):
 
         machine, profile = self.optional_blueprint, self._calibrated
         if profile is None:
-            if machine is None and self.level is not None and self.library is None:
-                raise InputError(
-                    f"--level {self.level:g} goes with --topology, --library or --profile: write "
-                    f"one of them"
-                )
+            if machine is None and self.library is None:
+                why = " goes with --topology, --library or --profile: write one of them"
+                self.refuse(("level",), why)
             return self._library
-        if self.library is not None:
-            raise InputError(f"--library {self.library} and --profile: leave one of them out")
+        self.refuse(("library",), " and --profile: leave one of them out")
         machine = machine or find(profile.machine)
         simulation, by = at_level(profile.simulated(), self.level), f"the profile {profile.profile}"
         name = f"{profile.profile}, of {profile.machine}"

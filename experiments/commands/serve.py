@@ -183,9 +183,7 @@ class Serve(MachineOptions, ReportOptions):
             raise InputError(f"--topology {name}: give its GPU as --device, or take one of {known}")
         count, cut = (1, Cut()) if self.plan == "auto" else parse_workers("--plan", self.plan)
         if count > 1 and self.prefill is None:
-            raise InputError(
-                f"--plan {self.plan}: several workers go with --prefill, or take --gpus"
-            )
+            self.refuse(("plan",), ": several workers go with --prefill, or take --gpus")
         about = device, self.engine, self.precision, cut, self.accepted
         return Deployment(entry.name or self.model, entry.shape, *about)
 

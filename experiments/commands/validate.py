@@ -85,12 +85,9 @@ class Validate(JudgingOptions, SimulationOptions):
         self.refuse(sorted(wrong), why if self.held_out else ": it goes with --held-out")
         if not self.fit:
             return
-        self.refuse_library("--fit finds α and β itself, leave one of them out")
+        names = "profile", "library", "level", "bandwidth", "latency"
+        self.refuse(names, ": --fit finds α and β itself, leave one of them out")
         self.refuse(("sharing",), ": --fit shares links by fifo, leave one of them out")
-        if self.bandwidth or self.latency:
-            raise InputError(
-                "--fit finds α and β itself: leave out --bandwidth and --latency, or --fit"
-            )
         if self.machine.kind != "shape":
             raise InputError(
                 f"--fit finds one α and β for all links, {self.machine.text} has its own: take a "

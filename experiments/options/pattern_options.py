@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.options.options import Options, option
-from topologies.errors import InputError, naming
+from topologies.errors import naming
 from topologies.option_text import parse_at_least, parse_pairs
 
 if TYPE_CHECKING:
@@ -36,10 +36,8 @@ class PatternOptions(Options):
 
     def patterned(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm with these options. Raises InputError if it does not take one."""
-        if self.skew is not None and self.matrix is not None:
-            raise InputError(
-                f"--skew {self.skew} and --matrix {self.matrix}: leave one of them out"
-            )
+        if self.skew is not None:
+            self.refuse(("matrix",), ": leave one of them out", f"--skew {self.skew} and ")
         router = self._table if self.skew is None else parse_skew(self.skew)
         if router is not None:
             from simulator.collectives.uneven import skewed

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
 from experiments.options.options import Level, LibraryName, Options, PopulationName, ProfileName
-from topologies.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,14 +56,10 @@ class SimulationOptions(MachineOptions, RuleOptions, ProfileOptions):
         """
         name, level = self.profile, self.level
         if self.library is not None:
-            if name is not None:
-                raise InputError(
-                    f"--library {self.library} and --profile {name}: leave one of them out"
-                )
+            self.refuse(("profile",), ": leave one of them out", f"--library {self.library} and ")
             return self, self.sure(_described(self.library, self).at_level(level))
         if name is None:
-            if level is not None:
-                raise InputError(f"--level {level:g} goes with --profile or --library: write both")
+            self.refuse(("level",), " goes with --profile or --library: write both")
             return self, None
         from experiments.calibration.population.library_choices import choosing
         from experiments.profiles import find as find_profile

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING, Literal
 
 from experiments.options.completion import complete_models, complete_strategies
 from experiments.options.options import AlgorithmFile, Options, argument, option
@@ -27,44 +25,37 @@ MOST_WORKERS = 16_384
 DDP = "ddp"
 """The strategy if the user names none."""
 
-Bucket = Annotated[
-    str | None,
-    typer.Option(
-        help="The largest size of a DDP bucket; 0: one bucket for each parameter.  [default: 25MiB]"
-    ),
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=100_000,
-        help="Steps, or updates of each worker.  [default: 1; for asgd and ssp 20; for "
-        "local_sgd its option every]",
-    ),
-]
-Straggler = Annotated[str | None, typer.Option(help="Slow ranks and their factors: 3:1.5,5:2.")]
-Noise = Annotated[
-    str | None,
-    typer.Option(
-        help="Random times of each step: lognormal:0.1, or a file with one time on each line."
-    ),
-]
-SlowLink = Annotated[
-    str | None,
-    typer.Option(
-        help="A rank (all its links) or a link, and the share of its bandwidth that is left: 3:0.5."
-    ),
-]
-Fail = Annotated[
-    str | None,
-    typer.Option(help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."),
-]
 CONDITIONS = ("straggler", "noise", "slow_link", "fail")
 """Options that make ranks differ."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepOptions(Options):
+    """How many steps run, and what makes their ranks differ."""
+
+    bucket: str | None = option(
+        "The largest size of a DDP bucket; 0: one bucket for each parameter.  [default: 25MiB]"
+    )
+    steps: int | None = option(
+        "Steps, or updates of each worker.  [default: 1; for asgd and ssp 20; for "
+        "local_sgd its option every]",
+        min=1,
+        max=100_000,
+    )
+    straggler: str | None = option("Slow ranks and their factors: 3:1.5,5:2.")
+    noise: str | None = option(
+        "Random times of each step: lognormal:0.1, or a file with one time on each line."
+    )
+    slow_link: str | None = option(
+        "A rank (all its links) or a link, and the share of its bandwidth that is left: 3:0.5."
+    )
+    fail: str | None = option(
+        "A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."
+    )
+
+
 @dataclass(frozen=True)
-class TrainingOptions(Options):
+class TrainingOptions(StepOptions):
     """A training job as the user writes it."""
 
     model: str = option(
@@ -88,16 +79,10 @@ class TrainingOptions(Options):
         "--p",
         "--gpus",
     )
-    bucket: Bucket = None
-    steps: Steps = None
     sweep: str | None = option(
         "An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64; "
         "of plans a key: micro=1,2,4."
     )
-    straggler: Straggler = None
-    noise: Noise = None
-    slow_link: SlowLink = None
-    fail: Fail = None
     batches: str | None = option(
         "Ranks that have input for fewer steps: 3:8 is 8 steps for rank 3."
     )
@@ -127,11 +112,10 @@ class TrainingOptions(Options):
         if profile is not None:
             options = replace(self, model=_on_devices_of(simulation.profile or "", self.model))
         names = names_in(self.strategy or DDP) or [self.strategy or DDP]
-        if len(names) > 1 and self.sweep is not None:
-            raise InputError(
-                f"--sweep {self.sweep[:40]} of several strategies: write each with its options, "
-                f"like --strategy ddp:bucket=1MiB,ddp:bucket=25MiB,asgd"
-            )
+        if len(names) > 1:
+            example = "--strategy ddp:bucket=1MiB,ddp:bucket=25MiB,asgd"
+            why = f" of several strategies: write each with its options, like {example}"
+            self.refuse(("sweep",), why)
         grids = {name: replace(options, strategy=name)._grid(chosen, profile) for name in names}
         grid = grids[names[0]]
         if len(names) == 1:
@@ -189,11 +173,9 @@ class TrainingOptions(Options):
         text = self.strategy or DDP
         name = text.partition(":")[0]
         strategy = strategy_options.find(text)
-        if self.bucket is not None and "bucket=" in text:
-            raise InputError(
-                f"--bucket {self.bucket[:40]}: --strategy names a bucket already, leave out one "
-                f"of them"
-            )
+        if "bucket=" in text:
+            why = ": --strategy names a bucket already, leave out one of them"
+            self.refuse(("bucket",), why)
         if self.bucket is not None:
             nbytes = parse_option(strategy, name, "bucket", self.bucket)
             strategy = strategy_options.with_values(strategy, bucket=nbytes)
