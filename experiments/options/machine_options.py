@@ -124,10 +124,10 @@ class MachineOptions(Options):
 
     @property
     def resolved(self) -> Mapping[str, Value]:
-        """The machine, and the links of a shape."""
+        """The machine, and the links of a shape that the user does not describe."""
         links = LINKS if self.blueprint.kind == "shape" else {}
-        stated = {name: getattr(self, name) or text for name, text in links.items()}
-        return {"topology": self.blueprint.text, **stated}
+        usual = {name: text for name, text in links.items() if name not in self.blueprint.options}
+        return {"topology": self.blueprint.text, **usual}
 
 
 def library_of(profile: str | None, name: LibraryName | None) -> Library | None:

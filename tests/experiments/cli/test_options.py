@@ -52,6 +52,8 @@ def test_what_the_user_leaves_out_is_stored_as_the_command_takes_it() -> None:
         Sweep().parameters.items()
         >= (shape | {"algo": "ring", "p": "2..64", "size": "64MiB"}).items()
     )
+    slow = Sweep(topology="star:latency=5us", bandwidth="1GB/s").parameters
+    assert (slow.get("latency"), slow["bandwidth"], slow["gap"]) == (None, "1GB/s", "0us")
     of_profile = Sweep(profile="mn5_acc").parameters
     assert of_profile["topology"] == "nodes:per_node=4"
     assert "bandwidth" not in of_profile
