@@ -12,15 +12,8 @@ from experiments import output
 from experiments.options.completion import collective_names, completer
 from experiments.options.log_options import CurvePlot, Family, InPlace, LogRanks, ranks_of
 from experiments.options.machine_options import MachineOptions
-from experiments.options.options import (
-    Level,
-    LibraryVersion,
-    PopulationName,
-    ProfileName,
-    ReportOptions,
-    argument,
-    option,
-)
+from experiments.options.options import LibraryVersion, ReportOptions, argument, option
+from experiments.options.profile_options import ProfileOptions
 from experiments.options.values import parse_rank_count
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
@@ -37,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnose(MachineOptions, ReportOptions):
+class Diagnose(MachineOptions, ProfileOptions, ReportOptions):
     """Say whether measured times are normal, and what to try.
 
     Each size is compared with what the library should give on the machine. The report has abnormal
@@ -67,10 +60,7 @@ class Diagnose(MachineOptions, ReportOptions):
         "--job",
         default=False,
     )
-    profile: ProfileName = None
-    library: PopulationName = None
     library_version: LibraryVersion = None
-    level: Level = None
     family: Family = None
     p: LogRanks = None
     in_place: InPlace = False
