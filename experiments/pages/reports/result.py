@@ -58,6 +58,7 @@ DRAWINGS = {
     "recommend": "result_curves:recommendation_drawing",
     "winners": "cell_maps:winner_map_drawing",
     "serve": "result_curves:serving_drawing",
+    "machine": "machines.machine_picture:machine_drawing",
 }
 """Module and function that draw a picture of a kind of result."""
 
