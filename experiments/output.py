@@ -35,8 +35,6 @@ TABLES = (".csv", PARQUET)
 """The endings of tables."""
 META = ".meta.json"
 """What follows a table's name in that of the file that says how it was made."""
-MOST_PICTURES = 12
-"""Pictures of a report."""
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 _NUMBER = re.compile(r"-|[-+]?\d[\d.]*(?:e[-+]?\d+)?%?", re.ASCII | re.IGNORECASE)
 Value = str | int | float | bool | None

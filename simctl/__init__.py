@@ -61,40 +61,30 @@ def machine(topology: Any = None, **links: str) -> MachineOptions:
 
 def run(algorithm: str | None = None, on: Any = None, size: Any = "64MiB", **options: Any) -> Rows:
     """One collective on the machine `on`: the row of `simctl run`."""
-    from experiments.commands.run import CollectiveRun
-
-    return _rows(CollectiveRun, on, algo=algorithm, size=_listed(size, _size), **options)
+    return _rows("run", on, algo=algorithm, size=_listed(size, _size), **options)
 
 
 def sweep(
     algorithms: Any = None, on: Any = None, size: Any = "64MiB", *, p: Any = None, **options: Any
 ) -> Rows:
     """Algorithms at numbers of ranks `p` and sizes: the rows of `simctl sweep`."""
-    from experiments.commands.sweep import Sweep
-
     names, sizes = _optional(algorithms), _listed(size, _size)
-    return _rows(Sweep, on, algo=names, size=sizes, p=_optional(p), **options)
+    return _rows("sweep", on, algo=names, size=sizes, p=_optional(p), **options)
 
 
 def recommend(on: Any = None, size: Any = "1KiB..1GiB:x4", **options: Any) -> Rows:
     """The best algorithm at each size: the rows of `simctl recommend`."""
-    from experiments.commands.recommend import Recommend
-
-    return _rows(Recommend, on, size=_listed(size, _size), **options)
+    return _rows("recommend", on, size=_listed(size, _size), **options)
 
 
 def train(model: str, on: Any = None, *, strategy: str = "ddp", **options: Any) -> Rows:
     """Training steps: the rows of `simctl train`. `options` are those of the command."""
-    from experiments.commands.train import Train
-
-    return _rows(Train, on, model=model, strategy=strategy, **_counts(**options))
+    return _rows("train", on, model=model, strategy=strategy, **_counts(**options))
 
 
 def plan(model: str, text: str, on: Any = None, **options: Any) -> Rows:
     """A step of parallel training, or with "auto" plans: the rows of `simctl plan`."""
-    from experiments.commands.train import Plans
-
-    return _rows(Plans, on, model=model, plan=text, **_counts(**options))
+    return _rows("plan", on, model=model, plan=text, **_counts(**options))
 
 
 def read(log: str | Path) -> Measurements:
@@ -118,41 +108,36 @@ def calibrate(*logs: str | Path, out: str | Path, on: Any = None, **options: Any
 def diagnose(*logs: str | Path, on: Any = None, **options: Any) -> Rows:
     """What is abnormal in measured curves, or in one number (`size`, `busbw`): the points of
     `simctl diagnose --format csv`."""
-    from experiments.commands.diagnose import Diagnose
-
     files = _files(*logs) if logs or "busbw" not in options else None
-    return _rows(Diagnose, on, logs=files, **options)
+    return _rows("diagnose", on, logs=files, **options)
 
 
 def expect(on: Any, collective: str = "all_reduce", **options: Any) -> Rows:
     """What a library should give on a machine, by size: the rows of `simctl expect`. `level` is the
     share of runs that an interval holds."""
-    from experiments.commands.expect import Expect
-
     if "size" in options:
         options["size"] = _listed(options["size"], _size)
-    return _rows(Expect, on, collective=collective, **options)
+    return _rows("expect", on, collective=collective, **options)
 
 
 def serve(model: str, on: Any, plan: str = "tp=1", **options: Any) -> Rows:
     """How fast an engine serves a model: the rows of `simctl serve`."""
-    from experiments.commands.serve import Serve
-
-    return _rows(Serve, on, model=model, plan=plan, **options)
+    return _rows("serve", on, model=model, plan=plan, **options)
 
 
-def _rows(command: Any, on: Any, **options: Any) -> Rows:
+def _rows(command: str, on: Any, **options: Any) -> Rows:
     """The rows of a command on a machine, without other answers, files and processes."""
     others = "groups", "chakra", "job", "learn", "jobs", "resume"
     written = "out", "plot", "report", "timeline", "format", "wide", "metric", "ranks"
     for name in (*others, *written):
         if name in options:
             raise InputError(f"{name}: only the command has this option")
+    from experiments.cli.command_classes import class_of
     from experiments.options.machine_options import MachineOptions
-    from experiments.options.options import group_of, values_of
+    from experiments.options.options import group_of
 
-    links = values_of(machine(on), MachineOptions)
-    return Rows(replace(group_of(command, **options), **links).records())
+    links = machine(on).values_of(MachineOptions)
+    return Rows(replace(group_of(class_of(command), **options), **links).records())
 
 
 def _optional(values: Any) -> str | None:

@@ -31,7 +31,7 @@ def film_page(
     film: Film, name: str, parameters: Mapping[str, Value], figures: Sequence[pages.Figure] = ()
 ) -> pages.Page:
     """The page with its title, the options of the command and further pictures."""
-    shown = [[key, str(value)] for key, value in parameters.items() if value not in (None, False)]
+    shown = [[key, str(value)] for key, value in parameters.items() if value]
     scene = pages.Scene(
         "Animation", "film", film_data(film), film.note, helpers=("canvas", "player")
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, fields
-from functools import cache, partial
+from functools import partial
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args
 
 import typer
 from typer.core import TyperGroup
@@ -62,6 +62,12 @@ docstring: `--help` prints it without importing the class. A group of commands h
 STYLE = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
+def class_of(command: str) -> Any:
+    """The class of a command, like "algos import", whose module is imported."""
+    module, _, kind = COMMANDS[command][0].partition(":")
+    return getattr(import_module(f"experiments.commands.{module}"), kind)
+
+
 def show_all(context: typer.Context, asked: bool) -> None:
     """Print the help with the options that --help leaves out."""
     if asked:
@@ -92,46 +98,40 @@ def command_of(name: str, kind: Any) -> Any:
     """The command of a class: an option a field, those of the class itself first. A field that
     `repeats` takes several values, and has them joined by semicolons. The docstring is the help.
     """
+    from experiments.options.options import declared, word_or_option
 
     def call(help_all: bool = False, **values: Any) -> None:
-        for key, value in values.items():
-            if key in repeated:
-                values[key] = "; ".join(value) if value else None
+        for key in repeated:
+            values[key] = "; ".join(values[key]) if values[key] else None
+        for key in words:
+            values[key] = word_or_option(values.pop(f"{key}_word"), values[key], key)
         request = kind(**values)
         check_kept(request)
         raise typer.Exit(request.run())
 
-    known, hints = {each.name: each for each in fields(kind)}, _hints(kind)
+    known, hints = {each.name: each for each in fields(kind)}, declared(kind)
     repeated = [key for key, each in known.items() if each.metadata.get("repeats")]
-    declared = [key for base in kind.__mro__ for key in vars(base).get("__annotations__", ())]
-    parameters = []
-    for key in dict.fromkeys(key for key in declared if key in known):
+    words = {key: each.metadata["word"] for key, each in known.items() if each.metadata.get("word")}
+    order = [key for base in kind.__mro__ for key in vars(base).get("__annotations__", ())]
+    keyword, parameters = partial(Parameter, kind=Parameter.KEYWORD_ONLY), []
+    for key in dict.fromkeys(key for key in order if key in known):
         hint, default = hints[key], known[key].default
         if key in repeated:
             hint = Annotated[list[str] | None, *hint.__metadata__]
         default = Parameter.empty if default is MISSING else default
-        parameters.append(Parameter(key, Parameter.KEYWORD_ONLY, default=default, annotation=hint))
-    parameters.append(
-        Parameter("help_all", Parameter.KEYWORD_ONLY, default=False, annotation=HELP_ALL)
-    )
+        parameters.append(keyword(key, default=default, annotation=hint))
+    for key, metavar in words.items():
+        complete, same = hints[key].__metadata__[0].autocompletion, f"The same as --{key}."
+        word = typer.Argument(metavar=metavar, help=same, autocompletion=complete)
+        hint = Annotated[str | None, word]
+        parameters.append(keyword(f"{key}_word", default=None, annotation=hint))
+    parameters.append(keyword("help_all", default=False, annotation=HELP_ALL))
     call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {each.name: each.annotation for each in parameters}
     app = typer.Typer(rich_markup_mode=None, add_completion=False, context_settings=STYLE)
     examples = "\n\n".join(f"Example: simctl {example}" for example in kind.EXAMPLES)
     app.command(name, help=kind.__doc__, epilog=examples)(call)
     return get_command(app)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    """The type of each field, with what typer says of it."""
-    hints = get_type_hints(kind, include_extras=True)
-    return {
-        each.name: Annotated[hints[each.name], each.metadata["about"]]
-        if "about" in each.metadata
-        else hints[each.name]
-        for each in fields(kind)
-    }
 
 
 def _read_plainly(options: Iterable[Any]) -> None:
@@ -174,8 +174,10 @@ def _whole(text: str, option: Any) -> int:
 
 def check_kept(request: Any) -> None:
     """Raise InputError if a file to write, a `writable` option, is one that the command reads."""
+    from experiments.options.options import declared
+
     written, read = dict[str, Path](), set[Path]()
-    for key, hint in _hints(request.__class__).items():
+    for key, hint in declared(request.__class__).items():
         value = getattr(request, key)
         if hint.__metadata__[0].writable:
             written |= {key: value} if value else {}
@@ -215,9 +217,8 @@ class Commands(TyperGroup):
     def get_command(self, ctx: Any, name: str) -> Any:
         """A command or a group; None if there is none of that name."""
         if name not in self.commands and name in self._registry:
-            module, _, kind = self._registry[name][0].partition(":")
-            command = getattr(import_module(f"experiments.commands.{module}"), kind)
-            self.commands[name] = command_of(name, command)
+            full = f"{self.name} {name}"
+            self.commands[name] = command_of(name, class_of(full if full in COMMANDS else name))
             _read_plainly(self.commands[name].get_params(ctx))
         return self.commands.get(name)
 

@@ -10,8 +10,15 @@ from experiments import output
 from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import AlgorithmFile, FormatOptions, argument, option
+from experiments.options.values import (
+    only_rank_count,
+    parse_algorithm,
+    parse_rank_count,
+    usual_ranks,
+)
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
+from topologies.units import parse_bytes
 
 if TYPE_CHECKING:
     from simulator.collectives import Algorithm
@@ -34,7 +41,6 @@ class ImportedAlgorithm(FormatOptions):
     def run(self) -> int:
         """Print what the file says, and whether it is right."""
         from experiments.algorithm_files.details import details
-        from experiments.options.values import only_rank_count, parse_algorithm, parse_rank_count
         from simulator.collectives.proof import prove
 
         algorithm = parse_algorithm(None, self.file)
@@ -77,7 +83,6 @@ class ExportedAlgorithm(MachineOptions):
 
     def run(self) -> int:
         """Print the program, or write it to a file."""
-        from experiments.options.values import parse_algorithm
         from simulator.collectives.algorithm_options import check_values
 
         algorithm = parse_algorithm(self.algo, self.algo_file)
@@ -91,8 +96,6 @@ class ExportedAlgorithm(MachineOptions):
         return 0
 
     def _ranks(self, algorithm: Algorithm) -> int:
-        from experiments.options.values import only_rank_count, parse_rank_count, usual_ranks
-
         p, machine = self.p, self.optional_blueprint
         if p is None and machine is not None:
             p = usual_ranks(machine, [algorithm], str(USUAL_RANKS))
@@ -124,7 +127,6 @@ class ExportedAlgorithm(MachineOptions):
         from experiments.algorithm_files.msccl_export import program_of
         from experiments.algorithm_files.msccl_program import write_program
         from simulator.collectives.proof import prove
-        from topologies.units import parse_bytes
 
         ranks, nbytes, topology = self._ranks(algorithm), parse_bytes(self.size), None
         schedule = algorithm.build(ranks, nbytes)

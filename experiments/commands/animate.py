@@ -17,28 +17,28 @@ from experiments.options.completion import (
 )
 from experiments.options.machine_options import MachineOptions, RuleOptions
 from experiments.options.options import (
+    ALGORITHM_HELP,
     AlgorithmFile,
-    AlgorithmName,
     Size,
     Times,
     argument,
     option,
-    refuse,
-    values_of,
     word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.training_options import (
     CONDITIONS,
-    Bucket,
-    Fail,
-    Noise,
     PlanOptions,
-    SlowLink,
-    Steps,
-    Straggler,
+    StepOptions,
     TrainingOptions,
+)
+from experiments.options.values import (
+    names_of,
+    parse_algorithm,
+    parse_rank_count,
+    parse_stage_times,
+    usual_ranks,
 )
 from topologies.errors import InputError
 from topologies.units import format_bytes, format_seconds, parse_bytes, parse_whole
@@ -64,7 +64,7 @@ USUAL_RANKS = "4"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Animate(PatternOptions, MachineOptions, RuleOptions):
+class Animate(StepOptions, PatternOptions, MachineOptions, RuleOptions):
     """Show step by step which rank sends what to whom.
 
     It shows a collective; with --model a training step of DDP and its buckets, of another strategy
@@ -85,9 +85,10 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
     word: str | None = argument(
         "[ALGO|PLAN]",
         "The same as --algo, or a plan of parallel training: dp=2,tp=2,pp=2,batch=16.",
+        stored=False,
         autocompletion=complete_algorithms,
     )
-    algo: AlgorithmName = None
+    algo: str | None = option(ALGORITHM_HELP, autocompletion=complete_algorithms)
     algo_file: AlgorithmFile = None
     p: str | None = option(
         "The number of ranks, 2 to 32, or of devices of --pipeline.  [default: all of the "
@@ -104,12 +105,6 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         "NAME with options.  [default with --model, without a plan: ddp]",
         autocompletion=complete_strategies,
     )
-    bucket: Bucket = None
-    steps: Steps = None
-    straggler: Straggler = None
-    noise: Noise = None
-    slow_link: SlowLink = None
-    fail: Fail = None
     pipeline: str | None = option(
         "A step of a pipeline: NAME with options, or FILE.csv. See `simctl pipelines`.",
         autocompletion=completer(pipeline_names),
@@ -142,9 +137,10 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         }[self.kind]
         what = {"model": "--model", "pipeline": "--pipeline"}.get(self.kind, "a collective")
         why = f" does not go with {what}: leave one of them out"
-        refuse(replace(self, algo=algo), foreign, why)
+        named = replace(self, algo=algo)
+        named.refuse(foreign, why)
         if self.kind == "collective":
-            return self._animate_collective(algo)
+            return named._animate_collective()
         is_pipeline = self.kind == "pipeline"
         film, name, parameters, steps = self._pipeline() if is_pipeline else self._model()
         made = _write(film, name, parameters, self.out)
@@ -152,11 +148,10 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         output.say(f"{name}: {format_seconds(film.acts[0].end)} {several}{made}")
         return 0
 
-    def _animate_collective(self, algo: str | None) -> int:
+    def _animate_collective(self) -> int:
         from experiments.animation.collective_film import check_ranks, collective_film
-        from experiments.options.values import named, parse_algorithm, parse_rank_count, usual_ranks
 
-        algorithm = self.patterned(parse_algorithm(algo, self.algo_file))
+        algorithm = self.patterned(parse_algorithm(self.algo, self.algo_file))
         usual = partial(usual_ranks, self.blueprint, [algorithm], USUAL_RANKS)
         p, size = self.count_text(self.p, usual), self.size_text(self.size)
         ranks, nbytes = parse_rank_count(p), parse_bytes(size)
@@ -166,15 +161,8 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         film = collective_film(timeline, algorithm.collective)
         case = f"{algorithm.name}, {ranks} ranks, {format_bytes(nbytes)}"
         name = f"{case} on {self.blueprint.text}"
-
-        parameters = {
-            **named(algo, self.algo_file, [algorithm]),
-            "p": p,
-            "size": size,
-            **self.machine_parameters,
-            **self.rule_parameters,
-            **self.pattern_parameters,
-        }
+        algo = self.algo or names_of(algorithm)
+        parameters = {**self.parameters, "algo": algo, "p": p, "size": size}
         made = _write(film, name, parameters, self.out, timeline.schedule)
         steps = output.counted(len(film.acts[0].marks) - 1, "step")
         output.say(f"{name}: {steps}, {format_seconds(timeline.makespan)}{made}")
@@ -214,7 +202,7 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         stated = {name: getattr(self, name) for name in names if getattr(self, name) is not None}
         job_options = {"model": self.model or "resnet50", "p": p, **stated}
         simulation = SimulationOptions(
-            **values_of(self, MachineOptions), **values_of(self, RuleOptions)
+            **self.values_of(MachineOptions), **self.values_of(RuleOptions)
         )
         if self._plan is not None:
             return self._planned(PlanOptions(plan=self._plan, **job_options), simulation)
@@ -231,9 +219,8 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         if isinstance(strategy, DDP) and job.steps == 1:
             buckets = (initial if strategy.find_unused else rebuilt)(plan.model, strategy.bucket)
         film = spans_film(strategy_spans(plan, timeline), buckets)
-        keys = "model", "strategy", "p", *self.machine_parameters
-        parameters = {**{key: request.parameters[key] for key in keys}, "bucket": self.bucket}
-        return film, training.title, parameters | stated, plan.steps
+        resolved = {key: request.resolved[key] for key in ("model", "strategy", "p")}
+        return film, training.title, {**self.parameters, **resolved}, plan.steps
 
     def _planned(self, options: PlanOptions, simulation: SimulationOptions) -> FilmedStep:
         from experiments.animation.spans_film import spans_film
@@ -247,12 +234,12 @@ class Animate(PatternOptions, MachineOptions, RuleOptions):
         run = case.answer()
         check_out(self.out)
         film = spans_film(step_spans(run.whole, run.attempts))
-        return film, f"{run.training.name}, {run.plan}", case.parameters, len(run.attempts)
+        name, parameters = f"{run.training.name}, {run.plan}", {**self.parameters, **case.resolved}
+        return film, name, parameters, len(run.attempts)
 
     def _pipeline(self) -> FilmedStep:
         """A step of a pipeline."""
         from experiments.animation.spans_film import pipeline_film
-        from experiments.options.values import parse_stage_times
         from experiments.pipeline_files import named_pipeline
         from simulator.parallel.pipeline_times import of_stages, pipeline_times
 

@@ -145,13 +145,11 @@ class Calibrate(RunOptions, FormatOptions):
         return profile
 
     def _answer(self, profile: Calibrated) -> Result:
-        files = ",".join(map(str, (*self.files, *(self.links or ()))))
-        parameters = {"runs": files, "family": self.family, "only": self.only}
         records: list[output.Record] = [
             {"parameter": name, **estimate.model_dump()}
             for name, estimate in profile.estimates.items()
         ]
-        return Result("calibrate", profile.model_dump(by_alias=True), records, parameters)
+        return Result("calibrate", profile.model_dump(by_alias=True), records, self.parameters)
 
 
 def _linked(chosen: Library, links: Sequence[Path], machine: Blueprint | None) -> Library:

@@ -12,19 +12,12 @@ from experiments import output
 from experiments.options.completion import collective_names, completer
 from experiments.options.log_options import CurvePlot, Family, InPlace, LogRanks, ranks_of
 from experiments.options.machine_options import MachineOptions
-from experiments.options.options import (
-    Level,
-    LibraryVersion,
-    PopulationName,
-    ProfileName,
-    ReportOptions,
-    argument,
-    option,
-    refuse,
-    values_of,
-)
+from experiments.options.options import LibraryVersion, ReportOptions, argument, option
+from experiments.options.profile_options import ProfileOptions
+from experiments.options.values import parse_rank_count
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
+from topologies.units import parse_bandwidth, parse_bytes
 
 if TYPE_CHECKING:
     from experiments.diagnosis import Diagnosis, Difference
@@ -37,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnose(MachineOptions, ReportOptions):
+class Diagnose(MachineOptions, ProfileOptions, ReportOptions):
     """Say whether measured times are normal, and what to try.
 
     Each size is compared with what the library should give on the machine. The report has abnormal
@@ -67,10 +60,7 @@ class Diagnose(MachineOptions, ReportOptions):
         "--job",
         default=False,
     )
-    profile: ProfileName = None
-    library: PopulationName = None
     library_version: LibraryVersion = None
-    level: Level = None
     family: Family = None
     p: LogRanks = None
     in_place: InPlace = False
@@ -91,13 +81,6 @@ class Diagnose(MachineOptions, ReportOptions):
             return self._job()
         measurements, results, differences = self._diagnosed()
         failures = measurements.failures
-        if self.plot:
-            from experiments.pictures.figures import write_figures
-            from experiments.pictures.result_curves import diagnosis_drawing
-
-            names = (str(number) for number in range(1, len(results) + 1))
-            drawings = [partial(diagnosis_drawing, result) for result in results]
-            write_figures(self.plot, dict(zip(names, drawings, strict=True)))
         output.note_skipped(measurements.skipped)
         output.note(*doubts([result.curve for result in results]))
         records = [row for result in results for row in point_records(result)]
@@ -105,11 +88,11 @@ class Diagnose(MachineOptions, ReportOptions):
             "diagnose",
             diagnosis_report(results, differences, failures),
             [*records, *map(failure_record, failures)],
-            self._parameters(),
-            pictures=pictures(results) if self.report else (),
+            self.parameters,
+            pictures=pictures(results),
             words=_advice(differences, failures),
         )
-        answer.publish(self.written_files._replace(plot=None), self.format)
+        answer.publish(self.written_files, self.format)
         return int(any(result.abnormal for result in results) or bool(differences or failures))
 
     def records(self) -> list[output.Record]:
@@ -128,8 +111,8 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.traces.ras_status import read_status
 
         taken = {"logs", "job", "report", "format"}
-        others = values_of(self, Diagnose).keys() - taken
-        refuse(self, sorted(others), ": leave one of them out", "--job and ")
+        others = self.values_of(Diagnose).keys() - taken
+        self.refuse(sorted(others), ": leave one of them out", "--job and ")
         if not self.logs:
             raise InputError("--job: name the traces of its ranks, or their folder")
         words: dict[str, object] = {}
@@ -149,7 +132,7 @@ class Diagnose(MachineOptions, ReportOptions):
             "job" if status is None else "status",
             report,
             _job_records(report),
-            {"logs": ",".join(map(str, self.logs))},
+            self.parameters,
             words=words,
         )
         answer.publish(self.written_files, self.format)
@@ -191,7 +174,7 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.measurements import read_all
 
         names = "collective", "size", "library_version"
-        refuse(self, names, " goes with --busbw: write both")
+        self.refuse(names, " goes with --busbw: write both")
         if not self.logs:
             raise InputError(
                 "nothing to diagnose: name a LOG, or one number like --topology hgx_h100 --size "
@@ -210,7 +193,6 @@ class Diagnose(MachineOptions, ReportOptions):
         from experiments.diagnosis.library_expectation import measured_on
         from experiments.measurements import Measurements, Point
         from experiments.measurements.collectives import bus_factor
-        from topologies.units import parse_bandwidth, parse_bytes
 
         if self.logs:
             raise InputError(f"--busbw {self.busbw} and {self.logs[0]}: leave one of them out")
@@ -218,7 +200,7 @@ class Diagnose(MachineOptions, ReportOptions):
             if getattr(self, name) is None:
                 raise InputError(f"--busbw {self.busbw}: give --{name} as well")
         alone = f"--busbw {self.busbw} and "
-        refuse(self, ("family", "in_place"), ": leave one of them out", alone)
+        self.refuse(("family", "in_place"), ": leave one of them out", alone)
         machine, size = self.blueprint, parse_bytes(str(self.size))
         ranks = self._ranks or machine.whole().ranks
         library = self.library
@@ -229,8 +211,6 @@ class Diagnose(MachineOptions, ReportOptions):
 
     @property
     def _ranks(self) -> int | None:
-        from experiments.options.values import parse_rank_count
-
         return parse_rank_count(self.p) if self.p else None
 
     def _expectation(self) -> Expectation:
@@ -241,14 +221,11 @@ class Diagnose(MachineOptions, ReportOptions):
 
         machine, profile = self.optional_blueprint, self._calibrated
         if profile is None:
-            if machine is None and self.level is not None and self.library is None:
-                raise InputError(
-                    f"--level {self.level:g} goes with --topology, --library or --profile: write "
-                    f"one of them"
-                )
+            if machine is None and self.library is None:
+                why = " goes with --topology, --library or --profile: write one of them"
+                self.refuse(("level",), why)
             return self._library
-        if self.library is not None:
-            raise InputError(f"--library {self.library} and --profile: leave one of them out")
+        self.refuse(("library",), " and --profile: leave one of them out")
         machine = machine or find(profile.machine)
         simulation, by = at_level(profile.simulated(), self.level), f"the profile {profile.profile}"
         name = f"{profile.profile}, of {profile.machine}"
@@ -270,20 +247,10 @@ class Diagnose(MachineOptions, ReportOptions):
 
         return None if self.profile is None else find(self.profile)
 
-    def _parameters(self) -> output.Record:
-        machine = self.optional_blueprint
-        return {
-            "logs": ",".join(map(str, self.logs or ())) or None,
-            "collective": self.collective,
-            "size": self.size,
-            "busbw": self.busbw,
-            "library": self.library,
-            "library_version": self.library_version,
-            "topology": machine.text if machine else None,
-            "profile": self._calibrated.profile if self._calibrated else None,
-            "family": self.family,
-            "in_place": self.in_place,
-        }
+    @property
+    def resolved(self) -> output.Record:
+        """The machine, which may be unknown."""
+        return {} if self.topology is None else super().resolved
 
 
 def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> Iterator[Curve]:

@@ -8,18 +8,13 @@ from typing import ClassVar, Literal
 from experiments import output
 from experiments.options.completion import collective_names, completer
 from experiments.options.machine_options import MachineOptions
-from experiments.options.options import (
-    Level,
-    LibraryVersion,
-    PopulationName,
-    argument,
-    option,
-    word_or_option,
-)
+from experiments.options.options import Level, LibraryVersion, PopulationName, option
+from experiments.options.values import parse_rank_count
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
+from topologies.units import parse_sizes
 
-SIZES = "1KiB..8GiB:x2"
+COLLECTIVE, SIZES = "all_reduce", "1KiB..8GiB:x2"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +27,9 @@ class Expect(MachineOptions):
 
     EXAMPLES: ClassVar = ("expect --topology hgx_h100:nodes=2 --collective all_reduce",)
 
-    word: str | None = argument(
-        "[COLLECTIVE]",
-        "The same as --collective.",
-        autocompletion=completer(collective_names),
-    )
     collective: str | None = option(
         "A collective, like all_to_all.  [default: all_reduce]",
+        word="[COLLECTIVE]",
         autocompletion=completer(collective_names),
     )
     p: str | None = option(
@@ -51,7 +42,9 @@ class Expect(MachineOptions):
     library_version: LibraryVersion = None
     level: Level = None
     format: Literal["table", "csv", "json", "prometheus"] = option(
-        "Format of the output; prometheus writes lines of a textfile.", default="table"
+        "Format of the output; prometheus writes lines of a textfile.",
+        default="table",
+        stored=False,
     )
 
     def run(self) -> int:
@@ -62,7 +55,7 @@ class Expect(MachineOptions):
 
             output.say(exposition(rows).removesuffix("\n"))
             return 0
-        Result("expect", rows, rows, self._parameters).show(self.format)
+        Result("expect", rows, rows, self.parameters).show(self.format)
         return 0
 
     def records(self) -> list[output.Record]:
@@ -71,11 +64,9 @@ class Expect(MachineOptions):
 
         from experiments.diagnosis.diagnosis_records import expected_records
         from experiments.diagnosis.library_expectation import LibraryExpectation, measured_on
-        from experiments.options.values import parse_rank_count
         from simulator.uncertainty.interval import LEVEL
-        from topologies.units import parse_sizes
 
-        collective = word_or_option(self.word, self.collective, "collective") or "all_reduce"
+        collective = self.collective or COLLECTIVE
         machine = self.blueprint
         ranks = machine.whole().ranks if self.p is None else parse_rank_count(self.p)
         sizes = np.array(parse_sizes(self.size or SIZES))
@@ -92,13 +83,7 @@ class Expect(MachineOptions):
         return list(expected_records(curve, machine, expected))
 
     @property
-    def _parameters(self) -> output.Record:
-        return {
-            **self.machine_parameters,
-            "collective": word_or_option(self.word, self.collective, "collective") or "all_reduce",
-            "p": self.p,
-            "size": self.size or SIZES,
-            "library": self.library,
-            "library_version": self.library_version,
-            "level": self.level,
-        }
+    def resolved(self) -> output.Record:
+        """The machine, the collective and the sizes."""
+        collective = self.collective or COLLECTIVE
+        return {**super().resolved, "collective": collective, "size": self.size or SIZES}

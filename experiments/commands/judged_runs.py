@@ -169,13 +169,11 @@ def _answer(
     nccl_times: NcclTimes,
     held_out: dict[str, Error],
 ) -> Result:
-    name, runs = profile.name, ",".join(map(str, request.logs))
-    parameters = {"profile": name, "runs": runs, "family": request.family, "only": request.only}
     records = _records(judged, nccl_times)
     unseen = {name: error.model_dump() for name, error in held_out.items()}
     report = {"points": records, "unseen": unseen}
-    pictures = [Picture("All curves", (name, judged))]
-    return Result("judge", report, records, parameters, None, profile, pictures)
+    pictures = [Picture("All curves", (profile.name, judged))]
+    return Result("judge", report, records, request.parameters, None, profile, pictures)
 
 
 def _records(judged: Sequence[Judged], nccl_times: NcclTimes) -> list[output.Record]:

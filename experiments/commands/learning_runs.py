@@ -8,12 +8,7 @@ from functools import partial
 
 from experiments import output
 from experiments.commands.plan_cases import parse_course, plans_in
-from experiments.learning.learning_run import (
-    LearningRun,
-    learn,
-    learn_steps,
-    without_disturbance,
-)
+from experiments.learning.learning_run import LearningRun, learn, learn_steps, without_disturbance
 from experiments.learning.task import LearningTask
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.run_options import JobOptions
@@ -26,20 +21,17 @@ from topologies.errors import InputError
 from topologies.option_text import parse_options
 
 Planned = tuple[list[Callable[[], LearningRun]], Blueprint, output.Record]
-"""The runs, each simulated and learnt when it is called; their machine; and the options as the user
-writes them, which are stored with the result."""
+"""The runs, each simulated and learnt when it is called; their machine; and what options come to,
+which is stored with the result."""
 
 
 def run(options: TrainingOptions, job: JobOptions) -> int:
     """Print a table with a row for each run. Raises InputError for options that learning does not
     have."""
-    if job.timeline is not None:
-        raise InputError(
-            f"--timeline {job.timeline}: with --learn take --plot, or leave out --learn"
-        )
+    job.refuse(("timeline",), ": with --learn take --plot, or leave out --learn")
     if not job.are_usual:
         raise InputError("--jobs, --resume: learning runs in one process, leave them out")
-    planned, machine, parameters = parse(options, job)
+    planned, machine, resolved = parse(options, job)
     progress = output.Progress("runs learnt")
     runs: list[LearningRun] = []
     for run_of in planned:
@@ -50,6 +42,7 @@ def run(options: TrainingOptions, job: JobOptions) -> int:
     curves = [[point._asdict() for point in run.curve] for run in runs]
     documents = [{**record, "curve": curve} for record, curve in zip(records, curves, strict=True)]
     pictures = [Picture("Accuracy over time", (runs,))]
+    parameters = {**job.parameters, **resolved}
     answer = Result("learn", documents, records, parameters, machine, pictures=pictures)
     answer.publish(job.written_files, job.format)
     return 0
@@ -70,12 +63,12 @@ def parse(options: TrainingOptions, simulation: SimulationOptions) -> Planned:
     if not isinstance(options, PlanOptions):
         simulation.refuse_library("it goes with simctl plan, or without --learn")
         return _of_strategies(task, options, simulation)
-    plans, machine, parameters = _of_plans(task, options, simulation)
+    plans, machine, resolved = _of_plans(task, options, simulation)
     if options.strategy is None:
-        return plans, machine, parameters
+        return plans, machine, resolved
     simulation.refuse_library("it goes with plans alone, or without --learn")
     strategies, machine, of_strategies = _of_strategies(task, options, simulation)
-    return [*strategies, *plans], machine, {**parameters, **of_strategies, "plan": options.plan}
+    return [*strategies, *plans], machine, {**resolved, **of_strategies, "plan": options.plan}
 
 
 def _of_strategies(
@@ -96,14 +89,8 @@ def _of_strategies(
         for words in dict.fromkeys(("", _disturbance(options)))
         for name, job in zip(names, jobs, strict=True)
     ]
-    parameters = {
-        **requests[0].parameters,
-        "strategy": options.strategy or DDP,
-        "learn": options.learn,
-        "p": str(ranks),
-        "steps": steps,
-    }
-    return runs, jobs[0].machine, parameters
+    shared: output.Record = {"strategy": options.strategy or DDP, "p": str(ranks), "steps": steps}
+    return runs, jobs[0].machine, {**requests[0].resolved, **shared}
 
 
 def _of_plans(task: LearningTask, options: PlanOptions, simulation: SimulationOptions) -> Planned:
@@ -118,8 +105,7 @@ def _of_plans(task: LearningTask, options: PlanOptions, simulation: SimulationOp
             request = parse_course(replace(disturbed, plan=name), simulation)
             words = _disturbance(disturbed)
             runs.append(partial(_learn_plan, task, request, name, options.steps, words))
-    stated = {"plan": options.plan, "learn": options.learn, "seed": options.seed}
-    return runs, request.machine, {**request.parameters, **stated}
+    return runs, request.machine, {**request.resolved, "plan": options.plan}
 
 
 def _learn_plan(
@@ -139,17 +125,8 @@ def _disturbance(options: TrainingOptions) -> str:
 
 def _check_input(options: TrainingOptions) -> None:
     """Raise InputError for options of the samples, and for a sweep."""
-    if options.sweep is not None:
-        raise InputError(
-            f"--sweep {options.sweep[:60]}: with --learn write strategies instead, like "
-            f"--strategy 'local_sgd:every=1; local_sgd:every=8'"
-        )
-    if options.batches is not None:
-        raise InputError(
-            f"--batches {options.batches[:60]}: with --learn every worker has input in all steps, "
-            f"leave it out"
-        )
-    if options.epochs is not None:
-        raise InputError(
-            f"--epochs {options.epochs[:60]}: a run that learns has its own samples, leave it out"
-        )
+    instead = "--strategy 'local_sgd:every=1; local_sgd:every=8'"
+    options.refuse(("sweep",), f": with --learn write strategies instead, like {instead}")
+    why = ": with --learn every worker has input in all steps, leave it out"
+    options.refuse(("batches",), why)
+    options.refuse(("epochs",), ": a run that learns has its own samples, leave it out")

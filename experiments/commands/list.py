@@ -13,7 +13,6 @@ from experiments.options.options import CollectiveName, FormatOptions, argument
 from experiments.output import Record, Value
 from experiments.pages.reports.result import Result
 from experiments.templates import Columns, headed
-from topologies.errors import InputError
 from topologies.units import format_bandwidth
 
 if TYPE_CHECKING:
@@ -45,8 +44,8 @@ class List(FormatOptions):
 
     def run(self) -> int:
         """Print the list."""
-        if self.collective is not None and self.what != "algos":
-            raise InputError(f"--collective {self.collective[:40]}: it goes with simctl list algos")
+        if self.what != "algos":
+            self.refuse(("collective",), ": it goes with simctl list algos")
         lists: dict[str, Callable[[], Listing]] = {
             "algos": partial(_algorithms, self.collective),
             "machines": _machines,

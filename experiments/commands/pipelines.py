@@ -10,6 +10,7 @@ from experiments import output
 from experiments.answer_blocks import render
 from experiments.options.completion import completer, pipeline_names
 from experiments.options.options import FormatOptions, Plot, Times, argument, option
+from experiments.options.values import parse_stage_times
 from experiments.pages.reports.result import Result
 from experiments.templates import Columns
 from topologies.errors import InputError
@@ -49,7 +50,6 @@ class Pipelines(FormatOptions):
 
     def run(self) -> int:
         """Print a line an order, draw them, and write the actions of one."""
-        from experiments.options.values import parse_stage_times
         from simulator.parallel.pipeline_times import of_stages, pipeline_times
         from simulator.parallel.pipelines.pipeline import pipeline_csv
 

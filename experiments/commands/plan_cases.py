@@ -14,7 +14,6 @@ from experiments.frameworks.job_choice import chosen_transformer, names_file, wi
 from experiments.models.accelerators import DEVICES, usual_dtype
 from experiments.models.device_times import DeviceTimes
 from experiments.options import condition_parser
-from experiments.options.options import refuse, values_of
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.run_options import JobOptions
 from experiments.options.training_options import CONDITIONS, PlanOptions, listed
@@ -103,22 +102,20 @@ def parse(
     from experiments.training.strategy_options import SweptValue
     from experiments.training.training_grid import TrainingGrid
 
-    stated = {"plan": options.plan, "p": options.p, "sweep": options.sweep}
-    parameters = {**requests[0].parameters, **stated}
+    compared = {"plan": options.plan, "p": options.p}
+    resolved = {**requests[0].resolved, **compared}
     values = [SweptValue(text, text, text) for text in (case.plan or "" for case in each)]
     cases = [*zip(values, requests, strict=True)]
     if options.strategy is None:
-        return TrainingGrid("strategy", [], [], parameters, cases)
-    if options.detail == "transfers":
-        raise InputError("--detail transfers: of plans, or of strategies: compare each alone")
+        return TrainingGrid("strategy", [], [], resolved, cases)
+    options.refuse(("detail",), ": of plans, or of strategies: compare each alone")
     others = options.with_sweep()
     grid = others.request(simulation)
     alone = SweptValue(*[others.strategy or ""] * 3)
     named = [(value or alone, job) for value, job in grid.variants]
     variants = [(value, replace(job, name=value.text)) for value, job in named]
-    return TrainingGrid(
-        "strategy", variants, grid.ranks, {**parameters, **grid.parameters, **stated}, cases
-    )
+    resolved = {**resolved, **grid.resolved, **compared}
+    return TrainingGrid("strategy", variants, grid.ranks, resolved, cases)
 
 
 def _with_jobs(options: PlanOptions, simulation: SimulationOptions) -> PlanOptions:
@@ -177,14 +174,13 @@ def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob
     plan, defaults = like_framework(plan, options.like, setting.training.times.device)
     check_recomputation(plan, setting.training.shape)
     output.note(*idle_keys(plan, setting.training.shape, ideal=setting.ideal))
-    stated = {name: getattr(options, name) for name in (*COURSE, "epochs")}
-    changed = {name: each for name, each in stated.items() if each != getattr(PlanOptions, name)}
-    if options.detail == "transfers" and changed.keys() & {*COURSE}:
+    stated = {name for name in COURSE if getattr(options, name) != getattr(PlanOptions, name)}
+    if options.detail == "transfers" and stated:
         raise InputError(f"--detail {options.detail}: it is of a step without conditions")
     ranks = {"plan": str(plan), "p": str(plan.degrees.ranks)}
     settled = {
         "slow_links": condition_parser.slow_links(options.slow_link, setting.profile),
-        "parameters": {**setting.parameters, **ranks, **changed, **setting.software(plan.links)},
+        "resolved": {**setting.resolved, **ranks, **setting.software(plan.links)},
         "training": setting.training.under(plan),
     }
     return PlanJob(
@@ -203,20 +199,18 @@ def parse_course(options: PlanOptions, simulation: SimulationOptions) -> PlanJob
 def parse_search(options: PlanOptions, simulation: SimulationOptions) -> SearchRequest:
     """The search for plans. Raises InputError for options that do not go with it."""
     of_steps = sorted({*COURSE, "epochs", "sweep"})
-    refuse(options, of_steps, ": it does not go with auto, leave one of them out")
+    options.refuse(of_steps, ": it does not go with auto, leave one of them out")
     setting, gpus = _setting(options, simulation)
-    if options.detail != "auto":
-        raise InputError(f"--detail {options.detail}: it does not go with auto")
+    options.refuse(("detail",), ": it does not go with auto")
     if gpus is None:
         raise InputError("auto: say on how many GPUs, like --gpus 64")
     values = parse_space(_with_batch(options))
     whole = Plan(dp=1, recompute=str(values.get("recompute", Plan.recompute)))
     check_recomputation(whole, setting.training.shape)
     software = setting.software(values.get("links", Plan.links))
-    parameters = {**setting.parameters, "plan": options.plan, "p": str(gpus), **software}
-    parameters |= {} if options.batch is None else {"batch": options.batch}
+    resolved = {**setting.resolved, "plan": options.plan, "p": str(gpus), **software}
     training = setting.training.under(replace(Plan(), **values))
-    shared = {**vars(setting), "training": training, "parameters": parameters}
+    shared = {**vars(setting), "training": training, "resolved": resolved}
     return SearchRequest(**shared, gpus=gpus, values=values, like=options.like)
 
 
@@ -228,8 +222,8 @@ def _with_batch(options: PlanOptions) -> str:
 def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setting, int | None]:
     """What is the same for all plans. The GPUs that the user names, or those of the machine; None
     for a shape's."""
-    others = values_of(options, PlanOptions).keys() - {*USED, *COURSE, "epochs"}
-    refuse(options, sorted(others), ": it does not go with a plan, leave one of them out")
+    others = options.values_of(PlanOptions).keys() - {*USED, *COURSE, "epochs"}
+    options.refuse(sorted(others), ": it does not go with a plan, leave one of them out")
     if options.model == PlanOptions().model:
         raise InputError("give --model with a transformer, like llama3_70b")
     chosen, profile = simulation.chosen
@@ -248,14 +242,14 @@ def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setti
         rules=simulation.rules,
         profile=profile,
         ideal=blueprint.kind == "shape" or profile is not None or options.detail == "transfers",
-        parameters={},
+        resolved={},
     )
-    fitted: dict[str, str] = {}
+    resolved = {"model": options.model, "device": device}
     if options.calibrate_compute is not None:
         file = Path(options.calibrate_compute)
         training = calibrated_by(file, setting.training, setting.groups, options.like)
         setting, times = replace(setting, training=training), training.times
-        fitted = {"scale": f"{times.scale:.6g}", "launch_s": f"{times.launch:.6g}"}
+        resolved |= {"scale": f"{times.scale:.6g}", "launch_s": f"{times.launch:.6g}"}
     gpus = _whole_machine(blueprint)
     if (p := options.p) is not None:
         if len(options.counts) > 1:
@@ -263,17 +257,7 @@ def _setting(options: PlanOptions, simulation: SimulationOptions) -> tuple[Setti
         gpus = options.counts[0]
         if gpus < 1:
             raise InputError(f"--p {p[:40]}: take 1 GPU or more")
-    parameters = {
-        "model": options.model,
-        **({"like": options.like} if options.like else {}),
-        "device": device,
-        **fitted,
-        **simulation.library_parameters,
-        **chosen.machine_parameters,
-        **simulation.rule_parameters,
-        **({} if options.tokens is None else {"tokens": options.tokens}),
-    }
-    return replace(setting, parameters=parameters), gpus
+    return replace(setting, resolved=resolved), gpus
 
 
 def _tokens(text: str) -> float:
@@ -291,20 +275,18 @@ def _tokens(text: str) -> float:
 def run(request: PlanJob | SearchRequest, options: JobOptions) -> int:
     """Print a step of a plan in full, or the fastest plans and why each loses; 1 if the step does
     not fit in memory."""
-    files, plot = options.written_files, options.plot
+    files = options.written_files
     if not options.are_usual:
         raise InputError("--jobs, --resume: a plan is one step, leave them out")
     if isinstance(request, SearchRequest):
-        if files.timeline is not None:
-            raise InputError(f"--timeline {files.timeline}: with auto take --plot, or name a plan")
-        _searched(request).publish(files, options.format)
+        options.refuse(("timeline",), ": with auto take --plot, or name a plan")
+        _searched(request, options).publish(files, options.format)
         return 0
-    if plot is not None:
-        raise InputError(f"--plot {plot}: of several plans or strategies: else take --timeline")
+    options.refuse(("plot",), ": of several plans or strategies: else take --timeline")
     check_timeline(files.timeline, request.plan.degrees.ranks, files.trace)
     result = request.answer()
     _note_nodes(result.step.work.times)
-    about = request.parameters, request.machine, request.profile
+    about = {**options.parameters, **request.resolved}, request.machine, request.profile
     answer = Result("plan", result.figures(), [result.record], *about)
     answer.publish(files, options.format, result)
     return int(result.missing > 0)
@@ -324,10 +306,11 @@ def node_size(topology: Topology, gpus: int) -> int:
     return int(np.count_nonzero(node == node[0])) if node[0] >= 0 else gpus
 
 
-def _searched(request: SearchRequest) -> Result:
+def _searched(request: SearchRequest, options: JobOptions) -> Result:
     searched = request.searched()
     pictures = [Picture("Memory of the fastest plans", (searched,))]
-    about = request.parameters, request.machine, request.profile, pictures
+    parameters = {**options.parameters, **request.resolved}
+    about = parameters, request.machine, request.profile, pictures
     errors = dict.fromkeys(map(searched.error, searched.first))
     words = {"errors": [error_cells(*error) for error in errors]}
     return Result("plans", searched.figures(), searched.rows, *about, words=words)

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from experiments import output
 from experiments.answer_blocks import render
@@ -73,9 +73,11 @@ class ProfileModel(FormatOptions):
         "random numbers from 0 to below 1000.",
         default=MISSING,
     )
-    batch: int | None = option("Samples.  [default: the first size of the first input]")
+    batch: int | None = option("Samples.  [default: the first size of the first input]", min=1)
     device: str = option("cpu, cuda, or one of several like cuda:1.", default="cpu")
-    dtype: str = option("fp32, fp64, fp16 or bf16, of parameters and inputs.", default="fp32")
+    dtype: Literal["fp32", "fp64", "fp16", "bf16"] = option(
+        "The type of parameters and inputs.", default="fp32"
+    )
     steps: int = option("Steps that are measured; times are their medians.", default=5)
     optimizer: str = option("sgd (with momentum) or adamw.", default="sgd")
     out: Path | None = option(
@@ -103,15 +105,11 @@ class ProfileModel(FormatOptions):
         return 0
 
     def _profiled(self, shapes: Sequence[Shape]) -> Model:
-        dtype = FLOATS.get(self.dtype)
-        if dtype is None:
-            raise InputError(f"dtype {self.dtype!r}: it is one of {', '.join(FLOATS)}")
-        if self.batch is not None and self.batch < 1:
-            raise InputError(f"batch = {self.batch}: 1 or more")
         import torch
 
         from experiments.models.torch_module import ModuleTraining, profile
 
+        dtype = FLOATS[self.dtype]
         inputs = tuple(random_input(shape, dtype) for shape in shapes)
         return profile(
             load(self.target).to(getattr(torch, dtype)),

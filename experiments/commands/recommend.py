@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from experiments import output
 from experiments.options.completion import complete_algorithms
 from experiments.options.machine_options import library_of
-from experiments.options.options import CollectiveName, ReportOptions, option, refuse
+from experiments.options.options import CollectiveName, ReportOptions, option
 from experiments.options.profile_options import SimulationOptions
+from experiments.options.values import parse_algorithms, parse_ranks, usual_ranks
 from experiments.pages.reports.result import Picture, Result
 from topologies.errors import InputError
 from topologies.units import format_bytes, parse_bytes, parse_sizes
 
 if TYPE_CHECKING:
-    from experiments.simulations.recommendation import (
-        Advice,
-        Question,
-    )
+    from experiments.simulations.recommendation import Advice, Question
     from experiments.simulations.winners import Line
 
 USUAL_SIZES = "1KiB..1GiB:x4"
@@ -70,7 +68,6 @@ class Recommend(SimulationOptions, ReportOptions):
     @cached_property
     def ranks(self) -> list[int]:
         """Numbers of ranks; several make a map."""
-        from experiments.options.values import parse_ranks, usual_ranks
         from simulator.collectives import of_collective
 
         listed = of_collective(self.question.collective)
@@ -82,7 +79,6 @@ class Recommend(SimulationOptions, ReportOptions):
         meaning."""
         from experiments.calibration import libraries
         from experiments.calibration.libraries import NCCL
-        from experiments.options.values import parse_algorithms
         from experiments.simulations.recommendation import Question
         from simulator.collectives import of_collective
 
@@ -99,6 +95,15 @@ class Recommend(SimulationOptions, ReportOptions):
             runs = partial(libraries.runs, NCCL.on(self.machine))
         return Question(name, 0, self.machine.build, self.rules, self.calibration, runs, chosen)
 
+    @property
+    def resolved(self) -> output.Record:
+        """The machine, the collective and the points; of a plan the machine and its sizes."""
+        if self.plan is not None:
+            return {**super().resolved, "size": self.size or PLAN_SIZES}
+        size = format_bytes(self.point) if self.point else self.size or USUAL_SIZES
+        points = {"p": ",".join(map(str, self.ranks)), "size": size}
+        return {**super().resolved, "collective": self.question.collective, **points}
+
     def records(self) -> list[output.Record]:
         """The rows, without printing them."""
         if self.plan is not None:
@@ -112,7 +117,7 @@ class Recommend(SimulationOptions, ReportOptions):
 
         if self.explain is not None:
             names, alone = ("size", "plot", "nccl_tuner"), f"--explain {self.explain} and "
-            refuse(self, names, ": leave one of them out", alone)
+            self.refuse(names, ": leave one of them out", alone)
             if len(self.ranks) > 1:
                 raise InputError(
                     f"--explain {self.explain}: give one number of ranks in --p, not {self.p}"
@@ -141,15 +146,7 @@ def _answer(
     drawn: Sequence[Any] = (),
 ) -> Result:
     """An answer, with a picture of a title and its arguments."""
-    question = request.question
-    parameters: output.Record = {
-        "collective": question.collective,
-        "p": ",".join(map(str, request.ranks)),
-        "topology": request.machine.text,
-        "size": request.point and format_bytes(request.point),
-        "profile": question.profile.name if question.profile else None,
-    }
-    about = parameters, request.machine, question.profile
+    about = request.parameters, request.machine, request.calibration
     pictures = [Picture(drawn[0], tuple(drawn[1:]))] if drawn else []
     return Result(kind, report, records, *about, pictures)
 
@@ -193,7 +190,7 @@ def _placed(request: Recommend) -> Result:
     from topologies.host_machines import room
 
     others = "algo", "collective", "p", "explain", "nccl_tuner", "plot"
-    refuse(request, others, ": leave one of them out", f"--plan {request.plan} and ")
+    request.refuse(others, ": leave one of them out", f"--plan {request.plan} and ")
     hosts, machine = request.hosts, request.machine
     if hosts is None:
         raise InputError(
@@ -214,13 +211,7 @@ def _placed(request: Recommend) -> Result:
         "collectives": records,
         "order": hosts.grouped().names,
     }
-    parameters: output.Record = {
-        "plan": str(degrees),
-        "topology": machine.text,
-        "placement": request.placement,
-        "profile": request.calibration.name if request.calibration else None,
-    }
-    return Result("placement", report, records, parameters, machine, request.calibration)
+    return Result("placement", report, records, request.parameters, machine, request.calibration)
 
 
 def _title(request: Recommend) -> str:

@@ -8,20 +8,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from experiments import output
+from experiments.options.completion import complete_algorithms
 from experiments.options.options import (
+    ALGORITHM_HELP,
     AlgorithmFile,
-    AlgorithmName,
-    AlgorithmWord,
     FormatOptions,
     Report,
     Size,
     option,
-    refuse,
-    word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.run_options import TraceOptions
+from experiments.options.values import (
+    names_of,
+    parse_algorithm,
+    parse_algorithms,
+    parse_rank_count,
+    usual_ranks,
+)
 from experiments.pages.reports.result import Result
 from topologies.errors import InputError
 from topologies.units import parse_bytes
@@ -32,6 +37,9 @@ if TYPE_CHECKING:
     from simulator.collectives.proof import WrongAlgorithm
     from simulator.schedules.timeline import ProfileRun
     from simulator.schedules.timeline import Timeline as Simulated
+
+Answer = tuple[Result, "Simulated", bool]
+"""An answer, what was simulated, and whether a check failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +52,7 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
 
     EXAMPLES: ClassVar = ("run ring --p 8 --size 1GiB --timeline ring.png",)
 
-    word: AlgorithmWord = None
-    algo: AlgorithmName = None
+    algo: str | None = option(ALGORITHM_HELP, word="[ALGO]", autocompletion=complete_algorithms)
     algo_file: AlgorithmFile = None
     p: str | None = option(
         "The number of ranks.  [default: all of the machine; 8 of a shape; with --matrix "
@@ -74,45 +81,46 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
 
     @cached_property
     def _algorithm(self) -> Algorithm:
-        from experiments.options.values import parse_algorithm
-
-        algo = word_or_option(self.word, self.algo)
-        return self.patterned(parse_algorithm(algo, self.algo_file, self.library_choices))
+        chosen = parse_algorithm(self.algo, self.algo_file, self.library_choices)
+        return self.patterned(chosen)
 
     @cached_property
     def _count(self) -> str:
-        from experiments.options.values import usual_ranks
-
         return self.count_text(self.p, partial(usual_ranks, self.machine, [self._algorithm], "8"))
 
-    @property
-    def _parameters(self) -> output.Record:
-        """The options as the user writes them: stored with a trace."""
-        from experiments.options.values import named
+    @cached_property
+    def _nbytes(self) -> float:
+        return parse_bytes(self.size_text(self.size))
 
-        algo = word_or_option(self.word, self.algo)
-        profile = self.calibration
-        return {
-            **self.simulation_parameters,
-            **named(algo, self.algo_file, [self._algorithm]),
-            "p": self._count,
-            "size": self.size_text(self.size),
-            **self.pattern_parameters,
-            **({"profile": profile.name} if profile else {}),
-        }
+    @property
+    def resolved(self) -> output.Record:
+        """The machine, the algorithm and the point that are simulated; of Chakra traces the
+        machine."""
+        if self.chakra is not None:
+            return super().resolved
+        algorithm = self.algo or names_of(self._algorithm)
+        point = {"algo": algorithm, "size": self.size_text(self.size)}
+        ranks = {} if self.groups else {"p": self._count}
+        return {**super().resolved, **point, **ranks}
 
     def run(self) -> int:
         """Print one collective in full, or several at once; 1 if a check failed."""
+        self.written_files.check((output.RESULT,))
+        if self.chakra is not None:
+            answer, timeline, failed = self._workload(self.chakra)
+        elif self.groups is not None:
+            answer, timeline, failed = self._several(self.groups)
+        else:
+            answer, timeline, failed = self._one()
+        answer.publish(self.written_files, self.format, timeline)
+        return int(failed)
+
+    def _one(self) -> Answer:
         from experiments.names import wait_records
         from experiments.simulations.algorithm_remarks import ineffective_labels, unmeant_sizes
         from experiments.simulations.sweep_rows import judge
         from simulator.analysis.critical_path import critical_path, parts, waits, worth
 
-        self.written_files.check((output.RESULT,))
-        if self.chakra is not None:
-            return self._workload(self.chakra)
-        if self.groups is not None:
-            return self._groups(self.groups)
         progress = output.Progress("built and proven, simulated, explained")
         case, outcome = self._simulated(progress)
         row, path, result = judge(case, outcome), critical_path(outcome.timeline), outcome.timeline
@@ -132,10 +140,8 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
             **({} if row.unsure is None else {"unsure": list(row.unsure)}),
             **({"grid_s": result.grid, "grid_error_s": result.grid_error} if result.grid else {}),
         }
-        about = self._parameters, self.machine, self.calibration
-        answer = Result("run", report, [row.record()], *about)
-        answer.publish(self.written_files, self.format, result)
-        return 1 if row.verdict.failed else 0
+        about = self.parameters, self.machine, self.calibration
+        return Result("run", report, [row.record()], *about), result, row.verdict.failed
 
     def records(self) -> list[output.Record]:
         """The row, without printing it."""
@@ -145,16 +151,12 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         return [judge(case, outcome).record()]
 
     def _simulated(self, progress: output.Progress) -> tuple[Case, ProfileRun]:
-        from experiments.options.values import parse_rank_count
         from experiments.simulations import workload
         from experiments.simulations.case import Case
         from simulator.collectives.proof import WrongAlgorithm
 
-        algorithm, ranks, nbytes = (
-            self._algorithm,
-            parse_rank_count(self._count),
-            parse_bytes(self.size_text(self.size)),
-        )
+        algorithm, nbytes = self._algorithm, self._nbytes
+        ranks = parse_rank_count(self._count)
         rules, profile, build = self.rules, self.calibration, self.machine.build
         if self.written_files.is_trace:
             # A trace has events of all ranks, of which none stands for others.
@@ -175,39 +177,26 @@ class CollectiveRun(PatternOptions, SimulationOptions, TraceOptions, FormatOptio
         progress(2, 3)
         return case, outcome
 
-    def _groups(self, text: str) -> int:
+    def _several(self, text: str) -> Answer:
         """Simulate collectives of groups. Raises InputError for options that they do not take."""
         from experiments.commands import run_groups
-        from experiments.options.values import parse_rank_count
 
-        refuse(self, ("profile", "library"), ": leave one of them out", "--groups and ")
-        size = self.size_text(self.size)
-        calls = run_groups.parse_groups(text, self._algorithm, parse_bytes(size))
+        self.refuse(("profile", "library"), ": leave one of them out", "--groups and ")
+        calls = run_groups.parse_groups(text, self._algorithm, self._nbytes)
         most = max(max(call.ranks) for call in calls) + 1
         ranks = most if self.p is None else parse_rank_count(self.p)
-        names = {"groups": text, "algo": self._algorithm.name, "size": size}
-        parameters = names | {"topology": self.machine.text}
-        about = calls, max(2, ranks), self.machine, self.rules, parameters
-        return run_groups.run(*about, self.written_files, self.format)
+        result, timeline = run_groups.simulated(calls, max(2, ranks), self)
+        return result, timeline, bool(result.report["wrong"])
 
-    def _workload(self, folder: Path) -> int:
+    def _workload(self, folder: Path) -> Answer:
         """Simulate Chakra traces. Raises InputError for options that they do not take."""
         from experiments.commands import run_chakra
-        from experiments.options.values import parse_algorithms
 
         unused = ("algo_file", "p", "size", "groups", "profile", "library", "level")
         names = (*unused, "root", "skew", "matrix")
-        refuse(self, names, ": leave one of them out", "--chakra and ")
-        algo = word_or_option(self.word, self.algo)
-        chosen = [] if algo is None else parse_algorithms(algo)
-        parameters = {
-            **self.machine_parameters,
-            **self.rule_parameters,
-            "chakra": str(folder),
-            "algo": algo,
-        }
-        about = folder, chosen, self.machine, self.rules, parameters
-        return run_chakra.run(*about, self.written_files, self.format)
+        self.refuse(names, ": leave one of them out", "--chakra and ")
+        chosen = [] if self.algo is None else parse_algorithms(self.algo)
+        return *run_chakra.simulated(folder, chosen, self), False
 
 
 def _busiest(timeline: Simulated) -> list[output.Record]:

@@ -8,11 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from experiments import output
-from experiments.answer_files import Files
 from experiments.models.accelerators import DEVICES, bandwidth, rate
 from experiments.names import wait_records
+from experiments.options.profile_options import SimulationOptions
 from experiments.pages.reports.result import Result
-from experiments.simulations.rules import Rules
 from experiments.traces.chakra_workload import USUAL_ALGORITHMS, Roofline, read_workload
 from simulator.analysis.critical_path import CriticalPath, critical_path, waits
 from simulator.collectives import Algorithm, find
@@ -20,7 +19,6 @@ from simulator.schedules.timeline import Timeline, length, union
 from simulator.steps.kinds import COMPUTATION, CPU
 from simulator.steps.step_graph import StepGraph
 from simulator.steps.written import Written, write
-from topologies.catalogue import Blueprint
 from topologies.errors import InputError
 
 LONGEST = 5
@@ -31,17 +29,12 @@ DTYPE = "bf16"
 """The dtype of computations that a trace gives as operations."""
 
 
-def run(
-    folder: Path,
-    algorithms: Sequence[Algorithm],
-    machine: Blueprint,
-    rules: Rules,
-    parameters: output.Record,
-    files: Files,
-    how: str,
-) -> int:
-    """Print the time of a workload and where it goes. `algorithms` are those that differ from the
-    usual ones, `parameters` are stored with the result."""
+def simulated(
+    folder: Path, algorithms: Sequence[Algorithm], options: SimulationOptions
+) -> tuple[Result, Timeline]:
+    """The time of a workload and where it goes. `algorithms` are those that differ from the usual
+    ones."""
+    machine, rules = options.machine, options.rules
     roofline = roofline_of(DEVICES.get(machine.name))
     graph, remarks = read_workload(folder, usual_algorithms(algorithms), roofline)
     output.note(*remarks[:REMARKS])
@@ -60,9 +53,8 @@ def run(
         "longest": _longest(path, graph, written, result),
         "contention": wait_records(behind, result.schedule),
     }
-    answer = Result("workload", report, records, parameters, machine, remarks=remarks)
-    answer.publish(files, how, result)
-    return 0
+    about = options.parameters, machine
+    return Result("workload", report, records, *about, remarks=remarks), result
 
 
 def roofline_of(device: str | None) -> Roofline | None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from experiments import output
-from experiments.answer_files import Files
 from experiments.names import wait_records
+from experiments.options.profile_options import SimulationOptions
 from experiments.options.run_options import parse_rank_list
 from experiments.pages.reports.result import Result
 from experiments.simulations.algorithm_remarks import unmeant_sizes
@@ -21,7 +21,6 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.buffers import Placed
 from simulator.steps.group_calls import GroupCall, graph_of
 from simulator.steps.written import Written, prove, write
-from topologies.catalogue import Blueprint
 from topologies.errors import InputError, naming
 from topologies.units import parse_bytes, parse_whole
 
@@ -29,17 +28,11 @@ NAMED = 6
 """Ranks of a group that are named."""
 
 
-def run(
-    calls: Sequence[GroupCall],
-    ranks: int,
-    machine: Blueprint,
-    rules: Rules,
-    parameters: output.Record,
-    files: Files,
-    how: str,
-) -> int:
-    """Print the times of all calls; 1 if a call breaks its promise. `parameters` are stored with
-    the result."""
+def simulated(
+    calls: Sequence[GroupCall], ranks: int, options: SimulationOptions
+) -> tuple[Result, Timeline]:
+    """The times of all calls, and which call breaks its promise."""
+    machine, rules = options.machine, options.rules
     topology = machine.build(ranks)
     graph = graph_of(calls, ranks)
     written = write(graph, topology, distinct=True, phases=graph.names, force=rules.force)
@@ -67,9 +60,7 @@ def run(
         "calls": records,
         "contention": wait_records(behind, result.schedule),
     }
-    answer = Result("groups", report, records, parameters, machine)
-    answer.publish(files, how, result)
-    return 1 if wrong else 0
+    return Result("groups", report, records, options.parameters, machine), result
 
 
 def _span(written: Written, number: int, timeline: Timeline) -> tuple[float, float]:

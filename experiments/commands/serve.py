@@ -12,7 +12,7 @@ from experiments import output
 from experiments.answer_files import ALL
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP, MachineOptions
-from experiments.options.options import ReportOptions, RunTimeline, option, refuse, values_of
+from experiments.options.options import ReportOptions, RunTimeline, option
 from experiments.pages.reports.result import Picture, Result
 from experiments.pictures.timelines.timeline_file import check_timeline, write_timeline
 from experiments.serving.engines import Engine, ServedPrecision
@@ -97,7 +97,7 @@ class Serve(MachineOptions, ReportOptions):
             self._draw(self._served[0 if auto else -1])
         rows = self.records()
         pictures = [Picture("Tokens of a user and of a GPU", self._drawn)]
-        answer = Result("serve", self._report(rows), rows, self._parameters, pictures=pictures)
+        answer = Result("serve", self._report(rows), rows, self.parameters, pictures=pictures)
         answer.publish(self.written_files, self.format)
         return 0
 
@@ -122,13 +122,13 @@ class Serve(MachineOptions, ReportOptions):
         chunk = 0 if self.chunk is None else self._tokens("chunk")
         if self.plan == "auto":
             alone = " goes with a plan such as tp=8, not auto"
-            refuse(self, ("concurrency", "measured", "prefill"), alone)
+            self.refuse(("concurrency", "measured", "prefill"), alone)
             gpus = self._gpus or self.blueprint.whole().ranks
             limits = Limits(*(self._limit(name) for name in ("ttft", "tpot")))
             progress, build = output.Progress("ways to serve"), cache(self._machine)
             about = limits, self.level, chunk
             return search(self._deployment, build, gpus, load, *about, progress)
-        refuse(self, ("ttft", "tpot"), " goes with --plan auto")
+        self.refuse(("ttft", "tpot"), " goes with --plan auto")
         loads = [load._replace(concurrency=float(each)) for each in self._concurrency]
         deployment, workers = self._deployment, self._workers
         machine = self._machine(deployment.cut.gpus)
@@ -181,9 +181,7 @@ class Serve(MachineOptions, ReportOptions):
             raise InputError(f"--topology {name}: give its GPU as --device, or take one of {known}")
         count, cut = (1, Cut()) if self.plan == "auto" else parse_workers("--plan", self.plan)
         if count > 1 and self.prefill is None:
-            raise InputError(
-                f"--plan {self.plan}: several workers go with --prefill, or take --gpus"
-            )
+            self.refuse(("plan",), ": several workers go with --prefill, or take --gpus")
         about = device, self.engine, self.precision, cut, self.accepted
         return Deployment(entry.name or self.model, entry.shape, *about)
 
@@ -313,7 +311,7 @@ class Serve(MachineOptions, ReportOptions):
         sequences = served.point.sequences * served.point.decoding / served.decoders
         title = f"A decode of {sequences:.0f} sequences of {deployment.model}"
         assert self.timeline
-        about = title, deployment.device, self._parameters, ALL
+        about = title, deployment.device, self.parameters, ALL
         write_timeline(self.timeline, lambda: step_spans(step), lambda: ranks_of(step), *about)
 
     def _report(self, rows: Sequence[output.Record]) -> dict[str, object]:
@@ -332,13 +330,3 @@ class Serve(MachineOptions, ReportOptions):
             "auto": self.plan == "auto",
             "points": [dict(row) for row in rows],
         }
-
-    @property
-    def _parameters(self) -> output.Record:
-        files = "plot", "report", "timeline", "format"
-        texts = {
-            name: value if value is None or isinstance(value, float) else str(value)
-            for name, value in values_of(self, Serve).items()
-            if name not in files
-        }
-        return {**texts, **self.machine_parameters, "topology": self.blueprint.text}

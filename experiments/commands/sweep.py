@@ -12,21 +12,20 @@ from experiments import output
 from experiments.answer_blocks import Record, Say, StreamedTable
 from experiments.options.completion import complete_algorithms
 from experiments.options.options import (
-    AlgorithmWord,
     CollectiveName,
     ReportOptions,
     option,
-    word_or_option,
 )
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.run_options import ExecutionOptions
+from experiments.options.values import names_of, parse_algorithms, parse_ranks, usual_ranks
 from experiments.pages.reports.result import Picture, Result
 from experiments.templates import Column, Columns
 from experiments.terms import footnote
 from experiments.text_lines import narrowed, wrapped
 from topologies.errors import InputError
-from topologies.units import format_bytes, in_binary
+from topologies.units import format_bytes, in_binary, parse_sizes
 
 if TYPE_CHECKING:
     from experiments.execution.executor import Executor
@@ -52,10 +51,10 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
 
     EXAMPLES: ClassVar = ("sweep --algo ring,naive --p 2..64 --size 64MiB,1GiB --out sweep.csv",)
 
-    word: AlgorithmWord = None
     algo: str | None = option(
         "Algorithms, comma-separated: see `simctl list algos`.  [default: ring; with a "
         "library what that takes]",
+        word="[ALGO]",
         autocompletion=complete_algorithms,
     )
     algo_file: list[str] | None = option(
@@ -78,53 +77,37 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         writable=True,
     )
     metric: Literal["time", "busbw", "efficiency"] | None = option(
-        "What the plot shows.  [default: busbw by size, time by ranks]"
+        "What the plot shows.  [default: busbw by size, time by ranks]", stored=False
     )
-    measured: Path | None = option("A log or CSV whose points the plot shows too.")
+    measured: Path | None = option("A log or CSV whose points the plot shows too.", stored=False)
     format: Literal["table", "wide", "csv", "json"] = option(
-        "Format of the output on stdout; wide has all columns.", default="table"
+        "Format of the output on stdout; wide has all columns.", default="table", stored=False
     )  # type: ignore[assignment]
 
     @cached_property
     def _algorithms(self) -> list[Algorithm]:
-        from experiments.options.values import parse_algorithms
-
-        algo = word_or_option(self.word, self.algo)
-        named = parse_algorithms(algo, self.collective, self.algo_file, self.library_choices)
+        named = parse_algorithms(self.algo, self.collective, self.algo_file, self.library_choices)
         return [self.patterned(each) for each in named]
 
     @cached_property
     def _ranks(self) -> str:
-        from experiments.options.values import usual_ranks
-
         usual = partial(usual_ranks, self.machine, self._algorithms, "2..64")
         return self.count_text(self.p, usual)
 
     @cached_property
     def grid(self) -> Grid:
         """The points. Raises InputError for options that have no meaning."""
-        from experiments.options.values import parse_ranks
         from experiments.simulations.grid import Grid
-        from topologies.units import parse_sizes
 
         points = self._algorithms, parse_ranks(self._ranks), parse_sizes(self.size_text(self.size))
         return Grid(*points, self.machine.build, self.rules, self.calibration)
 
     @property
-    def facts(self) -> output.Record:
-        """The parameters that are stored with the result."""
-        from experiments.options.values import named
-
-        profile = {"profile": self.calibration.name} if self.calibration else {}
-        return {
-            **profile,
-            **self.simulation_parameters,
-            **named(word_or_option(self.word, self.algo), self.algo_file, self._algorithms),
-            "p": self._ranks,
-            "size": self.size_text(self.size),
-            **self.pattern_parameters,
-            "proof_seed": 0,
-        }
+    def resolved(self) -> output.Record:
+        """The machine, algorithms and points that are simulated."""
+        algorithms = self.algo or names_of(*self._algorithms)
+        points = {"algo": algorithms, "p": self._ranks, "size": self.size_text(self.size)}
+        return {**super().resolved, **points}
 
     def records(self) -> list[output.Record]:
         """The rows, without printing them."""
@@ -138,11 +121,11 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         from experiments.execution.journal import is_complete
 
         self._check_paths()
-        if is_complete(self.out, self.facts, self.resume):
+        if is_complete(self.out, self.parameters, self.resume):
             return 0
         measured = self._measured()
         self._announce()
-        with self.execution(self.out, self.facts) as (executor, journal):
+        with self.execution(self.out, self.parameters) as (executor, journal):
             rows, missing = self._simulated(executor, journal)
             if rows:
                 result = self._result(rows, measured)
@@ -154,19 +137,14 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
 
     def _check_paths(self) -> None:
         self.written_files.check(output.TABLES)
-        if self.metric and not (self.plot or self.report):
-            raise InputError(
-                f"--metric {self.metric}: only a picture shows it: give --plot or --report too"
-            )
+        if not (self.plot or self.report):
+            why = ": only a picture shows it: give --plot or --report too"
+            self.refuse(("metric", "measured"), why)
 
     def _measured(self) -> list[MeasuredCurve]:
         """The measured curves that the plot shows. A note names the others of the log."""
         if self.measured is None:
             return []
-        if self.plot is None and self.report is None:
-            raise InputError(
-                f"--measured {self.measured}: only a picture shows it: give --plot too"
-            )
         from experiments.simulations.measured_curves import measured_curves
 
         collectives = {each.collective.name: each.collective for each in self.grid.algorithms}
@@ -187,7 +165,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         workload.announce(self.grid.points, len(self.grid.costs), self.processes or 1)
 
     def _simulated(
-        self, executor: Executor, journal: Journal | None
+        self, executor: Executor | None, journal: Journal | None
     ) -> tuple[list[SweepRow], list[MissingPoint]]:
         from experiments.execution.journal import Countdown
         from experiments.simulations.algorithm_remarks import ineffective_labels, unmeant_sizes
@@ -311,7 +289,7 @@ class Sweep(PatternOptions, SimulationOptions, ReportOptions, ExecutionOptions):
         subject = f"{', '.join(names)} on {self.machine.text}{profile}"
         records = [row.record() for row in rows]
         pictures = [Picture(f"All curves: {subject}", (rows, self.metric, subject, measured))]
-        about = self.facts, self.machine, self.calibration
+        about = self.parameters, self.machine, self.calibration
         return Result("sweep", records, records, *about, pictures)
 
 

@@ -13,8 +13,9 @@ from experiments.answer_blocks import Block, Facts, Record, Remarks, Table, tabl
 from experiments.options.completion import complete_machines
 from experiments.options.machine_options import TOPOLOGY_HELP
 from experiments.options.options import Force, FormatOptions, Plot, argument, option
+from experiments.options.values import parse_rank_count
 from experiments.output import Value
-from experiments.pages.reports.result import Result
+from experiments.pages.reports.result import Picture, Result
 from experiments.templates import Columns
 from topologies.units import format_bandwidth, format_bytes, format_seconds
 
@@ -51,19 +52,15 @@ class ShownMachine(FormatOptions):
     def run(self) -> int:
         """Print what a machine is made of, and draw it."""
         from experiments.machine_facts import facts
-        from experiments.options.values import parse_rank_count
         from topologies.catalogue import find
 
         machine = replace(find(self.name), force=self.force)
-        output.check_writable(self.plot, output.PICTURES)
+        self.written_files.check()
         topology = machine.build(parse_rank_count(self.p)) if self.p else machine.whole()
-        if self.plot:
-            from experiments.pictures.figures import write_figure
-            from experiments.pictures.machines.machine_picture import machine_drawing
-
-            write_figure(self.plot, machine_drawing(topology))
-        record = facts(topology)
-        Result("machine", record, [*_rows(record)]).show(self.format, lambda: _text(record))
+        record, pictures = facts(topology), [Picture(topology.name, (topology,))]
+        answer = Result("machine", record, [*_rows(record)], pictures=pictures)
+        answer.write(self.written_files)
+        answer.show(self.format, lambda: _text(record))
         return 0
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from experiments import output
-from experiments.answer_files import Files, is_folder
+from experiments.answer_files import is_folder
 from experiments.execution.journal import Countdown, is_complete, results
 from experiments.options.run_options import JobOptions
 from experiments.pages.reports.result import Picture, Result
@@ -38,25 +38,19 @@ def run(grid: TrainingGrid, options: JobOptions) -> int:
                 "--jobs and --resume are of several runs: give --p, --strategy or --sweep "
                 "several values, or leave them out"
             )
-        if files.plot:
-            raise InputError(
-                f"--plot {files.plot}: of several runs: give --p, --strategy or --sweep several "
-                f"values, or take --timeline"
-            )
-        return _one(grid, files, options.format)
-    if files.timeline:
-        raise InputError(
-            f"--timeline {files.timeline}: of one run, not of {number}: leave out --sweep, or give "
-            f"one --p, and one strategy or plan"
-        )
-    result = files.out if output.is_result(files.out) else None
-    for option, file in {"report": files.report, "out": result}.items():
-        if file and grid.plans:
-            raise InputError(f"--{option} {file}: of one plan, or of strategies alone")
+        several = "give --p, --strategy or --sweep several values, or take --timeline"
+        options.refuse(("plot",), f": of several runs: {several}")
+        return _one(grid, options)
+    alone = "leave out --sweep, or give one --p, and one strategy or plan"
+    options.refuse(("timeline",), f": of one run, not of {number}: {alone}")
+    if grid.plans:
+        stored = ("report", "out") if output.is_result(files.out) else ("report",)
+        options.refuse(stored, ": of one plan, or of strategies alone")
     return _several(grid, options)
 
 
-def _one(grid: TrainingGrid, files: Files, how: str) -> int:
+def _one(grid: TrainingGrid, options: JobOptions) -> int:
+    files, how = options.written_files, options.format
     job, ranks = grid.job, grid.ranks[0]
     if files.timeline:
         check_timeline(files.timeline, ranks, files.trace)
@@ -74,7 +68,7 @@ def _one(grid: TrainingGrid, files: Files, how: str) -> int:
     progress(2, 3, ", explaining")
     changes = what_if(result) if explained else {}
     progress(3, 3)
-    about = grid.parameters, job.machine, job.profile
+    about = {**options.parameters, **grid.resolved}, job.machine, job.profile
     document = report(result, changes) if explained else None
     words = words_of(result) if how == "table" else {}
     answer = Result("train", document, [record], *about, words=words)
@@ -112,26 +106,29 @@ def _verdict(failures: Iterable[str], records: Sequence[output.Record]) -> int:
 
 
 def _several(grid: TrainingGrid, options: JobOptions) -> int:
-    if is_complete(options.out, grid.parameters, options.resume):
+    parameters = {**options.parameters, **grid.resolved}
+    if is_complete(options.out, parameters, options.resume):
         return 0
-    with options.execution(options.out, grid.parameters) as (executor, journal):
+    with options.execution(options.out, parameters) as (executor, journal):
         progress = output.Progress("runs simulated")
         countdown = Countdown(progress, grid.costs, journal.results if journal else ())
         outcomes = list(results(grid, executor, journal, countdown))
         progress.clear()
         records = in_common([outcome.record for outcome in outcomes])
-        answer = _compared(grid, records)
+        answer = _compared(grid, records, parameters)
         answer.write(options.written_files)
     answer.show(options.format)
     return _verdict((outcome.failure for outcome in outcomes), records)
 
 
-def _compared(grid: TrainingGrid, records: Sequence[output.Record]) -> Result:
+def _compared(
+    grid: TrainingGrid, records: Sequence[output.Record], parameters: output.Record
+) -> Result:
     _, job, _ = grid.runs[0]
     machine = job.machine
     drawn = records, grid.swept, grid.names, machine.text
     pictures = [Picture(f"{records[0]['model']} on {machine.text}", drawn)]
-    about = grid.parameters, machine, job.profile
+    about = parameters, machine, job.profile
     remarks = []
     if grid.plans and grid.variants:
         remarks.append(

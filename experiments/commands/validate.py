@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from math import isclose, isfinite, log
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, ClassVar
 from experiments import output
 from experiments.options.completion import algorithm_names, algorithm_options, completer
 from experiments.options.log_options import JudgingOptions, LogRanks, ranks_of
-from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import AlgorithmFile, Engines, option, refuse
-from experiments.options.profile_options import ProfileOptions
+from experiments.options.machine_options import library_of
+from experiments.options.options import AlgorithmFile, option
+from experiments.options.profile_options import SimulationOptions
+from experiments.options.values import parse_algorithm, parse_rank_count
 from experiments.pages.reports.result import Picture, Result
 from topologies.errors import InputError
 from topologies.units import format_bandwidth, format_seconds
@@ -23,13 +24,11 @@ if TYPE_CHECKING:
     from experiments.measurements import Curve
     from experiments.simulations.validation import ComparedPoint, Validation
     from simulator.collectives import Algorithm
-    from simulator.profile import Profile
-    from topologies.catalogue import Blueprint
     from topologies.topology import Topology
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validate(JudgingOptions, MachineOptions, ProfileOptions):
+class Validate(JudgingOptions, SimulationOptions):
     """Compare measured logs with the simulation.
 
     With --fit, the errors at the sizes that the fit has not seen are printed separately. With
@@ -52,7 +51,6 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         "Fit α and β on every other size; judge on the others.", "--fit", default=False
     )
     p: LogRanks = None
-    engine: Engines = "auto"
 
     def run(self) -> int:
         """Print every curve beside its simulation, or the errors of the profile on all."""
@@ -69,67 +67,46 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         results = [self._validated(*pair) for pair in self._pairs(curves)]
         if not results:
             raise InputError(f"{str(self.logs[0])!r}: {_no_curve(self._algorithm)}")
-        if self.plot:
-            from experiments.pictures.figures import write_figures
-            from experiments.pictures.result_curves import validation_drawing
-
-            names = [f"{number}-{result.collective}" for number, result in enumerate(results, 1)]
-            drawings = [partial(validation_drawing, result) for result in results]
-            write_figures(self.plot, dict(zip(names, drawings, strict=True)))
         pictures = [
-            Picture(f"Measured and predicted: {each.title}", (each,))
-            for each in results[: output.MOST_PICTURES]
+            Picture(f"Measured and predicted: {each.title}", (each,), f"{number}-{each.collective}")
+            for number, each in enumerate(results, 1)
         ]
         answer = self._answer(results, pictures)
         output.note_skipped(measurements.skipped)
-        answer.publish(self.written_files._replace(plot=None), self.format)
+        answer.publish(self.written_files, self.format)
         return 0
 
     def _check(self) -> None:
         """Raise InputError for options that do not go with each other."""
         wrong: tuple[str, ...] = ("tolerance", "compare")
         if self.held_out:
-            names = {each.name for kind in (MachineOptions, Validate) for each in fields(kind)}
-            wrong = (*(names - {each.name for each in fields(JudgingOptions)}),)
+            wrong = (*(self.values_of(Validate).keys() - self.values_of(JudgingOptions).keys()),)
         why = " and --held-out: leave one of them out"
-        refuse(self, sorted(wrong), why if self.held_out else ": it goes with --held-out")
+        self.refuse(sorted(wrong), why if self.held_out else ": it goes with --held-out")
         if not self.fit:
             return
-        self.refuse_library("--fit finds α and β itself, leave one of them out")
-        if self.bandwidth or self.latency:
+        names = "profile", "library", "level", "bandwidth", "latency"
+        self.refuse(names, ": --fit finds α and β itself, leave one of them out")
+        self.refuse(("sharing",), ": --fit shares links by fifo, leave one of them out")
+        if self.machine.kind != "shape":
             raise InputError(
-                "--fit finds α and β itself: leave out --bandwidth and --latency, or --fit"
-            )
-        if self._machine.kind != "shape":
-            raise InputError(
-                f"--fit finds one α and β for all links, {self._machine.text} has its own: take a "
+                f"--fit finds one α and β for all links, {self.machine.text} has its own: take a "
                 f"shape, or no --fit"
             )
 
     @cached_property
-    def _under(self) -> tuple[MachineOptions, Profile | None]:
-        return self.calibrated(self)
-
-    @property
-    def _machine(self) -> Blueprint:
-        return self._under[0].blueprint
-
-    @property
-    def _simulated(self) -> Profile | None:
-        return self._under[1]
-
-    @cached_property
     def _algorithm(self) -> Algorithm | None:
         """None: the first algorithm of each curve's collective."""
-        from experiments.options.values import parse_algorithm
-
         return parse_algorithm(self.algo, self.algo_file) if self.algo or self.algo_file else None
 
+    @property
+    def resolved(self) -> output.Record:
+        """The machine. Its links are fitted, or those that it is declared with."""
+        return {} if self.held_out else {"topology": self.machine.text}
+
     def _validated(self, curve: Curve, algorithms: Sequence[Algorithm]) -> Validation:
-        from experiments.options.values import parse_rank_count
         from experiments.simulations.validation import validate, validate_under
 
-        rules = RuleOptions(engine=self.engine).rules
         ranks = ranks_of(curve, parse_rank_count(self.p) if self.p else None)
         if ranks is None:
             raise InputError(f"{curve.source}: it does not say how many ranks took part: give --p")
@@ -137,19 +114,19 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         def build(
             ranks: int, servers: int, latency: float | None, bandwidth: float | None
         ) -> Topology:
-            return self._machine.with_links(bandwidth, latency).build(ranks, servers)
+            return self.machine.with_links(bandwidth, latency).build(ranks, servers)
 
-        if self._simulated is not None:
+        if self.calibration is not None:
             servers = max(each.servers for each in algorithms)
-            machine = self._machine.for_job(ranks, curve.nodes or 0).build(ranks, servers)
+            machine = self.machine.for_job(ranks, curve.nodes or 0).build(ranks, servers)
             return validate_under(
-                self._simulated,
+                self.calibration,
                 curve,
                 self._may_have_run(curve, machine) or algorithms,
                 ranks,
                 machine,
                 in_place=self.in_place,
-                rules=rules,
+                rules=self.rules,
             )
         return validate(
             curve,
@@ -158,7 +135,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
             build,
             fit=self.fit,
             in_place=self.in_place,
-            rules=rules,
+            rules=self.rules,
         )
 
     def _pairs(self, curves: Sequence[Curve]) -> Iterator[tuple[Curve, Sequence[Algorithm]]]:
@@ -188,24 +165,18 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         known = library_of(self.profile, self.library)
         if self._algorithm is not None or known is None:
             return []
-        library = known.on(self._machine)
+        library = known.on(self.machine)
         names = library.algorithms_on(machine, curve.pattern, curve.algorithm)
         return [each for each in _declared(curve.pattern) if each.name in names]
 
     def _answer(self, results: list[Validation], pictures: Sequence[Picture]) -> Result:
-        parameters: output.Record = {
-            "log": ",".join(map(str, self.logs)),
-            "topology": self._machine.text,
-            "fit": self.fit,
-            **({"profile": self._simulated.name} if self._simulated else {}),
-        }
         report = list(map(_record, results))
         records = [row for result in results for row in _rows(result)]
-        machine = None if self.fit else self._machine
+        machine = None if self.fit else self.machine
         words: dict[str, object] = {"standing": self._standing(results)}
         if self.fit:
             words |= {result.title: self._links(result) for result in results}
-        about = parameters, machine, self._simulated, pictures
+        about = self.parameters, machine, self.calibration, pictures
         return Result("validate", report, records, *about, words=words)
 
     def _links(self, result: Validation) -> str:
@@ -213,7 +184,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
         assert result.fit is not None
         if not isfinite(result.fit.bandwidth):
             return ""
-        gap, machine = self._machine.options.get("gap"), self._machine.text
+        gap, machine = self.machine.options.get("gap"), self.machine.text
         bandwidth, latency = format_bandwidth(result.fit.bandwidth), result.fit.latency
         links = f"--bandwidth {bandwidth} --latency {format_seconds(latency)}"
         if isinstance(gap, float) and gap and "gap=" not in machine:
@@ -243,7 +214,7 @@ class Validate(JudgingOptions, MachineOptions, ProfileOptions):
             return []
         share = (
             sum(inside) / len(inside)
-            if inside and isclose(level_of(self._simulated), LEVEL)
+            if inside and isclose(level_of(self.calibration), LEVEL)
             else None
         )
         return [*standing(others, np.array(errors), share)] if errors else []

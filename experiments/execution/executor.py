@@ -1,5 +1,4 @@
-"""The interface of what runs points, the simplest of them, this process, and points that a worker
-gets together."""
+"""The interface of what runs points, and points that a worker gets together."""
 
 from __future__ import annotations
 
@@ -22,15 +21,6 @@ class Executor(Protocol):
         The keys of `costs` are the numbers of the points. Its values estimate how many seconds each
         takes.
         """
-
-
-class Serial:
-    """This process: one point after the other, in the order of their numbers."""
-
-    def map(self, run: Run[T], costs: Mapping[int, float]) -> Iterator[tuple[int, T]]:
-        """As :meth:`Executor.map` says."""
-        numbers = list(costs)
-        yield from zip(numbers, run(numbers), strict=True)
 
 
 def chunks(costs: Mapping[int, float], workers: int) -> list[list[int]]:

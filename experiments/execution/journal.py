@@ -220,12 +220,12 @@ class Points(Protocol[T]):
 
 def results(
     points: Points[T],
-    executor: Executor,
+    executor: Executor | None = None,
     journal: Journal | None = None,
     finished: Callable[[int], None] = lambda number: None,
 ) -> Iterator[T]:
     """The result of every point in the order of their numbers, each as soon as it and all before it
-    are there.
+    are there. Without an executor this process runs one point after the other.
 
     The journal has the results of an earlier run, and gets the others. `finished` gets the number
     of each point that is run.
@@ -239,7 +239,11 @@ def results(
     while number in early:
         yield early.pop(number)
         number = next(following)
-    for done, result in executor.map(points.run, costs):
+    if executor:
+        ran = executor.map(points.run, costs)
+    else:
+        ran = zip(costs, points.run(list(costs)), strict=True)
+    for done, result in ran:
         if journal:
             journal.add(done, points.encode(result))
         finished(done)

@@ -17,8 +17,6 @@ from topologies.errors import InputError, nearest_name
 from topologies.option_text import Parser, parse_pairs
 from topologies.units import format_bytes, parse_seconds, parse_whole
 
-BACKENDS = ("gloo", "nccl", "mpi")
-DEVICES = ("cpu", "cuda")
 ELEMENT_BYTES = {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8}
 """Bytes of an element."""
 IN_PLACE = ("all_reduce", "broadcast", "reduce")
@@ -55,9 +53,9 @@ class MeasurementPlan:
     """All that a rank has to know."""
 
     backend: str
-    """One of `BACKENDS`."""
+    """Of torch.distributed: gloo, nccl or mpi."""
     device: str
-    """One of `DEVICES`."""
+    """cpu or cuda."""
     dtype: str
     """The type of an element."""
     ranks: int

@@ -92,7 +92,6 @@ def _names(module: str, name: str) -> Callable[[], list[str]]:
 algorithm_names = _names("simulator.collectives", "algorithms")
 pipeline_names = _names("simulator.parallel.pipelines", "orders")
 placement_orders = _names("topologies.variants", "ORDERS")
-backend_names = _names("experiments.measure.points", "BACKENDS")
 library_names = _names("experiments.calibration.libraries", "LIBRARIES")
 strategy_names = _names("simulator.training", "strategies")
 profile_names = _names("experiments.profiles", "names")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from experiments.options.options import Level, ProfileName, ReportOptions, argument, option
+from experiments.options.options import Level, Options, ProfileName, ReportOptions, argument, option
 from experiments.output import counted
 from topologies.errors import InputError
 
@@ -43,7 +43,7 @@ def ranks_of(curve: Curve, ranks: int | None) -> int | None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(Options):
     """Measured runs, and which of their curves count."""
 
     family: Family = None

@@ -8,19 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from experiments.options.completion import complete_machines, completer, placement_orders
-from experiments.options.options import (
-    Engines,
-    Force,
-    LibraryName,
-    option,
-    values_of,
-)
+from experiments.options.options import Engines, Force, LibraryName, Options, option
 from topologies.errors import InputError
+from topologies.units import parse_bandwidth, parse_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from experiments.calibration.library import Library
+    from experiments.output import Value
     from experiments.simulations.rules import Rules
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
@@ -37,7 +33,7 @@ SHARING = ("fifo", "store-and-forward", "fair")
 
 
 @dataclass(frozen=True)
-class MachineOptions:
+class MachineOptions(Options):
     """A machine as the user writes it."""
 
     topology: str | None = option(
@@ -66,7 +62,6 @@ class MachineOptions:
     def blueprint(self) -> Blueprint:
         """The machine. Raises InputError for a name or a quantity that has no meaning."""
         from topologies.catalogue import find
-        from topologies.units import parse_bandwidth, parse_seconds
 
         blueprint = find(DEFAULT_TOPOLOGY if self.topology is None else self.topology)
         for name in LINKS:
@@ -123,19 +118,16 @@ class MachineOptions:
         without it."""
         if self.topology is not None:
             return self.blueprint
-        for name, value in values_of(self, MachineOptions).items():
-            if value != getattr(MachineOptions, name):
-                raise InputError(f"--{name} {value}: give --topology as well, or leave it out")
+        why = ": give --topology as well, or leave it out"
+        self.refuse(self.values_of(MachineOptions), why)
         return None
 
     @property
-    def machine_parameters(self) -> dict[str, str | bool | None]:
-        """The options with their defaults, to be stored with a result."""
-        usual = {"topology": DEFAULT_TOPOLOGY}
-        if self.blueprint.kind == "shape":
-            usual |= LINKS
-        values = values_of(self, MachineOptions).items()
-        return {name: usual.get(name) if value is None else value for name, value in values}
+    def resolved(self) -> Mapping[str, Value]:
+        """The machine, and the links of a shape that the user does not describe."""
+        links = LINKS if self.blueprint.kind == "shape" else {}
+        usual = {name: text for name, text in links.items() if name not in self.blueprint.options}
+        return {"topology": self.blueprint.text, **usual}
 
 
 def library_of(profile: str | None, name: LibraryName | None) -> Library | None:
@@ -153,7 +145,7 @@ def library_of(profile: str | None, name: LibraryName | None) -> Library | None:
 
 
 @dataclass(frozen=True)
-class RuleOptions:
+class RuleOptions(Options):
     """The rules of a simulation."""
 
     sharing: str = option(
@@ -213,11 +205,6 @@ class RuleOptions:
                 f"fair:tolerance=1e-3"
             )
         return share
-
-    @property
-    def rule_parameters(self) -> dict[str, str | bool | None]:
-        """What is stored with a result."""
-        return {"sharing": self.sharing, "symmetry": self.symmetry}
 
 
 def _quantity(parse: Callable[[str], float], text: str | None) -> float | None:

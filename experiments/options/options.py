@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cache
 from numbers import Real
 from os import PathLike
 from pathlib import Path
@@ -14,10 +15,10 @@ import typer
 from experiments.answer_files import ALL, Files
 from experiments.options.completion import (
     collective_names,
-    complete_algorithms,
     completer,
     profile_names,
 )
+from experiments.output import Value
 from topologies.errors import InputError, nearest_name
 
 Request = TypeVar("Request")
@@ -41,32 +42,89 @@ def group_of(kind: type[Request], **options: object) -> Request:
     return kind(**options)
 
 
-def values_of(options: object, kind: type) -> dict[str, Any]:
-    """The values of options by name: of those that a group has."""
-    return {each.name: getattr(options, each.name) for each in fields(kind)}
+UNSTORED = "not stored"
+"""Marks an option that says how an answer is made and shown, and is the same answer without it."""
 
 
-def refuse(options: object, names: Iterable[str], after: str, before: str = "") -> None:
-    """Raise InputError for the first of some options that is not as usual: it stands in the message
-    as "--p 8", of a long value 40 letters, and a flag as "--in-place"."""
-    for name in names:
-        if (value := getattr(options, name)) != getattr(type(options), name):
-            written = "" if value is True else f" {value!s:.40}"
-            raise InputError(f"{before}--{name.replace('_', '-')}{written}{after}")
+@cache
+def declared(kind: Any) -> dict[str, Any]:
+    """The options of a class by name: the type of each, with what typer says of it."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        each.name: Annotated[hints[each.name], *each.metadata["about"]]
+        if "about" in each.metadata
+        else hints[each.name]
+        for each in fields(kind)
+    }
 
 
-def option(help: str, *names: str, default: Any = None, repeats: bool = False, **how: Any) -> Any:
+class Options:
+    """The options of a command, or of a part of it, as the user writes them."""
+
+    @property
+    def resolved(self) -> Mapping[str, Value]:
+        """Options as a command takes them, where that is not what the user writes."""
+        return {}
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """What is stored with a result: all options that have a value. Files to write, and options
+        that are `UNSTORED`, are left out."""
+        kind: Any = type(self)
+        stated = {
+            name: getattr(self, name)
+            for name, hint in declared(kind).items()
+            if not hint.__metadata__[0].writable and UNSTORED not in hint.__metadata__
+        }
+        known = {**stated, **self.resolved}.items()
+        return {name: _stored(value) for name, value in known if value not in (None, "", [])}
+
+    def values_of(self, kind: type) -> dict[str, Any]:
+        """The values of options by name: of those that a group has."""
+        return {each.name: getattr(self, each.name) for each in fields(kind)}
+
+    def refuse(self, names: Iterable[str], after: str, before: str = "") -> None:
+        """Raise InputError for the first of some options that is not as usual: it stands in the
+        message as "--p 8", of a long value 40 letters, and a flag as "--in-place"."""
+        for name in names:
+            if (value := getattr(self, name)) != getattr(type(self), name):
+                written = "" if value is True else f" {value!s:.40}"
+                raise InputError(f"{before}--{name.replace('_', '-')}{written}{after}")
+
+
+def _stored(value: Any) -> Value:
+    """The value of an option as JSON takes it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return str(value) if isinstance(value, PathLike) else value
+
+
+def option(
+    help: str,
+    *names: str,
+    default: Any = None,
+    repeats: bool = False,
+    stored: bool = True,
+    word: str = "",
+    **how: Any,
+) -> Any:
     """An option of a command, as a field of its class. `names` are by default that of the field,
-    and `how` goes to typer. One that `repeats` is several values, joined by semicolons."""
-    about = typer.Option(*names, help=help, **how)
-    return field(default=default, metadata={"about": about, "repeats": repeats})
+    and `how` goes to typer. One that `repeats` is several values, joined by semicolons. With a
+    `word`, like "[ALGO]", its value may also stand without its name."""
+    about = typer.Option(*names, help=help, **how), *[UNSTORED] * (not stored)
+    return field(default=default, metadata={"about": about, "repeats": repeats, "word": word})
 
 
 def argument(
-    metavar: str, help: str, default: Any = None, repeats: bool = False, **how: Any
+    metavar: str,
+    help: str,
+    default: Any = None,
+    repeats: bool = False,
+    stored: bool = True,
+    **how: Any,
 ) -> Any:
     """A word of a command that has no name before it, else like an :func:`option`."""
-    about = typer.Argument(metavar=metavar, help=help, **how)
+    about = typer.Argument(metavar=metavar, help=help, **how), *[UNSTORED] * (not stored)
     return field(default=default, metadata={"about": about, "repeats": repeats})
 
 
@@ -74,29 +132,16 @@ Format = Literal["table", "csv", "json"]
 """How a table is printed."""
 LibraryName = Literal["nccl", "rccl", "openmpi", "mpich", "gloo"]
 """A communication library with a population of measured machines."""
-AlgorithmName = Annotated[
-    str | None,
-    typer.Option(
-        help="One algorithm: see `simctl list algos`.  [default: ring; with a library what that "
-        "takes]",
-        autocompletion=complete_algorithms,
-    ),
-]
-AlgorithmWord = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="[ALGO]",
-        help="The same as --algo.",
-        autocompletion=complete_algorithms,
-    ),
-]
+ALGORITHM_HELP = (
+    "One algorithm: see `simctl list algos`.  [default: ring; with a library what that takes]"
+)
 
 
-def word_or_option(word: str | None, option: str | None, name: str = "algo") -> str | None:
+def word_or_option(word: str | None, value: str | None, name: str = "algo") -> str | None:
     """What a command line names, as a word or as the option `name`. Raises InputError for both."""
-    if word is not None and option is not None:
-        raise InputError(f"{word[:80]} and --{name} {option[:80]}: leave one of them out")
-    return word if option is None else option
+    if word is not None and value is not None:
+        raise InputError(f"{word[:80]} and --{name} {value[:80]}: leave one of them out")
+    return word if value is None else value
 
 
 Size = Annotated[
@@ -189,14 +234,15 @@ Force = Annotated[
         help="Start the command even if it will take hours, or more memory than is free.",
         hidden=True,
     ),
+    UNSTORED,
 ]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FormatOptions:
+class FormatOptions(Options):
     """How an answer is printed."""
 
-    format: Format = option("Format of the output on stdout.", default="table")
+    format: Format = option("Format of the output on stdout.", default="table", stored=False)
 
     @property
     def written_files(self) -> Files:

@@ -8,8 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.options.options import option
-from topologies.errors import InputError, naming
+from experiments.options.options import Options, option
+from topologies.errors import naming
+from topologies.option_text import parse_at_least, parse_pairs
 
 if TYPE_CHECKING:
     from simulator.collectives import Algorithm
@@ -19,7 +20,7 @@ USUAL_SIZE = "64MiB"
 
 
 @dataclass(frozen=True)
-class PatternOptions:
+class PatternOptions(Options):
     """A collective's pattern as the user writes it."""
 
     root: int | None = option(
@@ -35,10 +36,8 @@ class PatternOptions:
 
     def patterned(self, algorithm: Algorithm) -> Algorithm:
         """The algorithm with these options. Raises InputError if it does not take one."""
-        if self.skew is not None and self.matrix is not None:
-            raise InputError(
-                f"--skew {self.skew} and --matrix {self.matrix}: leave one of them out"
-            )
+        if self.skew is not None:
+            self.refuse(("matrix",), ": leave one of them out", f"--skew {self.skew} and ")
         router = self._table if self.skew is None else parse_skew(self.skew)
         if router is not None:
             from simulator.collectives.uneven import skewed
@@ -51,16 +50,6 @@ class PatternOptions:
             with naming(f"--root {self.root}"):
                 algorithm = from_root(algorithm, self.root)
         return algorithm
-
-    @property
-    def pattern_parameters(self) -> dict[str, int | str]:
-        """The options, to be stored with a result."""
-        values = {"root": self.root, "skew": self.skew, "matrix": self.matrix}
-        return {
-            name: value if isinstance(value, int) else str(value)
-            for name, value in values.items()
-            if value is not None
-        }
 
     def size_text(self, size: str | None) -> str:
         """V as text. The default with a matrix is what a rank sends on average there."""
@@ -86,7 +75,6 @@ def parse_skew(text: str) -> Router:
     text."""
     from simulator.collectives.routers import Tokens, Zipf, parse_zipf
     from topologies.errors import nearest_name
-    from topologies.option_text import parse_at_least, parse_pairs
 
     name, _, options = text.partition(",")
     parsers = dict.fromkeys(("top", "nodes", "per_node"), parse_at_least(1))

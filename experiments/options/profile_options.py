@@ -4,82 +4,30 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from experiments.options.machine_options import MachineOptions, RuleOptions, library_of
-from experiments.options.options import (
-    Level,
-    LibraryName,
-    PopulationName,
-    ProfileName,
-    refuse,
-    values_of,
-)
-from topologies.errors import InputError
+from experiments.options.options import Level, LibraryName, Options, PopulationName, ProfileName
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from experiments.output import Value
     from simulator.profile import Profile
     from topologies.catalogue import Blueprint
 
-Machine = TypeVar("Machine", bound=MachineOptions)
-
 
 @dataclass(frozen=True)
-class ProfileOptions:
+class ProfileOptions(Options):
     """A calibrated machine, or a library on a machine that nobody has measured."""
 
     profile: ProfileName = None
     library: PopulationName = None
     level: Level = None
 
-    def calibrated(
-        self, machine: Machine, rules: RuleOptions = RuleOptions()
-    ) -> tuple[Machine, Profile | None]:
-        """The machine and the profile under the rules. Without --topology, it is the profile's
-        machine. With a library, the profile is of that on this machine.
-
-        Raises InputError for options that contradict, and for links that the profile has itself.
-        """
-        name, level = self.profile, self.level
-        if self.library is not None:
-            if name is not None:
-                raise InputError(
-                    f"--library {self.library} and --profile {name}: leave one of them out"
-                )
-            return machine, rules.sure(_described(self.library, machine).at_level(level))
-        if name is None:
-            if level is not None:
-                raise InputError(f"--level {level:g} goes with --profile or --library: write both")
-            return machine, None
-        from experiments.calibration.population.library_profile import choosing
-        from experiments.profiles import find as find_profile
-        from experiments.profiles.interval_levels import at_level
-
-        why = f": --profile {name} has links of its own, leave one of the two out"
-        refuse(machine, ("bandwidth", "latency", "gap", "reduction"), why)
-        profile = at_level(find_profile(name).simulated(), level)
-        chosen = replace(machine, topology=profile.machine) if machine.topology is None else machine
-        known, blueprint = library_of(name, None), chosen.blueprint
-        assert known is not None
-        specified = not blueprint.has_default_links
-        return chosen, rules.sure(choosing(profile, known, blueprint, specified=specified))
-
-    def usual_algorithms(self, machine: MachineOptions) -> tuple[str, ...]:
-        """The all-reduces from which the library may choose on a machine; none without one."""
-        library = library_of(self.profile, self.library)
-        if library is None:
-            return ()
-        return library.on(machine.blueprint).algorithms("all_reduce", multicast=True)
-
-    @property
-    def library_parameters(self) -> dict[str, str]:
-        """The options that the user wrote, to be stored with a result."""
-        values = values_of(self, ProfileOptions).items()
-        return {name: str(value) for name, value in values if value is not None}
-
     def refuse_library(self, why: str, *names: str) -> None:
         """Raise InputError if one of the options is there; by default any of them."""
-        refuse(self, names or values_of(self, ProfileOptions), f": {why}")
+        self.refuse(names or self.values_of(ProfileOptions), f": {why}")
 
 
 def _described(library: LibraryName, machine: MachineOptions) -> Profile:
@@ -89,7 +37,7 @@ def _described(library: LibraryName, machine: MachineOptions) -> Profile:
     from experiments.models.accelerators import memory_of
 
     why = f": --library {library} has its own, leave one of the two out"
-    refuse(machine, ("latency", "gap", "reduction"), why)
+    machine.refuse(("latency", "gap", "reduction"), why)
     described = library_on(machine.blueprint, library, memory_of(machine.blueprint.name))
     output.note(*described.notes)
     return described.profile
@@ -101,8 +49,30 @@ class SimulationOptions(MachineOptions, RuleOptions, ProfileOptions):
 
     @cached_property
     def chosen(self) -> tuple[SimulationOptions, Profile | None]:
-        """The options on the machine of the profile, if they name none, and the profile."""
-        return self.calibrated(self, self)
+        """The options on the machine of the profile, if they name none, and the profile under the
+        rules. With a library, the profile is of that on this machine.
+
+        Raises InputError for options that contradict, and for links that the profile has itself.
+        """
+        name, level = self.profile, self.level
+        if self.library is not None:
+            self.refuse(("profile",), ": leave one of them out", f"--library {self.library} and ")
+            return self, self.sure(_described(self.library, self).at_level(level))
+        if name is None:
+            self.refuse(("level",), " goes with --profile or --library: write both")
+            return self, None
+        from experiments.calibration.population.library_profile import choosing
+        from experiments.profiles import find as find_profile
+        from experiments.profiles.interval_levels import at_level
+
+        why = f": --profile {name} has links of its own, leave one of the two out"
+        self.refuse(("bandwidth", "latency", "gap", "reduction"), why)
+        profile = at_level(find_profile(name).simulated(), level)
+        chosen = replace(self, topology=profile.machine) if self.topology is None else self
+        known, blueprint = library_of(name, None), chosen.blueprint
+        assert known is not None
+        specified = not blueprint.has_default_links
+        return chosen, self.sure(choosing(profile, known, blueprint, specified=specified))
 
     @cached_property
     def machine(self) -> Blueprint:
@@ -117,14 +87,12 @@ class SimulationOptions(MachineOptions, RuleOptions, ProfileOptions):
     @property
     def library_choices(self) -> tuple[str, ...]:
         """The all-reduces from which the library may choose here; none without one."""
-        return self.usual_algorithms(self.chosen[0])
+        library = library_of(self.profile, self.library)
+        if library is None:
+            return ()
+        return library.on(self.chosen[0].blueprint).algorithms("all_reduce", multicast=True)
 
     @property
-    def simulation_parameters(self) -> dict[str, str | bool | None]:
-        """The options with their defaults, to be stored with a result."""
-        return {
-            **self.chosen[0].machine_parameters,
-            **self.rule_parameters,
-            "engine": self.engine,
-            **self.library_parameters,
-        }
+    def resolved(self) -> Mapping[str, Value]:
+        """The machine, by default that of the profile, which has links of its own."""
+        return super().resolved if self.profile is None else {"topology": self.machine.text}

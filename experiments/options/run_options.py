@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.answer_files import NO_TRANSFERS, TraceChoice
-from experiments.options.options import ReportOptions, RunTimeline, option
+from experiments.options.options import Options, ReportOptions, RunTimeline, option
 from experiments.options.profile_options import SimulationOptions
+from experiments.output import Record, facts
 from topologies.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from experiments.execution.executor import Executor
     from experiments.execution.journal import Journal
-    from experiments.output import Record
 
 MOST_JOBS = 1024
 
 
 @dataclass(frozen=True)
-class ExecutionOptions:
+class ExecutionOptions(Options):
     """Where points run, as the user writes it."""
 
     jobs: str = option(
         "The number of processes that simulate points; or a Dask cluster: tcp://host:8786 or "
         "a scheduler file.",
         default="1",
+        stored=False,
     )
     resume: bool = option(
-        "Go on with an interrupted run of the same --out.", "--resume", default=False
+        "Go on with an interrupted run of the same --out.",
+        "--resume",
+        default=False,
+        stored=False,
     )
 
     @property
@@ -55,18 +58,16 @@ class ExecutionOptions:
     @contextmanager
     def execution(
         self, out: Path | None, parameters: Record
-    ) -> Iterator[tuple[Executor, Journal | None]]:
-        """What runs the points, and the journal of the file to come, which is removed when all is
-        done. Raises InputError if a cluster cannot run them."""
-        from experiments.execution.executor import Serial
+    ) -> Iterator[tuple[Executor | None, Journal | None]]:
+        """What runs the points, if not this process, and the journal of the file to come, which is
+        removed when all is done. Raises InputError if a cluster cannot run them."""
         from experiments.execution.journal import Journal
-        from experiments.output import facts
 
         with ExitStack() as stack:
             journal = None
             if out:
                 journal = stack.enter_context(Journal(out, facts(parameters), self.resume))
-            executor: Executor = Serial()
+            executor: Executor | None = None
             if self.processes > 1:
                 from experiments.execution.process_pool import Processes
 
@@ -109,13 +110,14 @@ def parse_rank_list(option: str, text: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class TraceOptions:
+class TraceOptions(Options):
     """What a trace has, as the user writes it."""
 
     ranks: str | None = option(
         "With a trace as --timeline: only these ranks, like 0-7,9 or 0,8. transfers=no: a "
         "Chrome trace without transfers.  [default: all]",
         hidden=True,
+        stored=False,
     )
 
     @property

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
-
-import typer
+from typing import TYPE_CHECKING, Literal
 
 from experiments.options.completion import complete_models, complete_strategies
-from experiments.options.options import AlgorithmFile, argument, option, values_of
+from experiments.options.options import AlgorithmFile, Options, argument, option
 from experiments.options.profile_options import SimulationOptions
 from topologies.errors import InputError
+from topologies.option_text import options_of, parse_option
+from topologies.units import parse_counts
 
 if TYPE_CHECKING:
     from experiments.output import Value
@@ -25,44 +25,37 @@ MOST_WORKERS = 16_384
 DDP = "ddp"
 """The strategy if the user names none."""
 
-Bucket = Annotated[
-    str | None,
-    typer.Option(
-        help="The largest size of a DDP bucket; 0: one bucket for each parameter.  [default: 25MiB]"
-    ),
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        min=1,
-        max=100_000,
-        help="Steps, or updates of each worker.  [default: 1; for asgd and ssp 20; for "
-        "local_sgd its option every]",
-    ),
-]
-Straggler = Annotated[str | None, typer.Option(help="Slow ranks and their factors: 3:1.5,5:2.")]
-Noise = Annotated[
-    str | None,
-    typer.Option(
-        help="Random times of each step: lognormal:0.1, or a file with one time on each line."
-    ),
-]
-SlowLink = Annotated[
-    str | None,
-    typer.Option(
-        help="A rank (all its links) or a link, and the share of its bandwidth that is left: 3:0.5."
-    ),
-]
-Fail = Annotated[
-    str | None,
-    typer.Option(help="A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."),
-]
 CONDITIONS = ("straggler", "noise", "slow_link", "fail")
 """Options that make ranks differ."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class StepOptions(Options):
+    """How many steps run, and what makes their ranks differ."""
+
+    bucket: str | None = option(
+        "The largest size of a DDP bucket; 0: one bucket for each parameter.  [default: 25MiB]"
+    )
+    steps: int | None = option(
+        "Steps, or updates of each worker.  [default: 1; for asgd and ssp 20; for "
+        "local_sgd its option every]",
+        min=1,
+        max=100_000,
+    )
+    straggler: str | None = option("Slow ranks and their factors: 3:1.5,5:2.")
+    noise: str | None = option(
+        "Random times of each step: lognormal:0.1, or a file with one time on each line."
+    )
+    slow_link: str | None = option(
+        "A rank (all its links) or a link, and the share of its bandwidth that is left: 3:0.5."
+    )
+    fail: str | None = option(
+        "A worker that fails: rank=3,step=5,restart=30s,timeout=10s,checkpoint=4."
+    )
+
+
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingOptions(StepOptions):
     """A training job as the user writes it."""
 
     model: str = option(
@@ -86,16 +79,10 @@ class TrainingOptions:
         "--p",
         "--gpus",
     )
-    bucket: Bucket = None
-    steps: Steps = None
     sweep: str | None = option(
         "An option and its values: bucket=1MiB..200MiB:x2, overlap=yes,no, batch=32,64; "
         "of plans a key: micro=1,2,4."
     )
-    straggler: Straggler = None
-    noise: Noise = None
-    slow_link: SlowLink = None
-    fail: Fail = None
     batches: str | None = option(
         "Ranks that have input for fewer steps: 3:8 is 8 steps for rank 3."
     )
@@ -125,32 +112,30 @@ class TrainingOptions:
         if profile is not None:
             options = replace(self, model=_on_devices_of(simulation.profile or "", self.model))
         names = names_in(self.strategy or DDP) or [self.strategy or DDP]
-        if len(names) > 1 and self.sweep is not None:
-            raise InputError(
-                f"--sweep {self.sweep[:40]} of several strategies: write each with its options, "
-                f"like --strategy ddp:bucket=1MiB,ddp:bucket=25MiB,asgd"
-            )
+        if len(names) > 1:
+            example = "--strategy ddp:bucket=1MiB,ddp:bucket=25MiB,asgd"
+            why = f" of several strategies: write each with its options, like {example}"
+            self.refuse(("sweep",), why)
         grids = {name: replace(options, strategy=name)._grid(chosen, profile) for name in names}
         grid = grids[names[0]]
-        parameters = {**grid.parameters, **simulation.library_parameters}
         if len(names) == 1:
-            return replace(grid, parameters=parameters)
+            return grid
         jobs = {name: replace(each.job, name=name) for name, each in grids.items()}
         ranks = min((each.ranks for each in grids.values()), key=min)
-        parameters |= {
+        resolved = {
+            **grid.resolved,
             "strategy": self.strategy or DDP,
             "steps": ",".join(str(job.steps) for job in jobs.values()),
             "p": ",".join(map(str, ranks)),
         }
         variants = [(SweptValue(name, name, name), job) for name, job in jobs.items()]
-        return TrainingGrid("strategy", variants, ranks, parameters)
+        return TrainingGrid("strategy", variants, ranks, resolved)
 
     def with_sweep(self) -> TrainingOptions:
         """The options beside plans that are swept over a key: strategies with that
         option have each of its values, others none."""
         from experiments.training.strategy_options import names_in
         from simulator.training import find
-        from topologies.option_text import options_of
 
         key, _, values = (self.sweep or "").partition("=")
         names = [
@@ -164,42 +149,33 @@ class TrainingOptions:
 
     def _grid(self, simulation: SimulationOptions, profile: Profile | None) -> TrainingGrid:
         from experiments.training.training_grid import TrainingGrid
-        from topologies.option_text import options_of
 
         model = _on_devices_of(simulation.blueprint.name, self.model)
         job = self._job(model, simulation, profile)
         ranks = self._ranks(job)
-        unused = ["learn"] + ["algo_file"] * (self.algo_file is None)
-        stated = values_of(self, TrainingOptions).items()
-        parameters = {
-            **{key: value for key, value in stated if key not in unused},
-            "engine": simulation.engine,
-            "steps": job.steps,
+        resolved = {
             "model": model,
             "model_source": job.model.source,
-            "p": ",".join(map(str, ranks)),
+            "strategy": self.strategy,
             **{key: _stored(job.strategy, key) for key in options_of(job.strategy)},
-            **simulation.machine_parameters,
-            **simulation.rule_parameters,
+            "steps": job.steps,
+            "p": ",".join(map(str, ranks)),
         }
         swept = self.sweep.partition("=")[0] if self.sweep else ""
-        return TrainingGrid(swept, self._variants(job, model), ranks, parameters)
+        return TrainingGrid(swept, self._variants(job, model), ranks, resolved)
 
     def _job(self, model: str, simulation: SimulationOptions, profile: Profile | None) -> Job:
         from experiments.models import model_catalogue
         from experiments.options import condition_parser
         from experiments.training import strategy_options
         from experiments.training.job import Job
-        from topologies.option_text import parse_option
 
         text = self.strategy or DDP
         name = text.partition(":")[0]
         strategy = strategy_options.find(text)
-        if self.bucket is not None and "bucket=" in text:
-            raise InputError(
-                f"--bucket {self.bucket[:40]}: --strategy names a bucket already, leave out one "
-                f"of them"
-            )
+        if "bucket=" in text:
+            why = ": --strategy names a bucket already, leave out one of them"
+            self.refuse(("bucket",), why)
         if self.bucket is not None:
             nbytes = parse_option(strategy, name, "bucket", self.bucket)
             strategy = strategy_options.with_values(strategy, bucket=nbytes)
@@ -222,8 +198,6 @@ class TrainingOptions:
     @cached_property
     def counts(self) -> list[int]:
         """The numbers of GPUs of --gpus; none if the machine says how many there are."""
-        from topologies.units import parse_counts
-
         return [] if self.p is None else parse_counts(self.p)
 
     def _ranks(self, job: Job) -> list[int]:
@@ -239,7 +213,6 @@ class TrainingOptions:
         """The job with each value of `--sweep`."""
         from experiments.models import model_catalogue
         from experiments.training.strategy_options import SweptValue, swept_values, with_values
-        from topologies.option_text import options_of
 
         if self.sweep is None:
             return [(None, job)]
@@ -334,6 +307,5 @@ def _with_option(model: str, option: str) -> str:
 
 def listed(text: str) -> list[str]:
     from experiments.training.strategy_options import split
-    from topologies.units import parse_counts
 
     return [str(count) for count in parse_counts(text)] if ".." in text else split(text)

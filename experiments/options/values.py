@@ -1,7 +1,4 @@
-"""From the text of an option to its value: algorithms and numbers of ranks.
-
-Imported when a command runs, since algorithms take a while to load.
-"""
+"""From the text of an option to its value: algorithms and numbers of ranks."""
 
 from __future__ import annotations
 
@@ -10,16 +7,14 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from experiments.algorithm_files import SUFFIXES, read_algorithm
-from simulator.collectives import Algorithm, find, of_collective
-from simulator.collectives.algorithm_options import names_in
-from simulator.collectives.collective import FARTHEST
-from topologies.catalogue import Blueprint
 from topologies.errors import InputError
+from topologies.option_text import Parser, parse_pairs
 from topologies.units import parse_counts, parse_number, parse_seconds, parse_whole, parse_yes
 
 if TYPE_CHECKING:
+    from simulator.collectives import Algorithm
     from simulator.parallel.pipeline_times import StageTimes
+    from topologies.catalogue import Blueprint
 
 MOST_RANKS = 2**20
 USUAL = "ring"
@@ -34,6 +29,10 @@ def parse_algorithms(
 ) -> list[Algorithm]:
     """Algorithms by name, each with its options, or all of a collective, and then those of files.
     The default is that of :func:`parse_algorithm`."""
+    from experiments.algorithm_files import read_algorithm
+    from simulator.collectives import of_collective
+    from simulator.collectives.algorithm_options import names_in
+
     if collective is not None and text is not None:
         raise InputError(
             f"--algo {text[:80]} and --collective {collective[:80]}: leave one of them out"
@@ -55,6 +54,9 @@ def parse_algorithm(
 ) -> Algorithm:
     """An algorithm by name, or that of a file. The default is what a library takes of its `usual`
     algorithms; without a library ring."""
+    from experiments.algorithm_files import read_algorithm
+    from simulator.collectives.algorithm_options import names_in
+
     if text is not None and file is not None:
         raise InputError(f"--algo {text} and --algo-file {file}: leave one of them out")
     if file is not None:
@@ -66,25 +68,24 @@ def parse_algorithm(
 
 def _usual(names: Sequence[str]) -> Algorithm:
     """The algorithm without --algo: what a library takes of these, or ring."""
-    return _by_library(*names) if names else find(USUAL)
+    return _by_library(*names) if names else _find(USUAL)
 
 
 def _by_library(*names: str) -> Algorithm:
     """Stands for what a library takes for each size."""
-    return replace(find(names[0]), by_library=names, recipe=(_by_library, names))
+    return replace(_find(names[0]), by_library=names, recipe=(_by_library, names))
 
 
-def named(
-    text: str | None, files: str | Sequence[str] | None, algorithms: Sequence[Algorithm]
-) -> dict[str, str]:
-    """The options of algorithms, to be stored with a result. What a library takes has no name."""
-    usual = (one.name for one in algorithms if not (one.origin or one.by_library))
-    several = files if isinstance(files, str) else ",".join(files or ())
-    options = {"algo": text or ",".join(usual), "algo_file": several}
-    return {name: value for name, value in options.items() if value}
+def names_of(*algorithms: Algorithm) -> str:
+    """The names of algorithms as --algo takes them, without those in files and what a library
+    takes."""
+    return ",".join(each.name for each in algorithms if not (each.origin or each.by_library))
 
 
 def _find(name: str) -> Algorithm:
+    from experiments.algorithm_files import SUFFIXES
+    from simulator.collectives import find
+
     if name.partition(":")[0].endswith(SUFFIXES):
         raise InputError(f"{name[:80]!r} is a file: write --algo-file {name[:80]}")
     return find(name)
@@ -132,6 +133,8 @@ def usual_ranks(machine: Blueprint, algorithms: Sequence[Algorithm], of_a_shape:
 
 def only_rank_count(algorithm: Algorithm) -> int | None:
     """The number of ranks of an algorithm that exists for one number alone."""
+    from simulator.collectives.collective import FARTHEST
+
     several = list(islice(filter(algorithm.defined, range(2, FARTHEST)), 2))
     return several[0] if len(several) == 1 else None
 
@@ -141,7 +144,6 @@ def parse_stage_times(text: str | None) -> tuple[StageTimes, int]:
     leaves out takes 1ms, a transfer 0s. And the percentage of activations that the backward for
     weights needs."""
     from simulator.parallel.pipeline_times import StageTimes
-    from topologies.option_text import Parser, parse_pairs
 
     example = "forward=1ms,inputs=1ms,weights=1ms,transfer=0s,blocking=no,kept=50"
     parsers: dict[str, Parser] = dict.fromkeys(

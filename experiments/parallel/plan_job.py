@@ -37,8 +37,8 @@ class Setting:
     rules: Rules
     profile: Profile | None
     """A calibrated library, whose protocols are simulated."""
-    parameters: Record
-    """The options as the user writes them: stored with the result."""
+    resolved: Record
+    """What options come to that the user leaves out or shortens: stored with the result."""
     slow_links: Mapping[str | int, float] = field(default_factory=dict)
     """The share of its bandwidth that each slow link, by rank or name, still has."""
     ideal: bool = False
@@ -161,8 +161,8 @@ class PlanJob(Setting):
 
     def on_links(self) -> PlanJob:
         """The job where collectives take what links take, as those of strategies do."""
-        stored = {name: value for name, value in self.parameters.items() if name != "software"}
-        return replace(self, ideal=True, parameters=stored)
+        stored = {name: value for name, value in self.resolved.items() if name != "software"}
+        return replace(self, ideal=True, resolved=stored)
 
     @property
     def gpus(self) -> int:

@@ -9,7 +9,7 @@ from itertools import groupby, product
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from experiments.execution.executor import Executor, Serial
+from experiments.execution.executor import Executor
 from experiments.execution.journal import Journal, results
 from experiments.simulations import workload
 from experiments.simulations.case import Case
@@ -164,7 +164,7 @@ def sweep(
     :func:`experiments.execution.journal.results`. `missing` gets the points that cannot be
     simulated. Without it, the first of them is an error.
     """
-    for point in results(grid, executor or Serial(), journal, finished):
+    for point in results(grid, executor, journal, finished):
         if isinstance(point, SweepRow):
             yield point
         elif missing is None:

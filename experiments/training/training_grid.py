@@ -93,8 +93,8 @@ class TrainingGrid:
     """Its values with their jobs."""
     ranks: Sequence[int]
     """Numbers of workers."""
-    parameters: Record
-    """The options as the user writes them: stored with the result."""
+    resolved: Record
+    """What options come to that the user leaves out or shortens: stored with the result."""
     plans: Sequence[tuple[SweptValue, PlanJob]] = ()
     """Values beside those of the variants, with plans."""
 

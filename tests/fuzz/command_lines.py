@@ -107,9 +107,9 @@ def _reconcile(chosen: dict[str, tuple[Any, list[str]]]) -> None:
     if "algo_file" in chosen or "collective" in chosen:
         conflicts += ("algo",)
     if "algo_file" in chosen or "algo" in chosen:
-        conflicts += ("word",)
+        conflicts += ("word", "algo_word")
     if "fit" in chosen:
-        conflicts += (*LINKS, *(() if shape else ("topology",)))
+        conflicts += (*LINKS, "sharing", *(() if shape else ("topology",)))
     if "learn" in chosen:
         conflicts += ("sweep", "timeline", "batches", "jobs", "resume")
         conflicts += ("epochs",)

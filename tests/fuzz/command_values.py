@@ -84,7 +84,7 @@ _COUNTS = ("2", "3", "4", "5", "8", "2..6", "2,4,8", "2..8:x2", "7")
 
 VALUES: dict[str, Value] = {
     "algo": _several(*_ALGORITHMS, most=2),
-    "word": _of("ring", "tree", "push"),
+    "algo_word": _of("ring", "tree", "push"),
     "collective": _of("broadcast", "scatter"),
     "root": _of("0", "1"),
     "sharing": _of("fifo", "store-and-forward", "fair", "fair:tolerance=0.01"),
@@ -239,7 +239,7 @@ OWN: dict[tuple[tuple[str, ...], str], Value] = {
     (("expect",), "p"): _of("2", "4", "8"),
     (("expect",), "size"): _of("1MiB", "8B,1MiB,1GiB", "1KiB..1MiB:x4"),
     (("expect",), "library"): _of("nccl", "rccl", "openmpi", "mpich", "gloo"),
-    (("expect",), "word"): _of("all_reduce", "all_gather", "barrier"),
+    (("expect",), "collective_word"): _of("all_reduce", "all_gather", "barrier"),
     (("plan",), "model"): _of("gpt2", "bert_base"),
     (("serve",), "model"): _of("llama3_8b", "gpt2", "gpt_oss_120b", "resnet50"),
     (("serve",), "plan"): _of(

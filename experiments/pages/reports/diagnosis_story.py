@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.answer_blocks import Block, Record, Remarks, Story, listed, table
 from experiments.diagnosis.diagnosis_records import point_columns
-from experiments.output import MOST_PICTURES, counted
+from experiments.output import counted
 from experiments.pages.reports.result import Picture, Result
 from experiments.templates import headed
 from experiments.traces.job_tables import GROUPS, RANKS, WORDS, shown_ranks
@@ -165,9 +165,11 @@ def expected(result: Result) -> Story:
 
 
 def pictures(results: Sequence[Any]) -> list[Picture]:
-    """A picture of each diagnosis, the abnormal ones first."""
-    drawn = sorted(results, key=lambda each: not each.abnormal)[:MOST_PICTURES]
-    return [Picture(f"{_about(each.curve)}: {each.verdict}", (each,)) for each in drawn]
+    """A picture of each diagnosis."""
+    return [
+        Picture(f"{_about(each.curve)}: {each.verdict}", (each,), str(number), bool(each.abnormal))
+        for number, each in enumerate(results, 1)
+    ]
 
 
 def _about(curve: Any) -> str:

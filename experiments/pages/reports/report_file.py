@@ -28,6 +28,10 @@ def write_page(path: Path, page: Page) -> None:
     output.write(path, to_markdown(page) if path.suffix.lower() == ".md" else to_html(page))
 
 
+MOST_PICTURES = 12
+"""Pictures of a result."""
+
+
 def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
     """The page of a result, with its pictures unless a ticket asks for words alone.
 
@@ -35,8 +39,8 @@ def page_of(result: Result, *, pictures: bool = True, name: str = "") -> Page:
     """
     story = result.story
     left_out = [*story.left_out, *result.left_out]
-    drawn = result.pictures if pictures else ()
-    figures = [Figure(each.title, to_image(result.draw(each))) for each in drawn]
+    drawn = sorted(result.pictures, key=lambda each: not each.is_urgent) if pictures else []
+    figures = [Figure(each.title, to_image(result.draw(each))) for each in drawn[:MOST_PICTURES]]
     many = len(figures) > 2
     first, *others = story.blocks
     blocks: list[Block] = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,6 +57,7 @@ DRAWINGS = {
     "recommend": "result_curves:recommendation_drawing",
     "winners": "cell_maps:winner_map_drawing",
     "serve": "result_curves:serving_drawing",
+    "machine": "machines.machine_picture:machine_drawing",
 }
 """Module and function that draw a picture of a kind of result."""
 
@@ -67,6 +68,10 @@ class Picture(NamedTuple):
     title: str
     arguments: tuple[Any, ...]
     """Those of the function in `DRAWINGS`."""
+    name: str = ""
+    """What the name of its file has before the ending, if there are several."""
+    is_urgent: bool = False
+    """Whether a page shows it before the others."""
 
 
 def _function(package: str, name: str) -> Callable[..., Any]:
@@ -198,10 +203,9 @@ class Result:
         if out and not output.is_result(out):
             output.write_table(out, self.records, output.provenance(**self.parameters))
         if plot:
-            from experiments.pictures.figures import write_figure
+            from experiments.pictures.figures import write_figures
 
-            for picture in self.pictures:
-                write_figure(plot, self.draw(picture))
+            write_figures(plot, {each.name: partial(self.draw, each) for each in self.pictures})
         if not files.has_result:
             return
         whole = self

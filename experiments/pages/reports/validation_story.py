@@ -24,7 +24,7 @@ Curves = Sequence[Mapping[str, Any]]
 def validated(result: Result) -> Story:
     """How far the simulation is from what was measured."""
     curves: Curves = result.report
-    log, machine = PurePath(str(result.stated("log"))).name, result.stated("topology")
+    log, machine = PurePath(str(result.stated("logs"))).name, result.stated("topology")
     names = listed(f"{curve['collective']} of {curve['ranks']} ranks" for curve in curves)
     points = [point for curve in curves for point in curve["points"] if not point["wrong"]]
     summary = [
@@ -131,8 +131,9 @@ WORST = 5
 def judged(result: Result) -> Story:
     """The errors of a profile on runs."""
     points = result.report["points"]
-    unseen, profile = result.report["unseen"], result.stated("profile")
-    runs = listed(PurePath(name).name for name in str(result.stated("runs")).split(","))
+    assert result.profile is not None
+    unseen, profile = result.report["unseen"], result.profile.name
+    runs = listed(PurePath(name).name for name in str(result.stated("logs")).split(","))
     order = sorted(points, key=lambda point: -abs(point["error"]))
     every = _profile_errors(points)
     summary = [

@@ -9,8 +9,8 @@ import pytest
 from csv_texts import rows_of
 from experiments.options.machine_options import MachineOptions
 from experiments.options.options import LibraryName
-from experiments.options.profile_options import ProfileOptions
-from experiments.options.values import named, parse_algorithm, parse_algorithms, usual_ranks
+from experiments.options.profile_options import SimulationOptions
+from experiments.options.values import names_of, parse_algorithm, parse_algorithms, usual_ranks
 from experiments.simulations.case import Case
 from experiments.simulations.grid import Grid, sweep
 from simctl_process import Simctl
@@ -99,10 +99,10 @@ SIZES = (1024.0, 2.0**30)
 
 def default(library: str, text: str) -> tuple[MachineOptions, Profile, Algorithm]:
     """A machine, a library on it, and the algorithm of a command without --algo."""
-    options = ProfileOptions(library=cast(LibraryName, library))
-    machine, profile = options.calibrated(MachineOptions(text))
+    options = SimulationOptions(topology=text, library=cast(LibraryName, library))
+    machine, profile = options.chosen
     assert profile is not None
-    return machine, profile, parse_algorithm(None, usual=options.usual_algorithms(machine))
+    return machine, profile, parse_algorithm(None, usual=options.library_choices)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +134,9 @@ def test_of_several_it_is_the_fastest() -> None:
 
 
 def test_a_calibrated_profile_has_the_default_of_its_library() -> None:
-    options = ProfileOptions(profile="mn5_acc")
-    machine, profile = options.calibrated(MachineOptions())
-    algorithm = parse_algorithm(None, usual=options.usual_algorithms(machine))
+    options = SimulationOptions(profile="mn5_acc")
+    machine, profile = options.chosen
+    algorithm = parse_algorithm(None, usual=options.library_choices)
     case = Case(algorithm, 4, machine.blueprint.build(4), profile=profile)
     assert case.tuned(2.0**30).algorithm.listed_name in algorithm.by_library
 
@@ -152,8 +152,8 @@ def test_a_name_or_no_library_is_taken_as_it_stands() -> None:
     assert parse_algorithms("ring", usual=usual) == [find("ring")]
     assert parse_algorithms(None) == [find("ring")]
     assert parse_algorithms(None, "broadcast", usual=usual)[0].collective.name == "broadcast"
-    assert named(None, None, [find("ring")]) == {"algo": "ring"}
-    assert named(None, None, [parse_algorithm(None, usual=usual)]) == {}
+    assert names_of(find("ring"), find("tree")) == "ring,tree"
+    assert names_of(parse_algorithm(None, usual=usual)) == ""
 
 
 @pytest.mark.parametrize(

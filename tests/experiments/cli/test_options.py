@@ -20,10 +20,45 @@ from experiments.options.completion import (
     profile_names,
 )
 from experiments.options.machine_options import MachineOptions
+from experiments.options.training_options import TrainingOptions
 from grouped_cases import each_case
 from refusals import refusal
 from simctl_process import Simctl, mistake
 from topologies.catalogue import find
+
+
+def test_all_options_with_a_value_are_stored_with_a_result() -> None:
+    options = TrainingOptions(p="2,4", strategy="ddp", seed=3, fail="rank=1,step=2,restart=1s")
+    assert options.parameters == {
+        "model": "resnet50",
+        "strategy": "ddp",
+        "p": "2,4",
+        "fail": "rank=1,step=2,restart=1s",
+        "seed": 3,
+        "detail": "auto",
+    }
+
+
+def test_what_an_answer_is_not_of_is_not_stored_with_it() -> None:
+    files = {"out": Path("a.csv"), "plot": Path("a.png"), "report": Path("a.md")}
+    how = {"jobs": "2", "resume": True, "force": True, "format": "csv", "metric": "time"}
+    asked = Sweep(algo="ring", p="2")
+    assert replace(asked, **files, **how).parameters == asked.parameters  # type: ignore[arg-type]
+
+
+def test_what_the_user_leaves_out_is_stored_as_the_command_takes_it() -> None:
+    shape = {"topology": "star", "bandwidth": "50GB/s", "latency": "1us", "gap": "0us"}
+    assert (
+        Sweep().parameters.items()
+        >= (shape | {"algo": "ring", "p": "2..64", "size": "64MiB"}).items()
+    )
+    slow = Sweep(topology="star:latency=5us", bandwidth="1GB/s").parameters
+    assert (slow.get("latency"), slow["bandwidth"], slow["gap"]) == (None, "1GB/s", "0us")
+    of_profile = Sweep(profile="mn5_acc").parameters
+    assert of_profile["topology"] == "nodes:per_node=4"
+    assert "bandwidth" not in of_profile
+    of_machine = Sweep(topology="hgx_h100", latency=None).parameters
+    assert (of_machine["p"], "latency" in of_machine) == ("8", False)
 
 
 def test_completion_knows_algorithms_and_shapes() -> None:

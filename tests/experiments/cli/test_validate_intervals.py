@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from csv_texts import rows_of
-from simctl_process import Simctl
+from simctl_process import Simctl, mistake
 from sure_profile import UNSURE
 
 
@@ -105,3 +105,18 @@ def test_a_library_has_the_links_of_its_topology(simctl: Simctl, runs: str, tmp_
     words = ("--library", "openmpi", "--topology", "star", "--report", str(page))
     assert simctl("validate", runs, *words).returncode == 0
     assert "default bandwidth 50GB/s" in page.read_text()
+
+
+def test_transfers_share_links_as_the_user_says(simctl: Simctl, runs: str) -> None:
+    machine = ("--topology", "ring")
+    fifo, stored = (
+        [float(row["predicted_s"]) for row in rows(simctl, runs, *machine, "--sharing", sharing)]
+        for sharing in ("fifo", "store-and-forward")
+    )
+    assert all(fast <= slow for fast, slow in zip(fifo, stored, strict=True))
+    star = rows(simctl, runs, "--topology", "star", "--sharing", "store-and-forward")
+    assert float(star[-1]["predicted_s"]) > 1.5 * fifo[-1]
+    fit = simctl("validate", runs, "--topology", "star", "--fit", "--sharing", "fair")
+    assert mistake(fit) == (
+        "simctl: --sharing fair: --fit shares links by fifo, leave one of them out"
+    )

@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from experiments.calibration.prediction import times
-from experiments.options.machine_options import MachineOptions
-from experiments.options.profile_options import ProfileOptions
+from experiments.options.profile_options import SimulationOptions
 from experiments.simulations.case import Case
 from experiments.simulations.recommendation import Question
 from experiments.simulations.rules import Rules
@@ -93,8 +92,7 @@ RANKS = 8
 
 def under_nccl(text: str = "dgx_a100") -> tuple[Topology, Profile]:
     """A machine with specified links, and NCCL on it."""
-    options = ProfileOptions(library="nccl")
-    machine, profile = options.calibrated(MachineOptions(text))
+    machine, profile = SimulationOptions(topology=text, library="nccl").chosen
     assert profile is not None
     return machine.blueprint.build(RANKS), profile
 
@@ -152,9 +150,9 @@ def test_measured_runs_that_beat_the_bound_are_named() -> None:
 
 def test_without_a_specification_there_is_no_bound() -> None:
     """A shape under a calibrated profile has the links of the profile."""
-    _, profile = ProfileOptions(profile="h100_cluster").calibrated(MachineOptions())
+    _, profile = SimulationOptions(profile="h100_cluster").chosen
     assert profile is not None
     assert not profile.specified
-    _, stated = ProfileOptions(profile="h100_cluster").calibrated(MachineOptions("hgx_h100"))
+    _, stated = SimulationOptions(profile="h100_cluster", topology="hgx_h100").chosen
     assert stated is not None
     assert stated.specified

@@ -9,9 +9,9 @@ import pytest
 
 from csv_texts import rows_of
 from experiments.commands import train_runs as train
+from experiments.commands.train import Train
 from experiments.options.options import Format
 from experiments.options.profile_options import SimulationOptions
-from experiments.options.run_options import JobOptions
 from experiments.options.training_options import TrainingOptions
 from refusals import refusal
 
@@ -39,8 +39,9 @@ class Request(TrainingOptions):
 def run(
     request: Request, timeline: Path | None, out: Path | None, plot: Path | None, how: Format
 ) -> int:
-    options = JobOptions(timeline=timeline, out=out, plot=plot, format=how)
-    return train.run(request.request(request.machine), options)
+    asked = request.values_of(TrainingOptions) | request.machine.values_of(SimulationOptions)
+    options = Train(**asked, timeline=timeline, out=out, plot=plot, format=how)
+    return train.run(options.request(options), options)
 
 
 @pytest.fixture
