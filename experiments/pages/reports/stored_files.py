@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -94,7 +95,7 @@ def read_any(path: Path) -> Result:
 
 def _is_result(path: Path) -> bool:
     with path.open("rb") as file:
-        return file.read(200).lstrip().startswith(b'{"simctl":')
+        return re.match(rb'\s*\{\s*"simctl"\s*:', file.read(200)) is not None
 
 
 def read_result(path: Path) -> Result:

@@ -265,12 +265,13 @@ def damaged(stored: Path) -> dict[str, tuple[bytes, str]]:
         "a byte more": (data + b"\n", refused),
         "no text": (data.replace(b"ring", b"\xff\x00\x01g", 1), refused),
         "nested": (b'{"simctl":' + b"[" * 100_000, refused),
+        "other spaces": (json.dumps(document, indent=1).encode(), refused),
         "another version": (resealed({**document, "simctl": 2}), "has version 2 of the format"),
         "another kind": (resealed({**document, "kind": "x"}), "not as simctl writes it (KeyError"),
     }
 
 
-RARE = "another digest", "a byte more", "no text", "nested", "another kind"
+RARE = "another digest", "a byte more", "no text", "nested", "other spaces", "another kind"
 
 
 @pytest.mark.parametrize(
