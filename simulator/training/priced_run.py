@@ -12,16 +12,9 @@ from functools import cached_property
 
 import numpy as np
 
-from simulator.analysis.bubbles import (
-    CONTENTION,
-    DRAIN,
-    SLOWER_PEER,
-    TRANSFER,
-    all_gaps,
-    with_drain,
-)
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath, Part, critical_path
 from simulator.kernels.rates import Usages
+from simulator.kernels.records import Csr
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.timeline import Timeline
 from simulator.steps import task_rates
@@ -32,7 +25,6 @@ from simulator.training.plan import COMPUTE, Plan
 from topologies.columns import starts
 from topologies.topology import Floats, Ints, Numbers
 
-COMPUTED = SEGMENT_PARTS.index("compute")
 ROUNDING = 1e-9
 """A collective that takes longer than alone by no more than this share has lost nothing."""
 CROSSING: tuple[Part, ...] = ("latency", "gap", "serialisation")
@@ -53,63 +45,49 @@ class PricedTimeline(Timeline):
     """The collectives by themselves. Those that are the same share a row."""
 
     @cached_property
-    def begin(self) -> Floats:
-        """When each task begins: a call when its last member has its lane."""
-        begin = np.zeros(len(self.first))
-        np.maximum.at(begin, self.first, self.node_start)
-        return np.asarray(begin[self.first])
-
-    @cached_property
-    def predecessor(self) -> Numbers:
-        """The task that each task waits for last, or the last member of its call; -1 for none."""
-        schedule, predecessor = self.schedule, self.node_cause.astype(np.int64)
+    def causes(self) -> Timeline:
+        """When what a task does begins, which of a call is when its last member has its lane. Each
+        task follows what it waited for last."""
+        schedule, before = self.schedule, self.node_cause.astype(np.int64)
         waiting = np.flatnonzero(np.diff(schedule.indptr))
         order = np.lexsort((self.finish[schedule.indices], self.graph.waiting))
         latest = schedule.indices[order[schedule.indptr[waiting + 1] - 1]]
         # These did not queue for their lanes.
-        unqueued = predecessor[waiting] < 0
-        predecessor[waiting[unqueued]] = latest[unqueued]
-        members = np.flatnonzero(self.node_start == self.begin)
-        last_member = np.arange(len(predecessor))
+        unqueued = before[waiting] < 0
+        before[waiting[unqueued]] = latest[unqueued]
+        begin = np.zeros(len(before))
+        np.maximum.at(begin, self.first, self.node_start)
+        begin = begin[self.first]
+        members, last_member = np.flatnonzero(self.node_start == begin), np.arange(len(before))
         last_member[self.first[members]] = members
-        return np.asarray(predecessor[last_member[self.first]])
-
-    def bubbles(self, end: float) -> Floats:
-        """As :func:`simulator.analysis.bubbles.bubbles`, up to `end` seconds: the time of calls is
-        a transfer, or contention for its share of their critical paths, and that of what computes
-        elsewhere is a slower peer."""
-        computing, gaps, free = all_gaps(self, COMPUTE)
-        seconds, rank, since = np.zeros((len(computing), DRAIN)), gaps.rank, gaps.begin
-        by_itself = gaps.itself == 1
-        task = np.where(by_itself, gaps.operation, self.predecessor[gaps.operation])
-        ended = gaps.operation
-        until = np.where(by_itself, self.finish[ended], self.begin[ended])
-        while len(task):
-            begin = np.maximum(self.begin[task], since)
-            cause = np.where(self.graph.communicates[task], TRANSFER, SLOWER_PEER)
-            lasting = np.minimum(until, end) - np.minimum(begin, end)
-            behind = lasting * self._contended(task)
-            np.add.at(seconds, (rank, cause), lasting - behind)
-            np.add.at(seconds[:, CONTENTION], rank, behind)
-            earlier = self.predecessor[task]
-            more = (earlier >= 0) & (begin > since)
-            task, until, rank, since = earlier[more], begin[more], rank[more], since[more]
-        return with_drain(seconds, computing, free, min(self.makespan, end))
+        before = before[last_member[self.first]]
+        took, follows = self.finish - begin, np.flatnonzero(before >= 0)
+        indptr, indices = Csr.of(follows, before[follows], len(before))
+        chain = replace(schedule, seconds=took, indptr=indptr, indices=indices)
+        return Timeline(
+            replace(self.routed, schedule=chain),
+            np.append(self.finish, 0.0)[before],
+            self.finish,
+            begin,
+            np.full_like(self.node_cause, -1),
+            calls=np.where(self.graph.communicates, self._behind(took), -1.0),
+        )
 
     def path(self, last: int) -> CriticalPath:
         """The critical path to the end of a task. Collectives have their own paths, whose
         operations have no numbers."""
-        paths, task = [CriticalPath.empty()], last
-        while task >= 0:
-            row, entering = self.collective[task], self.graph.seconds[task]
-            took = self.finish[task] - self.begin[task]
+        tasks, paths = critical_path(self.causes, last), [CriticalPath.empty()]
+        for place, task in enumerate(tasks.operation.tolist()):
+            row, entering = self.collective[task], self.graph.seconds[task : task + 1]
+            part = tasks.take(np.array([place]))
             if row >= 0:
+                lost = part.seconds - entering - self._paths[row].seconds.sum()
                 paths.append(self._paths[row])
-                lost = took - entering - self._paths[row].seconds.sum()
-                if lost > ROUNDING * took:
-                    paths.append(self._computed(task, lost, contended=True))
-            paths.append(self._computed(task, entering if row >= 0 else took))
-            task = int(self.predecessor[task])
+                if lost > ROUNDING * part.seconds:
+                    behind = np.array([True])
+                    paths.append(replace(part, seconds=lost, amount=lost, contended=behind))
+                part = replace(part, seconds=entering, amount=entering)
+            paths.append(part)
         return CriticalPath.joined(paths)
 
     @cached_property
@@ -123,27 +101,13 @@ class PricedTimeline(Timeline):
             for path, timeline in zip(map(critical_path, self.alone), self.alone, strict=True)
         ]
 
-    @cached_property
-    def _behind(self) -> Floats:
-        """The seconds for which each collective waits behind messages of other ranks when it is
-        alone, and those of its critical path; zeros behind them, for computations."""
+    def _behind(self, took: Floats) -> Floats:
+        """For what share of the time that it `took` each task waits behind messages of other ranks,
+        also those of collectives of other streams."""
         rows = [(path.seconds @ path.contended, path.seconds.sum()) for path in self._paths]
-        return np.array([*rows, (0.0, 0.0)])
-
-    def _contended(self, task: Numbers) -> Floats:
-        """For what share of its time each task waits behind messages of other ranks, also those of
-        collectives of other streams."""
-        behind, alone = self._behind[self.collective[task]].T
-        took = self.finish[task] - self.begin[task]
-        calls = self.collective[task] >= 0
-        lost = np.maximum(took - self.graph.seconds[task] - alone, 0.0) * calls
+        behind, alone = np.array([*rows, (0.0, 0.0)])[self.collective].T
+        lost = np.maximum(took - self.graph.seconds - alone, 0.0) * (self.collective >= 0)
         return np.asarray(np.minimum((behind + lost) / np.where(took > 0, took, 1.0), 1.0))
-
-    def _computed(self, task: int, seconds: float, *, contended: bool = False) -> CriticalPath:
-        operation, rank = np.array([task], dtype=np.int32), self.graph.place[[task]]
-        part, took = np.array([COMPUTED], dtype=np.int8), np.array([seconds])
-        behind = np.array([contended])
-        return CriticalPath(part, took, operation, rank, took, operation, behind, rank, rank)
 
 
 def _on_machine(path: CriticalPath, standing: Ints) -> Ints:
