@@ -22,7 +22,7 @@ from simulator.steps.group_meetings import joint_calls
 from simulator.steps.step_graph import StepGraph, priced
 from simulator.steps.task_rates import Shared
 from simulator.training.plan import COMPUTE, Plan
-from topologies.columns import starts
+from topologies.columns import entries, starts
 from topologies.topology import Floats, Ints, Numbers
 
 ROUNDING = 1e-9
@@ -47,30 +47,28 @@ class PricedTimeline(Timeline):
     @cached_property
     def causes(self) -> Timeline:
         """When what a task does begins, which of a call is when its last member has its lane. Each
-        task follows what it waited for last."""
-        schedule, before = self.schedule, self.node_cause.astype(np.int64)
-        waiting = np.flatnonzero(np.diff(schedule.indptr))
-        order = np.lexsort((self.finish[schedule.indices], self.graph.waiting))
-        latest = schedule.indices[order[schedule.indptr[waiting + 1] - 1]]
-        # These did not queue for their lanes.
-        unqueued = before[waiting] < 0
-        before[waiting[unqueued]] = latest[unqueued]
-        begin = np.zeros(len(before))
+        task of a call follows what that member waited for, first of all for its lane."""
+        schedule, begin = self.schedule, np.zeros(len(self.first))
         np.maximum.at(begin, self.first, self.node_start)
         begin = begin[self.first]
-        members, last_member = np.flatnonzero(self.node_start == begin), np.arange(len(before))
-        last_member[self.first[members]] = members
-        before = before[last_member[self.first]]
-        took, follows = self.finish - begin, np.flatnonzero(before >= 0)
-        indptr, indices = Csr.of(follows, before[follows], len(before))
-        chain = replace(schedule, seconds=took, indptr=indptr, indices=indices)
+        members, last = np.flatnonzero(self.node_start == begin), np.arange(len(begin))
+        last[self.first[members]] = members
+        last = last[self.first]
+        task, entry = entries(schedule.indptr, last)
+        queued = np.flatnonzero(self.node_cause[last] >= 0)
+        indptr, indices = Csr.of(
+            np.append(queued, task),
+            np.append(self.node_cause[last[queued]], schedule.indices[entry]),
+            len(begin),
+        )
+        chain = replace(schedule, seconds=self.finish - begin, indptr=indptr, indices=indices)
         return Timeline(
             replace(self.routed, schedule=chain),
-            np.append(self.finish, 0.0)[before],
+            begin,
             self.finish,
             begin,
             np.full_like(self.node_cause, -1),
-            calls=np.where(self.graph.communicates, self._behind(took), -1.0),
+            calls=np.where(self.graph.communicates, self._behind(chain.seconds), -1.0),
         )
 
     def path(self, last: int) -> CriticalPath:
