@@ -50,6 +50,7 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Floats:
     On the way of a transfer, the queues count before the hops that its last bytes noticed. Under
     fair sharing, the part that other ranks cause comes first.
     """
+    timeline = timeline.causes
     computing, gaps, free = _all_gaps(timeline, lane)
     rows, causes = _by_cause(timeline, gaps, end), len(CAUSES) - 1
     places = gaps.rank[rows.gap] * causes + rows.cause
@@ -158,6 +159,7 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
     >>> spans.rank.tolist(), spans.start.tolist(), spans.end.tolist()
     ([0, 0, 1, 1], [1.0, 3.0, 3.0, 4.0], [3.0, 4.0, 4.0, 5.0])
     """
+    timeline = timeline.causes
     computing, gaps, free = _all_gaps(timeline, lane)
     rows = _by_cause(timeline, gaps, end)
     stretches = BubbleSpans(

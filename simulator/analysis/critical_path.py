@@ -187,6 +187,7 @@ def critical_path(timeline: Timeline, last: int | None = None) -> CriticalPath:
 
 def walk_back(timeline: Timeline, last: int) -> CriticalPath:
     """The critical path from the finish of operation `last` back, with what takes no time."""
+    timeline = timeline.causes
     seconds, names = kernel(path.walk, 0)(history(timeline), np.int64(last))
     part, operation, where, waiter, contended, occupant, place = np.ascontiguousarray(names.T)
     duration, amount = np.ascontiguousarray(seconds.T)

@@ -103,7 +103,7 @@ class Step:
         rows = np.flatnonzero(np.array([*map(bool, calls), False])[number])
         # The use of a call is that of the task that takes all of its time.
         rows = rows[np.argsort(-graph.seconds[rows], kind="stable")]
-        joined = joint_calls(graph).astype(np.int32)
+        joined = joint_calls(graph)
         place = graph.place[joined[rows]].astype(np.int64)
         devices = self.work.times.degrees.devices[graph.leaders]
         first, of_rows = distinct_rows(number[rows], place)

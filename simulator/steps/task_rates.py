@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.kernels import rates
 from simulator.kernels.rates import COMPUTES, TALKS, Course, Loop, Room, Tasks, Usages
+from simulator.kernels.records import Csr
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Flags
 from simulator.schedules.timeline import Timeline
+from topologies.columns import entries
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints
@@ -29,6 +32,35 @@ class Shared(NamedTuple):
     """The first task of the call of each task."""
     slowdown: float
     """By which share a computation takes longer while its place communicates."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TaskTimeline(Timeline):
+    """When tasks ran, an operation each. One of a call starts when it has its lane."""
+
+    first: Ints
+    """The first task of the call of each task."""
+
+    @cached_property
+    def causes(self) -> Timeline:
+        """The same, but that calls start when their last tasks have their lanes. Each task follows
+        what the last one of its call waited for, first of all for its lane."""
+        schedule, begin = self.schedule, np.zeros(len(self.first))
+        np.maximum.at(begin, self.first, self.node_start)
+        begin = begin[self.first]
+        members, last = np.flatnonzero(self.node_start == begin), np.arange(len(begin))
+        last[self.first[members]] = members
+        last = last[self.first]
+        task, entry = entries(schedule.indptr, last)
+        queued = np.flatnonzero(self.node_cause[last] >= 0)
+        indptr, indices = Csr.of(
+            np.append(queued, task),
+            np.append(self.node_cause[last[queued]], schedule.indices[entry]),
+            len(begin),
+        )
+        chain = replace(schedule, seconds=self.finish - begin, indptr=indptr, indices=indices)
+        routed, none = replace(self.routed, schedule=chain), np.full_like(self.node_cause, -1)
+        return Timeline(routed, begin, self.finish, begin, none)
 
 
 class TaskRun(NamedTuple):
@@ -100,5 +132,6 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRu
     as_alone = course.start + schedule.seconds == course.finish
     took = np.where(as_alone, schedule.seconds, course.finish - course.start)
     ran = replace(routed, schedule=replace(schedule, seconds=took))
-    timeline = Timeline(ran, course.ready, course.finish, course.start, course.cause)
+    columns = course.ready, course.finish, course.start, course.cause
+    timeline = TaskTimeline(ran, *columns, first=shared.first)
     return TaskRun(timeline, *lost.reshape(2, media, lanes, lanes))

@@ -119,7 +119,7 @@ def _steps(plan: Plan, timeline: Timeline, end: float) -> Floats:
 
 def _idle(plan: Plan, timeline: Timeline, end: float) -> Floats:
     """Bubbles of the workers up to `end`, without the rounding of differences."""
-    return _rounded(bubbles(timeline.causes, COMPUTE, end)[plan.standing], timeline)
+    return _rounded(bubbles(timeline, COMPUTE, end)[plan.standing], timeline)
 
 
 def _rounded(seconds: Floats, timeline: Timeline) -> Floats:

@@ -14,16 +14,15 @@ import numpy as np
 
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath, Part, critical_path
 from simulator.kernels.rates import Usages
-from simulator.kernels.records import Csr
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.timeline import Timeline
 from simulator.steps import task_rates
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.step_graph import StepGraph, priced
-from simulator.steps.task_rates import Shared
+from simulator.steps.task_rates import Shared, TaskTimeline
 from simulator.training.plan import COMPUTE, Plan
-from topologies.columns import entries, starts
-from topologies.topology import Floats, Ints, Numbers
+from topologies.columns import starts
+from topologies.topology import Floats, Ints
 
 ROUNDING = 1e-9
 """A collective that takes longer than alone by no more than this share has lost nothing."""
@@ -32,13 +31,11 @@ CROSSING: tuple[Part, ...] = ("latency", "gap", "serialisation")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PricedTimeline(Timeline):
+class PricedTimeline(TaskTimeline):
     """When the tasks of a graph ran, an operation each."""
 
     graph: StepGraph
     """The tasks, with the seconds to enter calls."""
-    first: Numbers
-    """The first task of the call of each task."""
     collective: Ints
     """The row of `alone` of each task; -1 for a computation."""
     alone: tuple[Timeline, ...]
@@ -46,35 +43,15 @@ class PricedTimeline(Timeline):
 
     @cached_property
     def causes(self) -> Timeline:
-        """When what a task does begins, which of a call is when its last member has its lane. Each
-        task of a call follows what that member waited for, first of all for its lane."""
-        schedule, begin = self.schedule, np.zeros(len(self.first))
-        np.maximum.at(begin, self.first, self.node_start)
-        begin = begin[self.first]
-        members, last = np.flatnonzero(self.node_start == begin), np.arange(len(begin))
-        last[self.first[members]] = members
-        last = last[self.first]
-        task, entry = entries(schedule.indptr, last)
-        queued = np.flatnonzero(self.node_cause[last] >= 0)
-        indptr, indices = Csr.of(
-            np.append(queued, task),
-            np.append(self.node_cause[last[queued]], schedule.indices[entry]),
-            len(begin),
-        )
-        chain = replace(schedule, seconds=self.finish - begin, indptr=indptr, indices=indices)
-        return Timeline(
-            replace(self.routed, schedule=chain),
-            begin,
-            self.finish,
-            begin,
-            np.full_like(self.node_cause, -1),
-            calls=np.where(self.graph.communicates, self._behind(chain.seconds), -1.0),
-        )
+        """As of all tasks, but that calls are collectives."""
+        tasks = super().causes
+        behind = self._behind(tasks.schedule.seconds)
+        return replace(tasks, calls=np.where(self.graph.communicates, behind, -1.0))
 
     def path(self, last: int) -> CriticalPath:
         """The critical path to the end of a task. Collectives have their own paths, whose
         operations have no numbers."""
-        tasks, paths = critical_path(self.causes, last), [CriticalPath.empty()]
+        tasks, paths = critical_path(self, last), [CriticalPath.empty()]
         for place, task in enumerate(tasks.operation.tolist()):
             row, entering = self.collective[task], self.graph.seconds[task : task + 1]
             part = tasks.take(np.array([place]))
@@ -144,7 +121,7 @@ def price(plan: Plan, seconds: Floats, run: Callable[[Routed], Timeline]) -> Pri
     meets = len(np.unique(graph.lane[collective >= 0])) > 1
     used, media = _usages(alone if meets else (), len(plan.topology.medium_bandwidth))
     row = (collective + 1) * np.int32(meets)
-    shared = Shared(used, row, media, first.astype(np.int32), plan.slowdown)
+    shared = Shared(used, row, media, first, plan.slowdown)
     ran = task_rates.run(routed, computes, talks, shared).timeline
     return PricedTimeline(
         ran.routed,

@@ -267,7 +267,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
         name=phase,
         phase=phase[plan.first],
         groups={graph.lanes[lane]: workers[None] for lane in dict.fromkeys(talks)},
-        idle=partial(bubble_spans, timeline.causes, COMPUTE),
+        idle=partial(bubble_spans, timeline, COMPUTE),
         ends=timeline.finish[plan.ends],
         numbers=plan.numbers,
         useful=plan.useful,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from law_cases import tries
 from refusals import refusal
+from simulator.analysis.critical_path import critical_path
 from simulator.engines import run as run_engine
 from simulator.kernels.rates import Usages
 from simulator.schedules.routed import Routed, route
@@ -271,6 +272,21 @@ def test_what_calls_lose_is_what_they_take_longer(graph: Drawn) -> None:
     longer = result.timeline.finish - begin - np.array(graph.seconds)
     assert result.lost.sum() == pytest.approx(longer[first].sum(), abs=1e-9)
     assert (result.together >= result.lost - 1e-9).all()
+
+
+@tries(60, 600)
+@given(drawn())
+def test_the_critical_path_has_what_tasks_and_calls_took(graph: Drawn) -> None:
+    """It has no gaps: a call began when its last task had its lane."""
+    if len(naive(graph)[1]) < len(graph.place):
+        return
+    timeline = ran(graph).timeline
+    begin = np.zeros(len(graph.first))
+    np.maximum.at(begin, graph.first, timeline.start)
+    took = timeline.finish - begin[graph.first]
+    path = critical_path(timeline)
+    assert path.seconds.sum() == pytest.approx(timeline.makespan, abs=1e-9)
+    assert path.seconds == pytest.approx(took[path.operation], abs=1e-9)
 
 
 def test_calls_that_wait_for_each_other_in_a_circle_are_refused() -> None:

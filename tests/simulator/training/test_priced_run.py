@@ -219,7 +219,7 @@ def test_spans_of_idle_time_have_the_causes_of_the_bubbles() -> None:
     """Also where a collective waits for other ranks, and for those of another stream."""
     strategy = quiet(bucket=0.0, algo="naive", streams=2, launch=0.01)
     timeline, result = priced(planned(strategy, nodes(), steps=3, slower={3: 1.5})[1])
-    spans = bubble_spans(timeline.causes, COMPUTE)
+    spans = bubble_spans(timeline, COMPUTE)
     seconds = np.zeros_like(result.bubbles)
     np.add.at(seconds, (spans.rank, spans.cause), spans.end - spans.start)
     assert seconds == pytest.approx(result.bubbles, abs=1e-9 * timeline.makespan)
