@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from simulator.engines import run
 from simulator.kernels.records import Csr
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, PassTask
@@ -84,9 +83,6 @@ class Step:
     def simulated(self, seconds: Floats) -> TaskRun:
         """The step with these seconds of its tasks."""
         routed = replace(self.routed, schedule=replace(self.schedule, seconds=seconds))
-        shared, alone = self.shared, np.arange(len(seconds))
-        if not (shared.slowdown or shared.row.any() or np.any(shared.first != alone)):
-            return task_rates.alone(run(routed))
         lane = self.schedule.lane
         computes, talks = lane == COMPUTE, (lane != COMPUTE) & (lane != HOST)
         return task_rates.run(routed, computes, talks, self.shared)

@@ -74,12 +74,6 @@ class TaskRun(NamedTuple):
     """For how long they were there together, of the same shape."""
 
 
-def alone(timeline: Timeline) -> TaskRun:
-    """Tasks that shared nothing."""
-    none = np.zeros((0, timeline.schedule.lanes, timeline.schedule.lanes))
-    return TaskRun(timeline, none, none)
-
-
 def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRun:
     """Run the operations of a schedule on lanes, one for each task. Those that compute are slowed
     down by those of their rank that talk. Raises InputError if calls wait for each other in a
