@@ -23,7 +23,6 @@ from simulator.parallel.shared_media import repeated, usages
 from simulator.parallel.step_work import Work, updates
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Flags, Schedule
-from simulator.schedules.timeline import Timeline
 from simulator.steps import task_rates
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import FORWARD, TRANSFER
@@ -36,7 +35,7 @@ from simulator.steps.step_graph import (
     step_graph,
     waits_of,
 )
-from simulator.steps.task_rates import Shared, TaskRun
+from simulator.steps.task_rates import Shared, TaskTimeline
 from topologies.columns import distinct_rows, entries, places_in_groups, starts
 from topologies.topology import Floats, Ints
 
@@ -71,16 +70,11 @@ class Step:
         ends = [finish[rows].max(axis=1, initial=0.0) for rows in (self.entries, self.tails)]
         return np.stack(ends, axis=1)
 
-    @property
-    def timeline(self) -> Timeline:
-        return self.ran.timeline
-
     @cached_property
-    def ran(self) -> TaskRun:
-        """The step, simulated, with what calls lost to each other."""
+    def timeline(self) -> TaskTimeline:
         return self.simulated(self.graph.seconds)
 
-    def simulated(self, seconds: Floats) -> TaskRun:
+    def simulated(self, seconds: Floats) -> TaskTimeline:
         """The step with these seconds of its tasks."""
         routed = replace(self.routed, schedule=replace(self.schedule, seconds=seconds))
         lane = self.schedule.lane

@@ -40,6 +40,11 @@ class TaskTimeline(Timeline):
 
     first: Ints
     """The first task of the call of each task."""
+    lost: Floats
+    """Seconds that calls on a lane lost to calls on another one, by the medium on which they met,
+    shape (media, lanes, lanes)."""
+    together: Floats
+    """For how long they were there together, of the same shape."""
 
     @cached_property
     def causes(self) -> Timeline:
@@ -63,18 +68,7 @@ class TaskTimeline(Timeline):
         return Timeline(routed, begin, self.finish, begin, none)
 
 
-class TaskRun(NamedTuple):
-    """Tasks that have run."""
-
-    timeline: Timeline
-    lost: Floats
-    """Seconds that calls on a lane lost to calls on another one, by the medium on which they met,
-    shape (media, lanes, lanes)."""
-    together: Floats
-    """For how long they were there together, of the same shape."""
-
-
-def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRun:
+def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskTimeline:
     """Run the operations of a schedule on lanes, one for each task. Those that compute are slowed
     down by those of their rank that talk. Raises InputError if calls wait for each other in a
     circle."""
@@ -127,5 +121,5 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRu
     took = np.where(as_alone, schedule.seconds, course.finish - course.start)
     ran = replace(routed, schedule=replace(schedule, seconds=took))
     columns = course.ready, course.finish, course.start, course.cause
-    timeline = TaskTimeline(ran, *columns, first=shared.first)
-    return TaskRun(timeline, *lost.reshape(2, media, lanes, lanes))
+    lost, together = lost.reshape(2, media, lanes, lanes)
+    return TaskTimeline(ran, *columns, first=shared.first, lost=lost, together=together)

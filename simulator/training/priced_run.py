@@ -122,15 +122,8 @@ def price(plan: Plan, seconds: Floats, run: Callable[[Routed], Timeline]) -> Pri
     used, media = _usages(alone if meets else (), len(plan.topology.medium_bandwidth))
     row = (collective + 1) * np.int32(meets)
     shared = Shared(used, row, media, first, plan.slowdown)
-    ran = task_rates.run(routed, computes, talks, shared).timeline
-    return PricedTimeline(
-        ran.routed,
-        *ran.times[:4],
-        graph=graph,
-        first=first,
-        collective=collective,
-        alone=tuple(alone),
-    )
+    ran = task_rates.run(routed, computes, talks, shared)
+    return PricedTimeline(**vars(ran), graph=graph, collective=collective, alone=tuple(alone))
 
 
 def _usages(alone: Sequence[Timeline], media: int) -> tuple[Usages, Ints]:
