@@ -160,10 +160,13 @@ class StepSpans:
     @cached_property
     def bubbles(self) -> Columns:
         """The idle time of the main lane of the workers that are shown. The peer is who sends or
-        computes what the worker waits for."""
+        computes what the worker waits for; none for a collective that is timed as a whole."""
         spans, timeline = self.idle(), self.timeline
         spans = spans.take((spans.rank < self.workers) & np.isin(spans.rank, self.places))
-        operation, known = spans.operation, spans.operation >= 0
+        operation, known, calls = spans.operation, spans.operation >= 0, timeline.causes.calls
+        peer = np.where(known, sender_at(timeline, operation), -1)
+        if len(calls):
+            peer[calls[operation] >= 0] = -1
         return Columns.of(
             np.searchsorted(self.places, spans.rank),
             spans.start,
@@ -173,7 +176,7 @@ class StepSpans:
             name=len(self.names),
             cause=spans.cause,
             awaited=np.where(known, self.name[operation], -1),
-            peer=np.where(known & (spans.cause >= 0), sender_at(timeline, operation), -1),
+            peer=peer,
             link=np.where(spans.cause == CONTENTION, spans.medium, last_link(timeline, operation)),
         )
 

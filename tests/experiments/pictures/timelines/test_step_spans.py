@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddp_steps import MODEL
 from experiments.commands.train_runs import run as command
 from experiments.models.device_times import DeviceTimes
 from experiments.models.model_catalogue import find_transformer
@@ -31,7 +32,7 @@ from experiments.training.job import Job
 from experiments.training.training_grid import TrainingGrid
 from extras import needs
 from refusals import refusal
-from simulator.analysis.bubbles import BubbleSpans, bubble_spans, bubbles
+from simulator.analysis.bubbles import SLOWER_PEER, TRANSFER, BubbleSpans, bubble_spans, bubbles
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure as step_measure
@@ -41,7 +42,8 @@ from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
 from simulator.training.measures import measure
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan import COMPUTE, Plan
+from simulator.training.plan import COMPUTE, Plan, Setting
+from simulator.training.plan_simulation import train
 from topologies.catalogue import find as machine
 from topologies.columns import plain_rows
 
@@ -112,6 +114,19 @@ def test_a_gap_ends_with_what_it_waited_for_or_with_the_run(
     if name == "ddp":
         drain = idle_gaps.take((idle_gaps.rank == 0) & (idle_gaps.awaited < 0))
         assert drain.end - drain.start == pytest.approx([5e-4])
+
+
+def test_gaps_of_a_run_with_whole_collectives_have_causes() -> None:
+    """Collectives have no peer. A straggler is the peer of all others, which wait for it."""
+    setting = Setting(machine("star").build(4), 4, 2, Conditions(slower={2: 1.5}), priced_beyond=0)
+    plan = DDP(bucket=1000.0).plan(MODEL, setting)
+    spans = strategy_spans(plan, train(plan))
+    idle, causes = spans.bubbles, set(spans.bubbles.cause.tolist())
+    assert {TRANSFER, SLOWER_PEER} <= causes
+    waits = idle.cause == SLOWER_PEER
+    assert set(idle.peer[waits & (idle.row != 2)].tolist()) == {2}
+    assert set(idle.peer[~waits].tolist()) == {-1}
+    assert any("--detail transfers" in remark for remark in spans.remarks)
 
 
 def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:
