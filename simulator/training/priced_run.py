@@ -41,13 +41,6 @@ class PricedTimeline(TaskTimeline):
     alone: tuple[Timeline, ...]
     """The collectives by themselves. Those that are the same share a row."""
 
-    @cached_property
-    def causes(self) -> Timeline:
-        """As of all tasks, but that calls are collectives."""
-        tasks = super().causes
-        behind = self._behind(tasks.schedule.seconds)
-        return replace(tasks, calls=np.where(self.graph.communicates, behind, -1.0))
-
     def path(self, last: int) -> CriticalPath:
         """The critical path to the end of a task. Collectives have their own paths, whose
         operations have no numbers."""
@@ -76,13 +69,14 @@ class PricedTimeline(TaskTimeline):
             for path, timeline in zip(map(critical_path, self.alone), self.alone, strict=True)
         ]
 
-    def _behind(self, took: Floats) -> Floats:
-        """For what share of the time that it `took` each task waits behind messages of other ranks,
-        also those of collectives of other streams."""
+    def behind(self, took: Floats) -> Floats:
+        """The share of the time that each call `took` in which it waits behind messages of other
+        ranks, also those of collectives of other streams; -1 for computations."""
         rows = [(path.seconds @ path.contended, path.seconds.sum()) for path in self._paths]
         behind, alone = np.array([*rows, (0.0, 0.0)])[self.collective].T
         lost = np.maximum(took - self.graph.seconds - alone, 0.0) * (self.collective >= 0)
-        return np.asarray(np.minimum((behind + lost) / np.where(took > 0, took, 1.0), 1.0))
+        share = np.minimum((behind + lost) / np.where(took > 0, took, 1.0), 1.0)
+        return np.where(self.graph.communicates, share, -1.0)
 
 
 def _on_machine(path: CriticalPath, standing: Ints) -> Ints:
