@@ -48,7 +48,8 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Floats:
     takes part, and the drain begins where that ends.
 
     On the way of a transfer, the queues count before the hops that its last bytes noticed. Under
-    fair sharing, the part that other ranks cause comes first.
+    fair sharing, and in a collective that is timed as a whole, the part that other ranks cause
+    comes first.
     """
     timeline = timeline.causes
     computing, gaps, free = _all_gaps(timeline, lane)
@@ -116,15 +117,16 @@ class BubbleSpans(NamedTuple):
     end: Floats
     """When it ends, in seconds."""
     cause: Ints
-    """The cause, a place in `BUBBLE_CAUSES`; -1 if it is not known."""
+    """The cause, a place in `BUBBLE_CAUSES`."""
     awaited: Ints
     """The operation whose finish ends the whole gap; -1 in a drain."""
     operation: Ints
-    """What the rank waits for at the end of this stretch: a transfer on its way or in a queue, or a
-    computation; -1 in a drain."""
+    """What the rank waits for at the end of this stretch: a transfer on its way or in a queue, a
+    collective that is timed as a whole, or a computation; -1 in a drain."""
     medium: Ints
     """The medium for which `operation` queues, a place in the `medium_names` of the topology; -1 if
-    the cause is no contention, or if `operation` queues for the merging of its receiver."""
+    the cause is no contention, if `operation` queues for the merging of its receiver, or if it is a
+    collective that is timed as a whole."""
 
     def take(self, chosen: npt.NDArray[Any]) -> BubbleSpans:
         """Some of the rows."""
@@ -141,9 +143,8 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
     """When a lane of every rank was idle, and why, up to `end` seconds.
 
     For each rank and cause, the rows add up to what :func:`bubbles` says, but for rounding. A rank
-    that never computes on the lane has no rows. The timeline must have all transfers, as with
-    `--detail transfers`. Under fair sharing nothing queues, and `medium`
-    is that medium of a route which carries most.
+    that never computes on the lane has no rows. Under fair sharing nothing queues, and `medium` is
+    that medium of a route which carries most.
 
     >>> import numpy as np
     >>> from simulator.engines import simulate
