@@ -224,7 +224,7 @@ def plan_critical_path(
         else:
             first, factor = usual(Factors()), np.array([*factors, 1.0])
             seconds = first.graph.seconds * factor[BOUND[first.graph.lane]]
-            timeline = first.simulated(seconds).timeline
+            timeline = first.simulated(seconds)
         return bound_seconds(timeline)
 
     return path

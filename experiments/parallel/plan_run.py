@@ -308,7 +308,7 @@ class PlanRun:
     def shared(self) -> list[dict[str, Any]]:
         """Streams that met on full media, a record a pair: which medium cost most, for how long
         they were there together on a mean device, and what the stream lost."""
-        ran, media = self.step.ran, self.step.shared.media
+        ran, media = self.step.timeline, self.step.shared.media
         names, pp = self.step.work.times.topology.medium_names, self.plan.pp
         lost, together = ran.lost.sum(axis=0), ran.together.sum(axis=0)
         records = []

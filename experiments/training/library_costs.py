@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
@@ -55,13 +56,11 @@ def overhead_of(
     profile: Profile, strategy: Strategy, topology: Topology
 ) -> Callable[[Schedule], float]:
     """The seconds that a collective takes beside its links, found once for each schedule."""
-    algorithm, known = algorithm_of(strategy), dict[int, tuple[Schedule, float]]()
+    algorithm = algorithm_of(strategy)
 
+    @cache
     def overhead(schedule: Schedule) -> float:
-        if id(schedule) not in known:
-            parts = profile.overheads(schedule, topology, algorithm)
-            known[id(schedule)] = schedule, sum(parts.values())
-        return known[id(schedule)][1]
+        return sum(profile.overheads(schedule, topology, algorithm).values())
 
     return overhead
 

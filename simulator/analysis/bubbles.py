@@ -48,16 +48,19 @@ def bubbles(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Floats:
     takes part, and the drain begins where that ends.
 
     On the way of a transfer, the queues count before the hops that its last bytes noticed. Under
-    fair sharing, the part that other ranks cause comes first.
+    fair sharing, and in a collective that is timed as a whole, the part that other ranks cause
+    comes first.
     """
-    computing, gaps, free = all_gaps(timeline, lane)
+    timeline = timeline.causes
+    computing, gaps, free = _all_gaps(timeline, lane)
     rows, causes = _by_cause(timeline, gaps, end), len(CAUSES) - 1
     places = gaps.rank[rows.gap] * causes + rows.cause
     by_cause = sums(places, rows.end - rows.start, timeline.schedule.ranks * causes)
-    return with_drain(by_cause.reshape(-1, causes), computing, free, min(timeline.makespan, end))
+    left = np.maximum(min(timeline.makespan, end) - free, 0.0)
+    return np.column_stack((by_cause.reshape(-1, causes), np.where(computing, left, 0.0)))
 
 
-def all_gaps(timeline: Timeline, lane: int) -> tuple[Flags, Gaps, Floats]:
+def _all_gaps(timeline: Timeline, lane: int) -> tuple[Flags, Gaps, Floats]:
     """Whether each rank computes on a lane, the gaps of these ranks up to the last operation in
     which each takes part, and when each has nothing left to do."""
     schedule = timeline.schedule
@@ -88,12 +91,6 @@ def all_gaps(timeline: Timeline, lane: int) -> tuple[Flags, Gaps, Floats]:
     return computing, gaps, free
 
 
-def with_drain(seconds: Floats, computing: Flags, free: Floats, end: float) -> Floats:
-    """The bubbles with what is left from when each rank is `free` to the `end`."""
-    drain = np.where(computing, np.maximum(end - free, 0.0), 0.0)
-    return np.column_stack((seconds, drain))
-
-
 def last_operations(timeline: Timeline) -> Ints:
     """The operation that finishes last of those that each rank runs, sends or receives, shape
     (ranks,)."""
@@ -120,15 +117,16 @@ class BubbleSpans(NamedTuple):
     end: Floats
     """When it ends, in seconds."""
     cause: Ints
-    """The cause, a place in `BUBBLE_CAUSES`; -1 if it is not known."""
+    """The cause, a place in `BUBBLE_CAUSES`."""
     awaited: Ints
     """The operation whose finish ends the whole gap; -1 in a drain."""
     operation: Ints
-    """What the rank waits for at the end of this stretch: a transfer on its way or in a queue, or a
-    computation; -1 in a drain."""
+    """What the rank waits for at the end of this stretch: a transfer on its way or in a queue, a
+    collective that is timed as a whole, or a computation; -1 in a drain."""
     medium: Ints
     """The medium for which `operation` queues, a place in the `medium_names` of the topology; -1 if
-    the cause is no contention, or if `operation` queues for the merging of its receiver."""
+    the cause is no contention, if `operation` queues for the merging of its receiver, or if it is a
+    collective that is timed as a whole."""
 
     def take(self, chosen: npt.NDArray[Any]) -> BubbleSpans:
         """Some of the rows."""
@@ -145,9 +143,8 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
     """When a lane of every rank was idle, and why, up to `end` seconds.
 
     For each rank and cause, the rows add up to what :func:`bubbles` says, but for rounding. A rank
-    that never computes on the lane has no rows. The timeline must have all transfers, as with
-    `--detail transfers`. Under fair sharing nothing queues, and `medium`
-    is that medium of a route which carries most.
+    that never computes on the lane has no rows. Under fair sharing nothing queues, and `medium` is
+    that medium of a route which carries most.
 
     >>> import numpy as np
     >>> from simulator.engines import simulate
@@ -163,7 +160,8 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
     >>> spans.rank.tolist(), spans.start.tolist(), spans.end.tolist()
     ([0, 0, 1, 1], [1.0, 3.0, 3.0, 4.0], [3.0, 4.0, 4.0, 5.0])
     """
-    computing, gaps, free = all_gaps(timeline, lane)
+    timeline = timeline.causes
+    computing, gaps, free = _all_gaps(timeline, lane)
     rows = _by_cause(timeline, gaps, end)
     stretches = BubbleSpans(
         rank=gaps.rank[rows.gap],
@@ -178,21 +176,6 @@ def bubble_spans(timeline: Timeline, lane: int = 0, end: float = np.inf) -> Bubb
     drains = _drains(computing, free, min(timeline.makespan, end), lane)
     spans = BubbleSpans.joined(_merged(stretches, rows.gap), drains)
     return spans.take(spans.end - spans.start > ROUNDING * timeline.makespan)
-
-
-def gaps_without_causes(timeline: Timeline, lane: int = 0) -> BubbleSpans:
-    """When a lane of every rank was idle, without causes: -1 instead, but for drains.
-
-    A gap is a single row, and its `operation` is what ends it. A run
-    whose collectives are timed as a whole knows no more than that.
-    """
-    computing, gaps, free = all_gaps(timeline, lane)
-    awaited = _awaited(timeline, gaps)
-    end = np.where(gaps.itself, timeline.finish[gaps.operation], timeline.ready[gaps.operation])
-    none = np.full_like(awaited, -1)
-    lanes = np.full_like(awaited, lane)
-    rows = BubbleSpans(gaps.rank, lanes, gaps.begin, end, none, awaited, awaited, none)
-    return BubbleSpans.joined(rows, _drains(computing, free, timeline.makespan, lane))
 
 
 class _Rows(NamedTuple):
@@ -219,15 +202,27 @@ def _by_cause(timeline: Timeline, gaps: queues.Gaps, end: float) -> _Rows:
     cause = np.where(cut.others, CONTENTION, TRANSFER).astype(np.int32)
     waits = waits.take(cut.row)._replace(cause=cause, start=cut.start, end=cut.end)
     rows = rows._replace(node=np.full_like(rows.node, -1))
+    if len(timeline.calls):
+        rows, waits = _of_calls(rows, timeline.calls[rows.operation])
     columns: Iterable[tuple[Any, Any]] = zip(rows, waits, strict=True)
     rows = _Rows._make(np.concatenate(pair) for pair in columns)
     return rows.take(np.lexsort((rows.start, rows.gap)))
 
 
+def _of_calls(rows: _Rows, behind: Floats) -> tuple[_Rows, _Rows]:
+    """Rows, and those of contention, where operations stand for collectives: what these wait
+    `behind` others, as a share of their time, comes first."""
+    rows.cause[behind >= 0] = TRANSFER
+    middle = rows.start + (rows.end - rows.start) * np.maximum(behind, 0.0)
+    others = rows._replace(cause=np.full_like(rows.cause, CONTENTION), end=middle)
+    return rows._replace(start=middle), others.take(middle > rows.start)
+
+
 def _media(timeline: Timeline, rows: _Rows) -> Ints:
     """Where there is contention, the medium for which a node queues; of a flow, the busiest."""
     medium, lost = np.full_like(rows.node, -1), rows.cause == CONTENTION
-    queued, flows = lost & (rows.node >= 0), lost & (rows.node < 0)
+    queued = lost & (rows.node >= 0)
+    flows = lost & ~queued & (timeline.sharing == "fair")
     medium[queued] = queued_media(timeline, rows.node[queued])
     medium[flows] = _busiest(timeline, rows.operation[flows])
     return medium

@@ -182,11 +182,9 @@ def critical_path(timeline: Timeline, last: int | None = None) -> CriticalPath:
     """
     if timeline.makespan == 0:
         return CriticalPath.empty()
-    return walk_back(timeline, int(np.argmax(timeline.finish)) if last is None else last)
-
-
-def walk_back(timeline: Timeline, last: int) -> CriticalPath:
-    """The critical path from the finish of operation `last` back, with what takes no time."""
+    timeline = timeline.causes
+    if last is None:
+        last = int(np.argmax(timeline.finish))
     seconds, names = kernel(path.walk, 0)(history(timeline), np.int64(last))
     part, operation, where, waiter, contended, occupant, place = np.ascontiguousarray(names.T)
     duration, amount = np.ascontiguousarray(seconds.T)

@@ -163,7 +163,6 @@ class GroupTimes:
     _times: dict[tuple[bytes, str, Names, float], Timed] = field(default_factory=dict, repr=False)
     _names: dict[str, bytes] = field(default_factory=dict, repr=False)
     # Times under other degrees, ends or laws have their own.
-    _least: dict[tuple[str, str], float] = field(default_factory=dict, init=False, repr=False)
     _known: dict[tuple[str, str, float], dict[int, float]] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -277,10 +276,7 @@ class GroupTimes:
         medium of the machine is busy. Under a profile it is the same as `seconds`."""
         if nbytes <= 0 or self.degrees.size(kind) == 1 or self.profile is not None:
             return self.seconds(kind, collective, nbytes)
-        if (kind, collective) not in self._least:
-            every = self._every(kind, collective)
-            self._least[kind, collective] = min(laid.least for laid in every)
-        return nbytes * self._least[kind, collective]
+        return nbytes * min(laid.least for laid in self._every(kind, collective))
 
     def transfer(self, sender: int, receiver: int, nbytes: float) -> float:
         """Seconds in which each rank of a device of the pipeline sends `nbytes` to its peer of

@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from simulator.engines import run
 from simulator.kernels.records import Csr
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS, Pass, PassTask
@@ -24,7 +23,6 @@ from simulator.parallel.shared_media import repeated, usages
 from simulator.parallel.step_work import Work, updates
 from simulator.schedules.routed import Routed, route
 from simulator.schedules.schedule import Flags, Schedule
-from simulator.schedules.timeline import Timeline
 from simulator.steps import task_rates
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import FORWARD, TRANSFER
@@ -37,7 +35,7 @@ from simulator.steps.step_graph import (
     step_graph,
     waits_of,
 )
-from simulator.steps.task_rates import Shared, TaskRun
+from simulator.steps.task_rates import Shared, TaskTimeline
 from topologies.columns import distinct_rows, entries, places_in_groups, starts
 from topologies.topology import Floats, Ints
 
@@ -72,21 +70,13 @@ class Step:
         ends = [finish[rows].max(axis=1, initial=0.0) for rows in (self.entries, self.tails)]
         return np.stack(ends, axis=1)
 
-    @property
-    def timeline(self) -> Timeline:
-        return self.ran.timeline
-
     @cached_property
-    def ran(self) -> TaskRun:
-        """The step, simulated, with what calls lost to each other."""
+    def timeline(self) -> TaskTimeline:
         return self.simulated(self.graph.seconds)
 
-    def simulated(self, seconds: Floats) -> TaskRun:
+    def simulated(self, seconds: Floats) -> TaskTimeline:
         """The step with these seconds of its tasks."""
         routed = replace(self.routed, schedule=replace(self.schedule, seconds=seconds))
-        shared, alone = self.shared, np.arange(len(seconds))
-        if not (shared.slowdown or shared.row.any() or np.any(shared.first != alone)):
-            return task_rates.alone(run(routed))
         lane = self.schedule.lane
         computes, talks = lane == COMPUTE, (lane != COMPUTE) & (lane != HOST)
         return task_rates.run(routed, computes, talks, self.shared)
@@ -103,7 +93,7 @@ class Step:
         rows = np.flatnonzero(np.array([*map(bool, calls), False])[number])
         # The use of a call is that of the task that takes all of its time.
         rows = rows[np.argsort(-graph.seconds[rows], kind="stable")]
-        joined = joint_calls(graph).astype(np.int32)
+        joined = joint_calls(graph)
         place = graph.place[joined[rows]].astype(np.int64)
         devices = self.work.times.degrees.devices[graph.leaders]
         first, of_rows = distinct_rows(number[rows], place)

@@ -22,7 +22,6 @@ from simulator.analysis.bubbles import (
 from simulator.parallel.passes import COMPUTE, HOST, SEND, STREAMS
 from simulator.parallel.step import Step
 from simulator.steps.activity import Activity, States, lane_seconds, states
-from simulator.steps.group_meetings import joint_calls
 from simulator.steps.kinds import AGAIN, OPTIMIZER, RESTART
 from simulator.steps.step_graph import StepGraph
 from topologies.columns import distinct_rows, plain_rows, sums
@@ -167,7 +166,7 @@ def peer_waits(step: Step) -> dict[tuple[int, int, int], float]:
     """
     graph, timeline, tasks = step.graph, step.timeline, np.arange(len(step.graph))
     later, earlier = graph.waiting, graph.indices
-    unit, entered, ready = joint_calls(graph), np.zeros(len(graph)), np.zeros(len(graph))
+    unit, entered, ready = timeline.first, np.zeros(len(graph)), np.zeros(len(graph))
     local = graph.place[later] == graph.place[earlier]
     # What devices that share gradients wait for on each other is the wait of their call.
     local_or_sent = local | (graph.peer[earlier] >= 0)

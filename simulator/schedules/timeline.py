@@ -62,6 +62,15 @@ class Timeline:
     """Flows ended at multiples of so many seconds; 0 if they ended at any time."""
     grid_error: float = 0.0
     """An estimate of the seconds by which the grid changed the makespan."""
+    calls: Floats = field(default_factory=lambda: np.zeros(0))
+    """Of each operation that stands for a collective the share of its time behind messages of other
+    ranks; -1 for computations. Empty if none stands for a collective."""
+
+    @property
+    def causes(self) -> Timeline:
+        """The timeline that says what operations waited for: another one if they stand for
+        collectives."""
+        return self
 
     @property
     def times(self) -> Times:

@@ -44,7 +44,7 @@ def meetings(graph: StepGraph) -> list[Meeting]:
     return met
 
 
-def joint_calls(graph: StepGraph, *, messages: bool = False) -> Numbers:
+def joint_calls(graph: StepGraph, *, messages: bool = False) -> Ints:
     """The first task of the call of each task: places whose ranks are in groups together enter
     together, and leave together. Other tasks are their own first ones. So are those of messages,
     unless receivers of `messages` have tasks.
@@ -52,7 +52,7 @@ def joint_calls(graph: StepGraph, *, messages: bool = False) -> Numbers:
     Groups of a kind that have a place in common have all places in common. Raises InputError if
     places differ in their calls.
     """
-    unit = np.arange(len(graph))
+    unit = np.arange(len(graph), dtype=np.int32)
     joint = np.array([messages or not call.is_message for call in graph.calls] + [False])
     talking = np.flatnonzero(joint[graph.call])
     if not len(talking):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from simulator.kernels import rates
 from simulator.kernels.rates import COMPUTES, TALKS, Course, Loop, Room, Tasks, Usages
+from simulator.kernels.records import Csr
 from simulator.schedules.routed import Routed
 from simulator.schedules.schedule import Flags
 from simulator.schedules.timeline import Timeline
+from topologies.columns import entries
 from topologies.errors import InputError
 from topologies.jit import kernel
 from topologies.topology import Floats, Ints
@@ -31,24 +34,46 @@ class Shared(NamedTuple):
     """By which share a computation takes longer while its place communicates."""
 
 
-class TaskRun(NamedTuple):
-    """Tasks that have run."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TaskTimeline(Timeline):
+    """When tasks ran, an operation each. One of a call starts when it has its lane."""
 
-    timeline: Timeline
+    first: Ints
+    """The first task of the call of each task."""
     lost: Floats
     """Seconds that calls on a lane lost to calls on another one, by the medium on which they met,
     shape (media, lanes, lanes)."""
     together: Floats
     """For how long they were there together, of the same shape."""
 
+    @cached_property
+    def causes(self) -> Timeline:
+        """The same, but that calls start when their last tasks have their lanes. Each task follows
+        what the last one of its call waited for, first of all for its lane."""
+        schedule, begin = self.schedule, np.zeros(len(self.first))
+        np.maximum.at(begin, self.first, self.node_start)
+        begin = begin[self.first]
+        members, last = np.flatnonzero(self.node_start == begin), np.arange(len(begin))
+        last[self.first[members]] = members
+        last = last[self.first]
+        task, entry = entries(schedule.indptr, last)
+        queued = np.flatnonzero(self.node_cause[last] >= 0)
+        indptr, indices = Csr.of(
+            np.append(queued, task),
+            np.append(self.node_cause[last[queued]], schedule.indices[entry]),
+            len(begin),
+        )
+        chain = replace(schedule, seconds=self.finish - begin, indptr=indptr, indices=indices)
+        routed, none = replace(self.routed, schedule=chain), np.full_like(self.node_cause, -1)
+        calls = self.behind(chain.seconds)
+        return Timeline(routed, begin, self.finish, begin, none, calls=calls)
 
-def alone(timeline: Timeline) -> TaskRun:
-    """Tasks that shared nothing."""
-    none = np.zeros((0, timeline.schedule.lanes, timeline.schedule.lanes))
-    return TaskRun(timeline, none, none)
+    def behind(self, took: Floats) -> Floats:
+        """The `calls` of the causes, from the seconds that each task `took`."""
+        return np.zeros(0)
 
 
-def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRun:
+def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskTimeline:
     """Run the operations of a schedule on lanes, one for each task. Those that compute are slowed
     down by those of their rank that talk. Raises InputError if calls wait for each other in a
     circle."""
@@ -100,5 +125,6 @@ def run(routed: Routed, computes: Flags, talks: Flags, shared: Shared) -> TaskRu
     as_alone = course.start + schedule.seconds == course.finish
     took = np.where(as_alone, schedule.seconds, course.finish - course.start)
     ran = replace(routed, schedule=replace(schedule, seconds=took))
-    timeline = Timeline(ran, course.ready, course.finish, course.start, course.cause)
-    return TaskRun(timeline, *lost.reshape(2, media, lanes, lanes))
+    columns = course.ready, course.finish, course.start, course.cause
+    lost, together = lost.reshape(2, media, lanes, lanes)
+    return TaskTimeline(ran, *columns, first=shared.first, lost=lost, together=together)

@@ -53,12 +53,6 @@ def initial(model: Model, cap: float) -> list[Bucket]:
     return _cut(model, ((number, model.layers[number].tensors) for number in order), cap)[::-1]
 
 
-def whole(model: Model) -> list[Bucket]:
-    """One bucket of all: the first iteration of a DDP that will rebuild its buckets."""
-    owners = tuple(k for k, layer in enumerate(model.layers) if layer.tensors)
-    return [Bucket(model.gradients, owners, sum(len(layer.tensors) for layer in model.layers))]
-
-
 def _cut(model: Model, order: Iterable[tuple[int, tuple[Tensor, ...]]], cap: float) -> list[Bucket]:
     width = model.gradient_width
     return cut(((number, each.nbytes * width) for number, own in order for each in own), cap)

@@ -6,6 +6,7 @@ After Li et al., PVLDB 13(12), 2020, and torch.nn.parallel.DistributedDataParall
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from simulator.training.buckets import (
     initial,
     interference_of,
     rebuilt,
-    whole,
 )
 from simulator.training.communicator import Communicator, find_all_reduce
 from simulator.training.model import Layer, Model
@@ -135,7 +135,7 @@ class DDP(Strategy):
         buckets = (initial if self.find_unused else rebuilt)(model, self.bucket)
         if self.startup:
             # The first iteration has a single bucket, unless buckets are never rebuilt.
-            steps.start(buckets if self.find_unused else whole(model))
+            steps.start(buckets if self.find_unused else rebuilt(model, inf))
         usual = steps.costs(buckets)
         for _ in setting.conditions.attempts(setting.steps):
             steps.step(buckets, usual)

@@ -13,7 +13,6 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps.activity import Activity, lane_seconds, states
 from simulator.steps.kinds import RESTART
 from simulator.training.plan import COMMUNICATION, COMPUTE, Plan
-from simulator.training.priced_run import PricedTimeline
 from topologies.topology import Floats, Ints
 
 
@@ -120,11 +119,7 @@ def _steps(plan: Plan, timeline: Timeline, end: float) -> Floats:
 
 def _idle(plan: Plan, timeline: Timeline, end: float) -> Floats:
     """Bubbles of the workers up to `end`, without the rounding of differences."""
-    if isinstance(timeline, PricedTimeline):
-        seconds = timeline.bubbles(end)[plan.standing]
-    else:
-        seconds = bubbles(timeline, COMPUTE, end)[plan.standing]
-    return _rounded(seconds, timeline)
+    return _rounded(bubbles(timeline, COMPUTE, end)[plan.standing], timeline)
 
 
 def _rounded(seconds: Floats, timeline: Timeline) -> Floats:

@@ -12,14 +12,6 @@ from functools import cached_property
 
 import numpy as np
 
-from simulator.analysis.bubbles import (
-    CONTENTION,
-    DRAIN,
-    SLOWER_PEER,
-    TRANSFER,
-    all_gaps,
-    with_drain,
-)
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath, Part, critical_path
 from simulator.kernels.rates import Usages
 from simulator.schedules.routed import Routed, route
@@ -27,12 +19,11 @@ from simulator.schedules.timeline import Timeline
 from simulator.steps import task_rates
 from simulator.steps.group_meetings import joint_calls
 from simulator.steps.step_graph import StepGraph, priced
-from simulator.steps.task_rates import Shared
+from simulator.steps.task_rates import Shared, TaskTimeline
 from simulator.training.plan import COMPUTE, Plan
 from topologies.columns import starts
-from topologies.topology import Floats, Ints, Numbers
+from topologies.topology import Floats, Ints
 
-COMPUTED = SEGMENT_PARTS.index("compute")
 ROUNDING = 1e-9
 """A collective that takes longer than alone by no more than this share has lost nothing."""
 CROSSING: tuple[Part, ...] = ("latency", "gap", "serialisation")
@@ -40,76 +31,31 @@ CROSSING: tuple[Part, ...] = ("latency", "gap", "serialisation")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PricedTimeline(Timeline):
+class PricedTimeline(TaskTimeline):
     """When the tasks of a graph ran, an operation each."""
 
     graph: StepGraph
     """The tasks, with the seconds to enter calls."""
-    first: Numbers
-    """The first task of the call of each task."""
     collective: Ints
     """The row of `alone` of each task; -1 for a computation."""
     alone: tuple[Timeline, ...]
     """The collectives by themselves. Those that are the same share a row."""
 
-    @cached_property
-    def begin(self) -> Floats:
-        """When each task begins: a call when its last member has its lane."""
-        begin = np.zeros(len(self.first))
-        np.maximum.at(begin, self.first, self.node_start)
-        return np.asarray(begin[self.first])
-
-    @cached_property
-    def predecessor(self) -> Numbers:
-        """The task that each task waits for last, or the last member of its call; -1 for none."""
-        schedule, predecessor = self.schedule, self.node_cause.astype(np.int64)
-        waiting = np.flatnonzero(np.diff(schedule.indptr))
-        order = np.lexsort((self.finish[schedule.indices], self.graph.waiting))
-        latest = schedule.indices[order[schedule.indptr[waiting + 1] - 1]]
-        # These did not queue for their lanes.
-        unqueued = predecessor[waiting] < 0
-        predecessor[waiting[unqueued]] = latest[unqueued]
-        members = np.flatnonzero(self.node_start == self.begin)
-        last_member = np.arange(len(predecessor))
-        last_member[self.first[members]] = members
-        return np.asarray(predecessor[last_member[self.first]])
-
-    def bubbles(self, end: float) -> Floats:
-        """As :func:`simulator.analysis.bubbles.bubbles`, up to `end` seconds: the time of calls is
-        a transfer, or contention for its share of their critical paths, and that of what computes
-        elsewhere is a slower peer."""
-        computing, gaps, free = all_gaps(self, COMPUTE)
-        seconds, rank, since = np.zeros((len(computing), DRAIN)), gaps.rank, gaps.begin
-        by_itself = gaps.itself == 1
-        task = np.where(by_itself, gaps.operation, self.predecessor[gaps.operation])
-        ended = gaps.operation
-        until = np.where(by_itself, self.finish[ended], self.begin[ended])
-        while len(task):
-            begin = np.maximum(self.begin[task], since)
-            cause = np.where(self.graph.communicates[task], TRANSFER, SLOWER_PEER)
-            lasting = np.minimum(until, end) - np.minimum(begin, end)
-            behind = lasting * self._contended(task)
-            np.add.at(seconds, (rank, cause), lasting - behind)
-            np.add.at(seconds[:, CONTENTION], rank, behind)
-            earlier = self.predecessor[task]
-            more = (earlier >= 0) & (begin > since)
-            task, until, rank, since = earlier[more], begin[more], rank[more], since[more]
-        return with_drain(seconds, computing, free, min(self.makespan, end))
-
     def path(self, last: int) -> CriticalPath:
         """The critical path to the end of a task. Collectives have their own paths, whose
         operations have no numbers."""
-        paths, task = [CriticalPath.empty()], last
-        while task >= 0:
-            row, entering = self.collective[task], self.graph.seconds[task]
-            took = self.finish[task] - self.begin[task]
+        tasks, paths = critical_path(self, last), [CriticalPath.empty()]
+        for place, task in enumerate(tasks.operation.tolist()):
+            row, entering = self.collective[task], self.graph.seconds[task : task + 1]
+            part = tasks.take(np.array([place]))
             if row >= 0:
+                lost = part.seconds - entering - self._paths[row].seconds.sum()
                 paths.append(self._paths[row])
-                lost = took - entering - self._paths[row].seconds.sum()
-                if lost > ROUNDING * took:
-                    paths.append(self._computed(task, lost, contended=True))
-            paths.append(self._computed(task, entering if row >= 0 else took))
-            task = int(self.predecessor[task])
+                if lost > ROUNDING * part.seconds:
+                    behind = np.array([True])
+                    paths.append(replace(part, seconds=lost, amount=lost, contended=behind))
+                part = replace(part, seconds=entering, amount=entering)
+            paths.append(part)
         return CriticalPath.joined(paths)
 
     @cached_property
@@ -123,27 +69,14 @@ class PricedTimeline(Timeline):
             for path, timeline in zip(map(critical_path, self.alone), self.alone, strict=True)
         ]
 
-    @cached_property
-    def _behind(self) -> Floats:
-        """The seconds for which each collective waits behind messages of other ranks when it is
-        alone, and those of its critical path; zeros behind them, for computations."""
+    def behind(self, took: Floats) -> Floats:
+        """The share of the time that each call `took` in which it waits behind messages of other
+        ranks, also those of collectives of other streams; -1 for computations."""
         rows = [(path.seconds @ path.contended, path.seconds.sum()) for path in self._paths]
-        return np.array([*rows, (0.0, 0.0)])
-
-    def _contended(self, task: Numbers) -> Floats:
-        """For what share of its time each task waits behind messages of other ranks, also those of
-        collectives of other streams."""
-        behind, alone = self._behind[self.collective[task]].T
-        took = self.finish[task] - self.begin[task]
-        calls = self.collective[task] >= 0
-        lost = np.maximum(took - self.graph.seconds[task] - alone, 0.0) * calls
-        return np.asarray(np.minimum((behind + lost) / np.where(took > 0, took, 1.0), 1.0))
-
-    def _computed(self, task: int, seconds: float, *, contended: bool = False) -> CriticalPath:
-        operation, rank = np.array([task], dtype=np.int32), self.graph.place[[task]]
-        part, took = np.array([COMPUTED], dtype=np.int8), np.array([seconds])
-        behind = np.array([contended])
-        return CriticalPath(part, took, operation, rank, took, operation, behind, rank, rank)
+        behind, alone = np.array([*rows, (0.0, 0.0)])[self.collective].T
+        lost = np.maximum(took - self.graph.seconds - alone, 0.0) * (self.collective >= 0)
+        share = np.minimum((behind + lost) / np.where(took > 0, took, 1.0), 1.0)
+        return np.where(self.graph.communicates, share, -1.0)
 
 
 def _on_machine(path: CriticalPath, standing: Ints) -> Ints:
@@ -182,16 +115,9 @@ def price(plan: Plan, seconds: Floats, run: Callable[[Routed], Timeline]) -> Pri
     meets = len(np.unique(graph.lane[collective >= 0])) > 1
     used, media = _usages(alone if meets else (), len(plan.topology.medium_bandwidth))
     row = (collective + 1) * np.int32(meets)
-    shared = Shared(used, row, media, first.astype(np.int32), plan.slowdown)
-    ran = task_rates.run(routed, computes, talks, shared).timeline
-    return PricedTimeline(
-        ran.routed,
-        *ran.times[:4],
-        graph=graph,
-        first=first,
-        collective=collective,
-        alone=tuple(alone),
-    )
+    shared = Shared(used, row, media, first, plan.slowdown)
+    ran = task_rates.run(routed, computes, talks, shared)
+    return PricedTimeline(**vars(ran), graph=graph, collective=collective, alone=tuple(alone))
 
 
 def _usages(alone: Sequence[Timeline], media: int) -> tuple[Usages, Ints]:

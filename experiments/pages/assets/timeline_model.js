@@ -179,6 +179,7 @@ class SpanModel {
     if (cause === "fill") return `waits for its first work${of}`;
     if (cause === "slower peer") return `waits for a computation${of}`;
     if (data.lanes[this.lane[i]] === "queues") return `its message to ${peer} waits for ${link || "merging"}, which serves other ranks: ${what}`;
+    if (cause === "contention" && !peer) return `waits behind messages of other ranks: ${what}`;
     if (cause === "contention" && this.lane[i] === main) return `waits for ${link || "merging"}, which serves others: ${what} of ${peer} is in its queue`;
     if (cause === "contention") return `waits for ${link}, behind messages of ${peer}`;
     if (cause === "transfer" && itself && this.lane[i] === main) return `waits until its message has arrived${of}`;

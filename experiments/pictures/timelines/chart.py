@@ -30,16 +30,14 @@ def look_of(spans: Spans, columns: Columns) -> Ints:
 
 def boxes_of(spans: Spans) -> tuple[Columns, Longs, list[str]]:
     """The boxes of all spans, the band of its lane on which each is drawn, and remarks on what is
-    not drawn as it is. Idle time of the main lane without a known cause is left out.
+    not drawn as it is.
 
     Neighbours of one kind that touch become one box if both are narrow, or if most boxes of their
     kind are.
     """
-    columns, main, pixel = spans.columns, spans.main, (spans.makespan or 1.0) / PIXELS
-    drawn = ~(spans.idle & (columns.lane == main) & (columns.cause < 0))
-    if main >= 0 and MESSAGES in spans.lanes:
-        drawn &= columns.lane != list(spans.lanes).index(MESSAGES)
-    columns = columns.take(drawn)
+    columns, pixel = spans.columns, (spans.makespan or 1.0) / PIXELS
+    if spans.main >= 0 and MESSAGES in spans.lanes:
+        columns = columns.take(columns.lane != list(spans.lanes).index(MESSAGES))
     band = spans.bands(columns)
     order = np.lexsort((columns.start, band, columns.lane, columns.row))
     columns, band = columns.take(order), band[order]

@@ -168,7 +168,7 @@ def _described(
     }
     args |= {"bytes": round(nbytes)} if nbytes > 0 else {}
     if spans.kinds[kind] == IDLE:
-        why = spans.causes[cause] if cause >= 0 else "not known"
+        why = spans.causes[cause]
         title, category = f"bubble: {why}", "bubble"
         texts = {"waits for": (spans.names, awaited)}
         if why == "contention":
@@ -189,7 +189,6 @@ def _tracks(
     place = spans.places[columns.row]
     start, end = nanoseconds(columns.start), nanoseconds(columns.end)
     lanes, idle = list(spans.lanes), columns.cause >= 0
-    idle |= np.isin(columns.kind, [k for k, kind in enumerate(spans.kinds) if kind == IDLE])
     # The steps are above all lanes, and the media behind them.
     titles = [STEPS, *(title for lane in lanes for title in (lane, "bubbles"))]
     code = np.where(sent, len(titles) + columns.link, 1 + 2 * columns.lane + idle)

@@ -27,7 +27,6 @@ from simulator.analysis.bubbles import (
     CONTENTION,
     BubbleSpans,
     bubble_spans,
-    gaps_without_causes,
 )
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
@@ -80,7 +79,7 @@ class StepSpans:
     groups: Mapping[str, Ints]
     """The ranks of all groups of each kind, shape (groups, ranks of a group)."""
     idle: Callable[[], BubbleSpans]
-    """Works out when main lanes are idle. A cause of -1 is not known."""
+    """Works out when main lanes are idle."""
     ends: Floats
     """When each step ends at each worker, shape (steps, workers)."""
     numbers: Ints
@@ -161,10 +160,13 @@ class StepSpans:
     @cached_property
     def bubbles(self) -> Columns:
         """The idle time of the main lane of the workers that are shown. The peer is who sends or
-        computes what the worker waits for."""
+        computes what the worker waits for; none for a collective that is timed as a whole."""
         spans, timeline = self.idle(), self.timeline
         spans = spans.take((spans.rank < self.workers) & np.isin(spans.rank, self.places))
-        operation, known = spans.operation, spans.operation >= 0
+        operation, known, calls = spans.operation, spans.operation >= 0, timeline.causes.calls
+        peer = np.where(known, sender_at(timeline, operation), -1)
+        if len(calls):
+            peer[calls[operation] >= 0] = -1
         return Columns.of(
             np.searchsorted(self.places, spans.rank),
             spans.start,
@@ -174,7 +176,7 @@ class StepSpans:
             name=len(self.names),
             cause=spans.cause,
             awaited=np.where(known, self.name[operation], -1),
-            peer=np.where(known & (spans.cause >= 0), sender_at(timeline, operation), -1),
+            peer=peer,
             link=np.where(spans.cause == CONTENTION, spans.medium, last_link(timeline, operation)),
         )
 
@@ -243,7 +245,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     """The spans of a training run.
 
     A communication lasts from entering to leaving. Of a plan with symmetry, the places are the
-    workers that stand for all. Where collectives are timed as a whole, gaps have no causes.
+    workers that stand for all.
     """
     schedule, graph = timeline.schedule, plan.graph
     phase = schedule.phase.astype(np.int32)
@@ -254,10 +256,8 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
     remarks = [standing(len(plan.standing), plan.workers)] * (len(plan.standing) < plan.workers)
     if plan.is_priced:
         remarks.append(
-            "Collectives are timed as a whole: take --detail transfers to see their messages and "
-            "why ranks wait."
+            "Collectives are timed as a whole: take --detail transfers to see their messages."
         )
-    idle = gaps_without_causes if plan.is_priced else bubble_spans
     return StepSpans(
         graph=graph,
         timeline=timeline,
@@ -270,7 +270,7 @@ def strategy_spans(plan: Plan, timeline: Timeline) -> StepSpans:
         name=phase,
         phase=phase[plan.first],
         groups={graph.lanes[lane]: workers[None] for lane in dict.fromkeys(talks)},
-        idle=partial(idle, timeline, COMPUTE),
+        idle=partial(bubble_spans, timeline, COMPUTE),
         ends=timeline.finish[plan.ends],
         numbers=plan.numbers,
         useful=plan.useful,

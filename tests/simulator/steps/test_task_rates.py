@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from law_cases import tries
 from refusals import refusal
+from simulator.analysis.critical_path import critical_path
 from simulator.engines import run as run_engine
 from simulator.kernels.rates import Usages
 from simulator.schedules.routed import Routed, route
@@ -193,7 +194,7 @@ def routed(graph: Drawn) -> Routed:
     return route(priced(made), star(2, bandwidth=1.0))
 
 
-def ran(graph: Drawn) -> task_rates.TaskRun:
+def ran(graph: Drawn) -> task_rates.TaskTimeline:
     """What the loop says."""
     schedule = routed(graph)
     lane = schedule.schedule.lane
@@ -246,7 +247,7 @@ def test_the_loop_agrees_with_exact_rationals(graph: Drawn) -> None:
     if len(finish) < len(graph.place):
         assert "wait for each other in a circle" in refusal(ran, graph)
         return
-    timeline = ran(graph).timeline
+    timeline = ran(graph)
     assert timeline.start == pytest.approx([float(each) for each in start], rel=1e-9, abs=1e-9)
     assert timeline.finish == pytest.approx([float(each) for each in finish], rel=1e-9, abs=1e-9)
 
@@ -254,7 +255,7 @@ def test_the_loop_agrees_with_exact_rationals(graph: Drawn) -> None:
 @tries(60, 600)
 @given(drawn(media=0, slows=False, joins=False))
 def test_where_nothing_is_shared_times_are_those_of_the_engine(graph: Drawn) -> None:
-    timeline, expected = ran(graph).timeline, run_engine(routed(graph))
+    timeline, expected = ran(graph), run_engine(routed(graph))
     assert timeline.finish.tolist() == expected.finish.tolist()
     assert timeline.start.tolist() == expected.start.tolist()
     assert timeline.node_cause.tolist() == expected.node_cause.tolist()
@@ -267,10 +268,25 @@ def test_what_calls_lose_is_what_they_take_longer(graph: Drawn) -> None:
         return
     result = ran(graph)
     first, begin = np.unique(graph.first), np.zeros(len(graph.first))
-    np.maximum.at(begin, graph.first, result.timeline.start)
-    longer = result.timeline.finish - begin - np.array(graph.seconds)
+    np.maximum.at(begin, graph.first, result.start)
+    longer = result.finish - begin - np.array(graph.seconds)
     assert result.lost.sum() == pytest.approx(longer[first].sum(), abs=1e-9)
     assert (result.together >= result.lost - 1e-9).all()
+
+
+@tries(60, 600)
+@given(drawn())
+def test_the_critical_path_has_what_tasks_and_calls_took(graph: Drawn) -> None:
+    """It has no gaps: a call began when its last task had its lane."""
+    if len(naive(graph)[1]) < len(graph.place):
+        return
+    timeline = ran(graph)
+    begin = np.zeros(len(graph.first))
+    np.maximum.at(begin, graph.first, timeline.start)
+    took = timeline.finish - begin[graph.first]
+    path = critical_path(timeline)
+    assert path.seconds.sum() == pytest.approx(timeline.makespan, abs=1e-9)
+    assert path.seconds == pytest.approx(took[path.operation], abs=1e-9)
 
 
 def test_calls_that_wait_for_each_other_in_a_circle_are_refused() -> None:
@@ -297,5 +313,5 @@ def test_rates_never_shorten_tasks_that_keep_their_order(graph: Drawn) -> None:
         latest[lane] = task
     shared_media = replace(graph, after=after)
     alone = replace(shared_media, uses=[[{}] for _ in graph.uses], slowdown=Fraction(0))
-    slower, usual = ran(shared_media).timeline, ran(alone).timeline
+    slower, usual = ran(shared_media), ran(alone)
     assert (slower.finish >= usual.finish - 1e-9).all()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from functools import cache
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from torch.nn.parallel import DistributedDataParallel
 from experiments.models import torch_run
 from experiments.models.torch_module import ModuleTraining, profile
 from law_cases import by_turns
-from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt, whole
+from simulator.training.buckets import DEFAULT, Bucket, initial, rebuilt
 from simulator.training.model import Model
 
 MiB = 2.0**20
@@ -132,7 +133,7 @@ def test_buckets_are_rebuilt_as_gradients_arrive(name: str, cap: float | None) -
     module, inputs = (make() for make in SMALL[name])
     model = described(name)
     first, then = buckets(module, inputs, cap)
-    assert first == bytes_of(whole(model))
+    assert first == bytes_of(rebuilt(model, inf))
     assert then == bytes_of(rebuilt(model, ours(cap)))
 
 

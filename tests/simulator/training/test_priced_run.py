@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from ddp_steps import MODEL, quiet, star
 from grouped_cases import each_case
 from law_cases import tries
+from simulator.analysis.bubbles import bubble_spans
 from simulator.analysis.critical_path import critical_path, parts, waits
 from simulator.training import communicator
 from simulator.training.conditions import Conditions
 from simulator.training.ddp import DDP
 from simulator.training.local_sgd import LocalSGD
 from simulator.training.measures import Measures, measure
-from simulator.training.plan import Plan, Setting
+from simulator.training.plan import COMPUTE, Plan, Setting
 from simulator.training.plan_simulation import train
 from simulator.training.priced_run import PricedTimeline
 from simulator.training.strategy import Strategy
@@ -212,6 +213,19 @@ def test_what_collectives_lose_to_those_of_other_streams_is_contention() -> None
         result.bubble_shares["transfer"], rel=0.1
     )
     assert waits(timeline, path) == []
+
+
+def test_spans_of_idle_time_have_the_causes_of_the_bubbles() -> None:
+    """Also where a collective waits for other ranks, and for those of another stream."""
+    strategy = quiet(bucket=0.0, algo="naive", streams=2, launch=0.01)
+    timeline, result = priced(planned(strategy, nodes(), steps=3, slower={3: 1.5})[1])
+    spans = bubble_spans(timeline, COMPUTE)
+    seconds = np.zeros_like(result.bubbles)
+    np.add.at(seconds, (spans.rank, spans.cause), spans.end - spans.start)
+    assert seconds == pytest.approx(result.bubbles, abs=1e-9 * timeline.makespan)
+    assert (result.bubbles.sum(axis=0)[:3] > 0).all()
+    same = spans.rank[1:] == spans.rank[:-1]
+    assert (spans.start[1:] >= spans.end[:-1])[same].all()
 
 
 def test_a_collective_by_itself_loses_nothing() -> None:

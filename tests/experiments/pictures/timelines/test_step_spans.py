@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ddp_steps import MODEL
 from experiments.answer_files import ALL, TraceChoice
 from experiments.commands.train_runs import run as command
 from experiments.models.device_times import DeviceTimes
@@ -31,7 +32,7 @@ from experiments.training.job import Job
 from experiments.training.training_grid import TrainingGrid
 from extras import needs
 from refusals import refusal
-from simulator.analysis.bubbles import BubbleSpans, bubbles, gaps_without_causes
+from simulator.analysis.bubbles import SLOWER_PEER, TRANSFER, BubbleSpans, bubble_spans, bubbles
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.step import Step, write
 from simulator.parallel.step_measures import measure as step_measure
@@ -41,8 +42,10 @@ from simulator.training.conditions import Conditions, Failure
 from simulator.training.ddp import DDP
 from simulator.training.measures import measure
 from simulator.training.model import Layer, Model, Tensor
-from simulator.training.plan import COMPUTE, Plan
+from simulator.training.plan import COMPUTE, Plan, Setting
+from simulator.training.plan_simulation import train
 from topologies.catalogue import find as machine
+from topologies.columns import plain_rows
 
 Run = Callable[..., tuple[Plan, Timeline]]
 HTA = """
@@ -63,8 +66,8 @@ def test_names_of_lanes(run: Run) -> None:
 
 
 def gaps(plan: Plan, timeline: Timeline) -> BubbleSpans:
-    """The gaps of the workers, a row each."""
-    spans = gaps_without_causes(timeline)
+    """The gaps of the workers."""
+    spans = bubble_spans(timeline)
     return spans.take(spans.rank < plan.workers)
 
 
@@ -103,16 +106,27 @@ def test_a_gap_ends_with_what_it_waited_for_or_with_the_run(
     conditions = Conditions(slower={1: 2.0} if name == "ddp" else {})
     plan, timeline = run(strategy, ranks, conditions=conditions)
     schedule, idle_gaps = timeline.schedule, gaps(plan, timeline)
-    awaited = [
-        schedule.phases[schedule.phase[operation]] if operation >= 0 else ""
-        for operation in idle_gaps.awaited.tolist()
-    ]
     by_rank: dict[int, list[str]] = {}
-    for rank, phase in zip(idle_gaps.rank.tolist(), awaited, strict=True):
+    for rank, operation in dict.fromkeys(plain_rows(idle_gaps.rank, idle_gaps.awaited)):
+        phase = schedule.phases[schedule.phase[operation]] if operation >= 0 else ""
         by_rank.setdefault(rank, []).append(phase)
     assert by_rank == expected
     if name == "ddp":
-        assert idle_gaps.end[1] - idle_gaps.start[1] == pytest.approx(5e-4)
+        drain = idle_gaps.take((idle_gaps.rank == 0) & (idle_gaps.awaited < 0))
+        assert drain.end - drain.start == pytest.approx([5e-4])
+
+
+def test_gaps_of_a_run_with_whole_collectives_have_causes() -> None:
+    """Collectives have no peer. A straggler is the peer of all others, which wait for it."""
+    setting = Setting(machine("star").build(4), 4, 2, Conditions(slower={2: 1.5}), priced_beyond=0)
+    plan = DDP(bucket=1000.0).plan(MODEL, setting)
+    spans = strategy_spans(plan, train(plan))
+    idle, causes = spans.bubbles, set(spans.bubbles.cause.tolist())
+    assert {TRANSFER, SLOWER_PEER} <= causes
+    waits = idle.cause == SLOWER_PEER
+    assert set(idle.peer[waits & (idle.row != 2)].tolist()) == {2}
+    assert set(idle.peer[~waits].tolist()) == {-1}
+    assert any("--detail transfers" in remark for remark in spans.remarks)
 
 
 def test_entering_and_leaving_belong_to_the_communication(run: Run) -> None:
