@@ -1,6 +1,6 @@
 """Errors of calibrated profiles on points that a fit has not seen, and the rules of intervals.
 
-Errors of single points have reasons, and are set beside those of NCCL's own model.
+The worst points have reasons.
 """
 
 from __future__ import annotations
@@ -17,14 +17,12 @@ import pandas as pd
 import typer
 
 from experiments import output
-from experiments.calibration import nccl_comparison
 from experiments.calibration.calibrated_profile import error, library_of, points
 from experiments.calibration.fit import explore
 from experiments.calibration.held_out import HeldOut, LeftOut, judged, left_out
-from experiments.calibration.libraries import NCCL
 from experiments.calibration.library import Library
 from experiments.calibration.library_model import Model
-from experiments.calibration.observations import FitCurve, FitPoints
+from experiments.calibration.observations import FitPoints
 from experiments.calibration.population.specification import specification_of
 from experiments.measurements import Curve, read_all
 from experiments.measurements.curve_checks import contradictions, setups
@@ -35,7 +33,6 @@ from experiments.studies.population_fit import at_specification
 from experiments.studies.rule_learning import Coverage, Lefts, coverage, learnt, rules_file
 from simulator.uncertainty.residuals import IntervalRules
 from topologies.errors import InputError
-from topologies.topology import Flags, Floats
 
 
 class CurveGroup(NamedTuple):
@@ -181,8 +178,7 @@ def _judged(
 
 def _record(fitted: FittedGroup, held_out: Mapping[str, HeldOut]) -> output.Record:
     """A row of held-out.csv. By the points left out it has the errors of the model, of the model
-    with its discrepancy, of one α and one β a curve, and of NCCL's own model, and the coverage of
-    intervals."""
+    with its discrepancy, and of one α and one β a curve, and the coverage of intervals."""
     record: dict[str, output.Value] = {
         "group": fitted.group.name,
         "family": fitted.family,
@@ -191,26 +187,14 @@ def _record(fitted: FittedGroup, held_out: Mapping[str, HeldOut]) -> output.Reco
     }
     for split in SPLITS:
         figures: dict[str, float | None] = dict.fromkeys(
-            ("model", "discrepancy", "line", "nccl", *Coverage._fields)
+            ("model", "discrepancy", "line", *Coverage._fields)
         )
         if split in held_out:
             mean = error(held_out[split])
             figures |= {"model": mean.model, "discrepancy": mean.discrepancy, "line": mean.baseline}
-            figures["nccl"] = _nccl(fitted, split)
             figures |= coverage(held_out[split], fitted.lefts[split])._asdict()
         record |= {f"{split}_{figure}": value for figure, value in figures.items()}
     return record
-
-
-def _nccl(fitted: FittedGroup, split: str) -> float | None:
-    """The error of NCCL's own model on the points that were left out. None if it has none, or the
-    GPUs are unknown."""
-    if fitted.group.library is not NCCL or split not in ("sizes", "ranks", "plateau"):
-        return None
-    generations = nccl_comparison.generations(fitted.group.curves)
-    errors = held_out_by_nccl(fitted.points, generations, split)
-    middle = np.nanmedian if split == "plateau" else np.nanmean
-    return None if np.isnan(errors).all() else float(middle(errors))
 
 
 def _worst(fitted: FittedGroup, held_out: Mapping[str, HeldOut]) -> Iterator[output.Record]:
@@ -297,47 +281,3 @@ def _reasons(curve: pd.DataFrame, place: int) -> Iterator[str]:
         if 0 <= neighbour <= last and algorithm[neighbour] != algorithm[place]:
             yield f"another algorithm: {algorithm[place]}, and {algorithm[neighbour]} nearby"
             break
-
-
-def matched(curve: FitCurve, generation: str) -> float:
-    """The bandwidth in bytes/s with which the model is right at the curve's largest size, or
-    nearest to it."""
-    largest = curve.at(curve.sizes == curve.sizes.max())
-    low, high = 1e6, 1e13
-    for _ in range(60):
-        middle = float(np.sqrt(low * high))
-        slow = nccl_comparison.predict(largest, generation, middle)[0] > largest.seconds[0]
-        low, high = (middle, high) if slow else (low, middle)
-    return high
-
-
-def held_out_by_nccl(points: FitPoints, generation: Mapping[str, str], protocol: str) -> Floats:
-    """Errors |log(predicted / measured)| of points left out, shape (points,).
-
-    An error is nan if a point is not left out, or NCCL has no model. Bandwidths come from the
-    largest sizes that are kept:
-
-    - "sizes" and "plateau": of the same curve;
-    - "ranks": of the curve with the same label on the most ranks that are kept.
-    """
-    errors = np.full(len(points), np.nan)
-    for c, curve in enumerate(points.curves):
-        places = np.flatnonzero(points.curve == c)
-        if gpu := generation.get(curve.name):
-            for left, kept in _left(points, curve, protocol):
-                seconds = nccl_comparison.predict(curve.at(left), gpu, matched(kept, gpu))
-                errors[places[left]] = np.abs(np.log(seconds / curve.seconds[left]))
-    return errors
-
-
-def _left(points: FitPoints, curve: FitCurve, protocol: str) -> Iterator[tuple[Flags, FitCurve]]:
-    """The sizes of a curve that are left out together, and the curve that has their bandwidth."""
-    largest, most = curve.sizes == curve.sizes.max(), points.ranks.max()
-    if protocol == "ranks":
-        alike = [peer for peer in points.curves if peer.label == curve.label and peer.ranks < most]
-        if alike and curve.ranks == most:
-            yield np.ones_like(largest), max(alike, key=lambda peer: peer.ranks)
-    elif len(curve.sizes) > 1:
-        yield largest, curve.at(~largest)
-        if protocol == "sizes":
-            yield ~largest, curve

@@ -62,7 +62,7 @@ HEADINGS = {
 COVERAGE = {"inside, mean": "{:.0%}", "inside, least": "{:.0%}"}
 HELD_OUT_COLUMNS = {
     **{"runs": "runs", "use": "use", "number": "curves", "points": "points"},
-    **{"model": "model", "discrepancy": "expected", "line": "line", "nccl": "NCCL's own"},
+    **{"model": "model", "discrepancy": "expected", "line": "line"},
     **{"inside": "inside", "width": "half width", "score": "score"},
     "constant": "score of one width",
 }
