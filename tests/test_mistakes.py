@@ -16,10 +16,10 @@ from experiments.models.block_cut import parse_recomputation
 from experiments.models.model_catalogue import find as find_model
 from experiments.models.model_catalogue import find_transformer
 from experiments.options.condition_parser import parse_epochs, slow_links
+from experiments.options.pattern_options import parse_table
 from experiments.parallel.plan_space import Space, parse_space
 from experiments.parallel.plan_text import parse_plan
 from experiments.serving.deployment import parse_cut
-from experiments.size_tables import parse_table
 from experiments.training.strategy_options import find as find_strategy
 from refusals import message_of, refusal
 from shipped_shapes import training

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.options.options import Options, option
-from topologies.errors import naming
+from topologies.errors import InputError, naming
 from topologies.option_text import parse_at_least, parse_pairs
 
 if TYPE_CHECKING:
@@ -65,8 +66,6 @@ class PatternOptions(Options):
 
     @cached_property
     def _table(self) -> SizeTable | None:
-        from experiments.size_tables import read_table
-
         return None if self.matrix is None else read_table(self.matrix)
 
 
@@ -88,3 +87,59 @@ def parse_skew(text: str) -> Router:
         power = parse_zipf(name)
         values = parse_pairs(options, name, parsers, unknown=unknown, example="seed=3")
         return Tokens(power, **values) if {*values} - {"seed"} else Zipf(power, **values)
+
+
+MOST_BYTES, MOST_RANKS = 2**25, 2048
+"""Of a table of sizes."""
+
+
+def read_table(path: Path) -> SizeTable:
+    """The numbers of a CSV of bytes: p rows of p, or one row of p. Empty lines and lines that begin
+    with # count for nothing.
+
+    Raises InputError with file and line of the first mistake.
+    """
+    from topologies.readers.contents import text_of
+
+    text = text_of(path, MOST_BYTES, "a CSV of numbers", "take fewer ranks")
+    return parse_table(text, str(path))
+
+
+def parse_table(text: str, name: str) -> SizeTable:
+    """The same of the text of the file called `name`.
+
+    >>> parse_table("0,6\\n2,0\\n", "m.csv").rows
+    ((0.0, 6.0), (2.0, 0.0))
+    """
+    from simulator.collectives.routers import SizeTable
+
+    rows: list[tuple[float, ...]] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        where = f"{name} line {number}"
+        rows.append(tuple(_number(cell, where) for cell in line.split(",")))
+        if len(rows[-1]) != len(rows[0]):
+            raise InputError(f"{where}: {len(rows[-1])} numbers, and {len(rows[0])} before")
+        if max(len(rows), len(rows[0])) > MOST_RANKS:
+            raise InputError(f"{where}: more than {MOST_RANKS} ranks")
+    if not rows:
+        raise InputError(f"{name} is empty: expected a row of bytes for each rank")
+    if len(rows) not in (1, len(rows[0])):
+        raise InputError(
+            f"{name}: {len(rows)} rows of {len(rows[0])} numbers: expected as many rows as "
+            f"columns, or one row"
+        )
+    if not any(any(row) for row in rows):
+        raise InputError(f"{name}: all sizes are 0: expected one above 0")
+    return SizeTable(name, tuple(rows))
+
+
+def _number(cell: str, where: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= 1e18:
+        raise InputError(f"{where}: {cell.strip()[:40]!r} is no number of bytes from 0 to 1e18")
+    return value

@@ -119,7 +119,7 @@ def _serving_points(path: Path) -> None:
 
 
 def _sizes(path: Path) -> None:
-    from experiments.size_tables import read_table
+    from experiments.options.pattern_options import read_table
     from simulator.collectives import find
     from simulator.collectives.uneven import skewed
 
@@ -132,7 +132,7 @@ def _sizes(path: Path) -> None:
 
 def _program(path: Path) -> None:
     from experiments.algorithm_files import read_algorithm
-    from experiments.algorithm_files.details import details
+    from experiments.commands.algos import details
     from simulator.collectives.proof import prove
 
     algorithm = read_algorithm(str(path))

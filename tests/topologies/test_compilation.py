@@ -252,7 +252,7 @@ def test_all_kernels_are_compiled_ahead(tmp_path: Path) -> None:
     code = f"""{CHAIN}
 import subprocess, sys
 subprocess.run([sys.executable, "-P", "-m", "simulator.kernels"], check=True)
-from simulator.kernels.registry import KERNELS
+from simulator.kernels.__main__ import KERNELS
 from topologies import compilation
 hits = [len(compiled(function).stats.cache_hits) for function in KERNELS]
 answer = hits, compilation.is_complete(), "scipy.linalg" in sys.modules

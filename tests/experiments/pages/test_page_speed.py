@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from browser import Open
-from experiments.studies.process_usage import SIMCTL, environment, usage
+from experiments.studies.speed import SIMCTL, environment, usage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page as Tab

@@ -10,15 +10,17 @@ from pathlib import Path
 import pytest
 
 from experiments import output
-from experiments.studies import generated_pages, process_usage, speed
+from experiments.studies import generated_pages, speed
 from experiments.studies.__main__ import main, studies
-from experiments.studies.process_usage import (
+from experiments.studies.speed import (
+    GOALS,
+    Goal,
     ProcessUsage,
     alternate,
     environment,
+    select,
     usage,
 )
-from experiments.studies.speed import GOALS, Goal, select
 from grouped_cases import each_case
 from refusals import refusal
 from topologies.errors import InputError
@@ -123,7 +125,7 @@ def test_a_failure_is_named_by_the_last_line_of_stderr() -> None:
 def test_a_process_that_takes_too_long_is_ended_with_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_usage, "LIMIT", 0.5)
+    monkeypatch.setattr(speed, "LIMIT", 0.5)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     end = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -137,7 +139,7 @@ def test_a_process_that_takes_too_long_is_ended_with_its_children(
 def test_a_work_that_takes_long_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process_usage, "ENOUGH", 0.0)
+    monkeypatch.setattr(speed, "ENOUGH", 0.0)
     file = tmp_path / "runs"
     alternate({"a": partial(usage, ("/bin/sh", "-c", f"echo a >> {file}"))}, 3)
     assert file.read_text() == "a\n"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import simulator.kernels as kernel_package
 from grouped_cases import each_case
+from simulator.kernels.__main__ import KERNELS
 from simulator.kernels.events import ROOM, Runs, append, earliest, follows, take
-from simulator.kernels.registry import KERNELS
 from topologies import _flow_kernels, _kernels
 from topologies.jit import Kernel
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from experiments.size_tables import MOST_BYTES, parse_table, read_table
+from experiments.options.pattern_options import MOST_BYTES, parse_table, read_table
 from refusals import refusal
 
 
