@@ -12,13 +12,7 @@ import numpy as np
 
 from experiments.calibration.effects.effect import SURE, Data, Effect
 from experiments.calibration.effects.link_effects import BETWEEN
-from experiments.calibration.known_paths import (
-    ALL,
-    KnownPaths,
-    Machine,
-    PathTable,
-    as_nodes,
-)
+from experiments.calibration.known_paths import ALL, KnownPaths, Machine, PathTable, as_nodes
 from experiments.calibration.library import Library
 from experiments.calibration.observations import FitPoints, SimulatedSizes
 from simulator.effects.jobs import Index, Jobs

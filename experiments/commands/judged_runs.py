@@ -17,12 +17,7 @@ from experiments.calibration.known_paths import machine_for
 from experiments.calibration.libraries import NCCL, library
 from experiments.calibration.library import Library
 from experiments.calibration.observations import FitCurve, FitPoints
-from experiments.calibration.prediction import (
-    CurveJob,
-    PredictedPoint,
-    errors,
-    predict_all,
-)
+from experiments.calibration.prediction import CurveJob, PredictedPoint, errors, predict_all
 from experiments.measurements import Curve, curve_checks, doubts, read_all
 from experiments.measurements.curve_checks import chosen_curves
 from experiments.options.log_options import JudgingOptions

@@ -11,11 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from experiments import output
 from experiments.answer_blocks import Record, Say, StreamedTable
 from experiments.options.completion import complete_algorithms
-from experiments.options.options import (
-    CollectiveName,
-    ReportOptions,
-    option,
-)
+from experiments.options.options import CollectiveName, ReportOptions, option
 from experiments.options.pattern_options import PatternOptions
 from experiments.options.profile_options import SimulationOptions
 from experiments.options.run_options import ExecutionOptions

@@ -12,13 +12,7 @@ from experiments.diagnosis.advice import advice
 from experiments.diagnosis.anomalies import anomalies, span
 from experiments.diagnosis.envelope import DECISIVE_SHARE, Envelope, Piece, fit, regimes
 from experiments.diagnosis.expectation import ALARM, Expectation, Expected
-from experiments.diagnosis.findings import (
-    FAR_BELOW,
-    FEWEST_POINTS,
-    MISFIT,
-    Finding,
-    FindingKind,
-)
+from experiments.diagnosis.findings import FAR_BELOW, FEWEST_POINTS, MISFIT, Finding, FindingKind
 from experiments.diagnosis.plateau import Plateau, nodes_of, plateau
 from experiments.diagnosis.shape import CurveColumns, curve_columns
 from experiments.measurements import Curve

@@ -13,11 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 import typer
 
 from experiments.answer_files import ALL, Files
-from experiments.options.completion import (
-    collective_names,
-    completer,
-    profile_names,
-)
+from experiments.options.completion import collective_names, completer, profile_names
 from experiments.output import Value
 from topologies.errors import InputError, nearest_name
 

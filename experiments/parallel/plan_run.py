@@ -16,12 +16,7 @@ from experiments.output import Record
 from experiments.parallel.expert_routing import Routing, prove, routing_of
 from experiments.parallel.measured_steps import kind_of, mean_error, nearest_run, span_of
 from experiments.parallel.plan_space import advice
-from experiments.parallel.plan_step import (
-    RESERVED,
-    Training,
-    memory_of,
-    state_of,
-)
+from experiments.parallel.plan_step import RESERVED, Training, memory_of, state_of
 from experiments.parallel.plan_text import Plan
 from experiments.profiles.interval_levels import interval_columns
 from simulator.analysis.critical_path import critical_path

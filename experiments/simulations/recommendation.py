@@ -11,12 +11,7 @@ from typing import Any
 
 from experiments.output import Record
 from experiments.profiles.interval_levels import interval_ends
-from experiments.simulations.candidates import (
-    cases,
-    library_choice,
-    nccl_name,
-    usual_name,
-)
+from experiments.simulations.candidates import cases, library_choice, nccl_name, usual_name
 from experiments.simulations.case import Case
 from experiments.simulations.rules import DEFAULT, Rules
 from experiments.simulations.workload import MachineBuilder

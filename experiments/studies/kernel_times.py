@@ -19,13 +19,7 @@ from experiments.models.kernel_times.attention import ATTENTION, DECODE_ATTENTIO
 from experiments.models.kernel_times.casts import CASTS
 from experiments.models.kernel_times.exchange import EXCHANGE
 from experiments.models.kernel_times.grouped_products import GROUPED_PRODUCTS, UNPACKED_PRODUCTS
-from experiments.models.kernel_times.kernel_model import (
-    EIGHTY,
-    KernelModel,
-    Key,
-    Kind,
-    write,
-)
+from experiments.models.kernel_times.kernel_model import EIGHTY, KernelModel, Key, Kind, write
 from experiments.models.kernel_times.lookup import ALL, EAGER, WIDTHS, model_of
 from experiments.models.kernel_times.nccl_calls import COLLECTIVES, ENGINE_CALLS
 from experiments.models.kernel_times.products import OUTPUT, PRODUCTS

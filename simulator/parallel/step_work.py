@@ -13,14 +13,7 @@ from simulator.parallel.blocks import Block, elements
 from simulator.parallel.group_times import GroupTimes
 from simulator.parallel.passes import COMPUTE, HOST, STREAMS, TIED, Pass, PassTask, Rows
 from simulator.parallel.pipelines.pipeline import Pipeline
-from simulator.parallel.sharding import (
-    BucketPass,
-    Sharding,
-    UnitPass,
-    buckets,
-    gathers,
-    reductions,
-)
+from simulator.parallel.sharding import BucketPass, Sharding, UnitPass, buckets, gathers, reductions
 from simulator.steps.kinds import (
     BACKWARD,
     COPY,

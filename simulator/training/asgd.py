@@ -17,12 +17,7 @@ from simulator.steps import kinds
 from simulator.steps.kinds import Label
 from simulator.training.conditions import Failure
 from simulator.training.model import Model
-from simulator.training.plan import (
-    Holdings,
-    Plan,
-    Setting,
-    Updates,
-)
+from simulator.training.plan import Holdings, Plan, Setting, Updates
 from simulator.training.strategy import WHERE, Served, option
 from simulator.training.trainer import ServerTrainer, columns
 from topologies.errors import InputError

@@ -12,27 +12,12 @@ import numpy as np
 from simulator.schedules.schedule import COMPUTE as COMPUTATION
 from simulator.schedules.schedule import Schedule
 from simulator.schedules.schedule_builder import ScheduleBuilder
-from simulator.steps.kinds import (
-    BACKWARD,
-    CALL,
-    FORWARD,
-    KINDS,
-    OPTIMIZER,
-    RESTART,
-    Label,
-)
+from simulator.steps.kinds import BACKWARD, CALL, FORWARD, KINDS, OPTIMIZER, RESTART, Label
 from simulator.steps.step_graph import MESSAGE, Call, priced, step_graph
 from simulator.training.communicator import Communicator
 from simulator.training.conditions import Attempt
 from simulator.training.model import Layer, Model
-from simulator.training.plan import (
-    COMMUNICATION,
-    COMPUTE,
-    HeldBytes,
-    Holdings,
-    Plan,
-    Setting,
-)
+from simulator.training.plan import COMMUNICATION, COMPUTE, HeldBytes, Holdings, Plan, Setting
 from simulator.training.step_lowering import (
     Memory,
     TaskRows,

@@ -12,14 +12,7 @@ from hypothesis.extra.numpy import arrays
 
 from grouped_cases import each_case
 from refusals import refusal
-from topologies.columns import (
-    DeviceNames,
-    MediumNames,
-    Numbered,
-    Words,
-    distinct_rows,
-    plain_rows,
-)
+from topologies.columns import DeviceNames, MediumNames, Numbered, Words, distinct_rows, plain_rows
 
 WORDS = st.lists(st.text(max_size=3), max_size=12)
 

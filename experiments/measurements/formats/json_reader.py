@@ -25,11 +25,7 @@ from experiments.measurements.curve import (
 from experiments.measurements.formats.log_sections import LoggedTest
 from experiments.measurements.formats.log_settings import LIBRARY, settings, version_of
 from experiments.measurements.formats.participants import Device, programs, whole_list
-from experiments.measurements.formats.printed_table import (
-    PrintedCell,
-    PrintedRow,
-    fits,
-)
+from experiments.measurements.formats.printed_table import PrintedCell, PrintedRow, fits
 from experiments.measurements.formats.table_curves import curves_of
 from experiments.measurements.formats.text import whole_number
 from experiments.measurements.networks import network_of

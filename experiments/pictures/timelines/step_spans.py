@@ -10,24 +10,9 @@ from functools import cached_property, partial
 import numpy as np
 
 from experiments.names import members_name, rank_name, standing
-from experiments.pictures.timelines.collective_spans import (
-    RunRows,
-    last_link,
-    sender_at,
-)
-from experiments.pictures.timelines.spans import (
-    IDLE,
-    MESSAGES,
-    STEPS,
-    Columns,
-    Spans,
-)
-from simulator.analysis.bubbles import (
-    BUBBLE_CAUSES,
-    CONTENTION,
-    BubbleSpans,
-    bubble_spans,
-)
+from experiments.pictures.timelines.collective_spans import RunRows, last_link, sender_at
+from experiments.pictures.timelines.spans import IDLE, MESSAGES, STEPS, Columns, Spans
+from simulator.analysis.bubbles import BUBBLE_CAUSES, CONTENTION, BubbleSpans, bubble_spans
 from simulator.analysis.critical_path import SEGMENT_PARTS, CriticalPath
 from simulator.parallel.passes import COPIES, HOST, SEND, STREAMS, TIED
 from simulator.parallel.step import Step

@@ -12,12 +12,7 @@ import numpy as np
 import pytest
 
 from experiments.calibration.known_paths import as_nodes
-from experiments.calibration.nccl_comparison import (
-    asked,
-    generations,
-    of_profile,
-    predict,
-)
+from experiments.calibration.nccl_comparison import asked, generations, of_profile, predict
 from experiments.calibration.observations import FitCurve
 from experiments.cli import main
 from experiments.commands import judged_runs

@@ -21,11 +21,7 @@ from experiments.calibration.prediction import PredictedPoint
 from experiments.learning.learning_run import LearningPoint, LearningRow, LearningRun
 from experiments.pictures.cell_maps import winner_map_drawing
 from experiments.pictures.figures import to_bytes
-from experiments.pictures.result_curves import (
-    learning_drawing,
-    prediction_drawing,
-    serving_drawing,
-)
+from experiments.pictures.result_curves import learning_drawing, prediction_drawing, serving_drawing
 from experiments.simulations.recommendation import Advice
 from experiments.simulations.winners import Winner
 from figure_words import legend

@@ -18,13 +18,7 @@ from experiments.simulations import candidates
 from experiments.simulations.algorithm_remarks import unmeant_sizes
 from experiments.simulations.candidates import cases, library_choice, nccl_name
 from experiments.simulations.recommendation import Question
-from experiments.simulations.winners import (
-    FROM_LINKS,
-    LAST,
-    Line,
-    ranges,
-    write_tuner,
-)
+from experiments.simulations.winners import FROM_LINKS, LAST, Line, ranges, write_tuner
 from msccl_texts import SHAPES
 from refusals import refusal
 from simctl_process import Simctl

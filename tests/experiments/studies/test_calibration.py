@@ -11,12 +11,7 @@ from experiments.calibration.held_out import LeftOut
 from experiments.calibration.observations import FitPoints
 from experiments.measurements import read_all
 from experiments.studies import calibration, generated_pages
-from experiments.studies.calibration import (
-    CurveGroup,
-    groups,
-    main,
-    reason,
-)
+from experiments.studies.calibration import CurveGroup, groups, main, reason
 from experiments.studies.rule_learning import Lefts
 from grouped_cases import each_case
 from simulator.cost_models.nccl import NcclJob, channels, choice

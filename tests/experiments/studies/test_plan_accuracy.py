@@ -6,11 +6,7 @@ import pytest
 
 from experiments.models.device_times import other_levels
 from experiments.studies import plan_accuracy
-from experiments.studies.measured_plans import (
-    MeasuredStep,
-    sharded,
-    three_dimensional,
-)
+from experiments.studies.measured_plans import MeasuredStep, sharded, three_dimensional
 from experiments.studies.step_predictions import plain, plan_kind, predict
 from published_tables import MULTI, SHARDED, SINGLE
 from refusals import refusal

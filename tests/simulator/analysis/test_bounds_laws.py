@@ -16,10 +16,7 @@ from law_cases import EVERYWHERE, NAMES, a_sixth
 from simulator.analysis.bound_needs import flow_between_halves, routes_between_halves
 from simulator.analysis.bounds import bounds, limits, needs
 from simulator.collectives import find
-from simulator.collectives.collective import (
-    ALL_REDUCE,
-    Collective,
-)
+from simulator.collectives.collective import ALL_REDUCE, Collective
 from simulator.engines import simulate
 from simulator.schedules.schedule import Schedule
 from small_machines import irregular

@@ -9,12 +9,7 @@ from law_cases import tries
 from simulator.collectives import find
 from simulator.collectives.routers import Returned, Tokens
 from simulator.collectives.uneven import all_to_allv
-from simulator.parallel.layer_proofs import (
-    balanced,
-    prove_attention,
-    prove_experts,
-    prove_sums,
-)
+from simulator.parallel.layer_proofs import balanced, prove_attention, prove_experts, prove_sums
 from simulator.schedules import semantics
 from simulator.schedules.semantics import WrongResult
 from topologies.topology import Longs

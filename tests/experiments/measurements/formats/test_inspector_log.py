@@ -12,16 +12,7 @@ from hypothesis import strategies as st
 from experiments.measurements import Curve, doubts, read, read_all
 from experiments.measurements.formats.inspector_log import read_inspector
 from grouped_cases import each_case
-from monitor_files import (
-    SIZES,
-    collective_us,
-    gauges,
-    line,
-    log_folder,
-    message,
-    rank_logs,
-    record,
-)
+from monitor_files import SIZES, collective_us, gauges, line, log_folder, message, rank_logs, record
 from nccl_logs import log
 from refusals import refusal
 from simctl_process import Simctl

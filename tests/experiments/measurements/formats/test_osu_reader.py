@@ -9,18 +9,7 @@ from experiments.measurements import Point, read
 from experiments.measurements.formats.osu_reader import parse_osu
 from grouped_cases import each_case
 from nccl_logs import INFO
-from osu_outputs import (
-    AVERAGES,
-    FULL,
-    LATENCY,
-    PLAIN,
-    RATES,
-    SIZES,
-    WHOLE,
-    only,
-    parse,
-    renamed,
-)
+from osu_outputs import AVERAGES, FULL, LATENCY, PLAIN, RATES, SIZES, WHOLE, only, parse, renamed
 from refusals import refusal
 from topologies.errors import InputError
 

@@ -7,11 +7,7 @@ from hypothesis import strategies as st
 
 from experiments.models.accelerators import ACCELERATORS
 from experiments.models.device_times import DeviceTimes
-from experiments.models.kernel_times.attention import (
-    ATTENTION,
-    AttentionSizes,
-    attention_seconds,
-)
+from experiments.models.kernel_times.attention import ATTENTION, AttentionSizes, attention_seconds
 from experiments.models.kernel_times.kernel_model import Key, models
 from flop_times import attention_flops
 from grouped_cases import each_case
