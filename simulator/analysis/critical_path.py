@@ -228,12 +228,12 @@ def worth(path: CriticalPath) -> dict[Part, float]:
 def sensitivities(timeline: Timeline) -> Sensitivities:
     """The counts of the critical path.
 
-    Raises InputError under fair sharing: use :mod:`simulator.analysis.differences`.
+    Raises InputError under fair sharing, where they are no derivatives.
     """
     if timeline.sharing == "fair":
         raise InputError(
-            "sharing is 'fair': take finite_differences, sensitivities are counts of a path "
-            "under 'fifo'"
+            "sharing is 'fair': sensitivities are counts of a path under 'fifo', simulate again "
+            "with other links"
         )
     topology = timeline.routed.topology
     media, ranks = len(topology.medium_bandwidth), timeline.schedule.ranks

@@ -9,6 +9,8 @@ import pytest
 
 from experiments.serving.operating_point import overheads
 from experiments.studies.serving_points import (
+    OF_WORKERS,
+    WORKERS,
     fit,
     main,
     plain_fit,
@@ -16,7 +18,6 @@ from experiments.studies.serving_points import (
     predictor,
     read,
 )
-from experiments.studies.serving_rows import OF_WORKERS, WORKERS
 from topologies.errors import InputError
 
 COLUMNS = (

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from finite_differences import finite_differences
 from simulator.analysis.contention import contended_share, waited
 from simulator.analysis.critical_path import (
     PARTS,
@@ -21,7 +22,6 @@ from simulator.analysis.critical_path import (
     waits,
     worth,
 )
-from simulator.analysis.differences import finite_differences
 from simulator.collectives import find
 from simulator.engines import Sharing, simulate
 from simulator.schedules.schedule import Schedule

@@ -172,7 +172,7 @@ def test_a_flow_that_crosses_a_medium_twice_is_twice_as_long_on_it() -> None:
 
 
 def test_counts_of_the_path_are_no_gradient() -> None:
-    with pytest.raises(InputError, match="sharing is 'fair': take finite_differences"):
+    with pytest.raises(InputError, match="sharing is 'fair': sensitivities are counts of a path"):
         sensitivities(fair(messages(1.0), route_of(Link(1))))
 
 

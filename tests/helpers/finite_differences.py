@@ -1,5 +1,4 @@
-"""The influence of each parameter, by simulating with a slightly higher value: for rules under
-which the critical path is no gradient."""
+"""The influence of each parameter, by simulating with a slightly higher value."""
 
 from __future__ import annotations
 
