@@ -99,8 +99,9 @@ def reach(net: Net, sources: Longs) -> bool:
         level[node], net.turn[node] = -1, arcs.first[node]
     count, place, farthest = 0, 0, nodes
     for source in sources:
-        level[source], net.path[count] = 0, source
-        count += 1
+        if level[source] < 0:  # a source may be there twice
+            level[source], net.path[count] = 0, source
+            count += 1
     while place < count and level[net.path[place]] < farthest:
         node, place = net.path[place], place + 1
         for arc in range(arcs.first[node], arcs.first[node + 1]):

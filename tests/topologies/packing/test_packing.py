@@ -20,7 +20,7 @@ from topologies.catalogue import find
 from topologies.clusters import MACHINES
 from topologies.jit import compiled
 from topologies.packing import Branch, Forest, pack, pack_pair
-from topologies.packing.flow_graph import TreeUnit, unit, usage, wiring
+from topologies.packing.flow_graph import TreeUnit, least_cut, unit, usage, wiring
 from topologies.packing.forest import spanned
 from topologies.packing.spanning_trees import NoWay, Split, split_off
 from topologies.shapes import SHAPES, bus, full_mesh, hypercube, line, ring, star, torus
@@ -273,3 +273,9 @@ def test_a_search_ends_at_a_flow_that_is_low_enough() -> None:
     ends = np.array([0]), np.array([], dtype=np.int64)
     assert least_flow(*_graph(capacity), ends, sinks, (2, MOST), inside) == 2
     assert sinks.tolist() == [2, 1, 3]
+
+
+def test_a_source_that_is_there_twice_counts_once() -> None:
+    """Edges that lead to a node and back are split off with their neighbour twice."""
+    capacity = np.array([[0, 3], [0, 0]])
+    assert least_cut(capacity, [0, 0], np.array([1]), 9)[0] == 3
