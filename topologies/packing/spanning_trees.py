@@ -113,27 +113,19 @@ class Split:
 
     def _join(self, u: int, node: int, v: int, units: int) -> None:
         """Make u -> v of u -> node -> v."""
-        first, second = self._take(u, node, units), self._take(node, v, units)
+        first, second = self._take(u, node, units), self._take(node, v, units)[::-1]
         if u == v:
             return
         self.capacity[u, v] += units
-        for units, way, onward in _meeting(first, second):
-            self.ways.setdefault((u, v), []).append(Way(units, (*way, *onward[1:])))
+        for way in reversed(first):
+            for onward in taken(second, way.units):
+                joined = Way(onward.units, (*way.nodes, *onward.nodes[1:]))
+                self.ways.setdefault((u, v), []).append(joined)
 
     def _take(self, u: int, v: int, units: int) -> list[Way]:
         """Ways from u to v of so many units, which no longer are."""
-        taken, ways = [], self.ways[u, v]
         self.capacity[u, v] -= units
-        while units:
-            if not ways:
-                raise NoWay
-            way = ways.pop(0)
-            part = min(units, way.units)
-            taken.append(way._replace(units=part))
-            if part < way.units:
-                ways.insert(0, way._replace(units=way.units - part))
-            units -= part
-        return taken
+        return [*taken(self.ways[u, v], units)]
 
     def _clear(self, node: int) -> None:
         self.capacity[node], self.capacity[:, node] = 0, 0
@@ -151,18 +143,17 @@ def split_off(chosen: TreeUnit, sinks: Flags) -> Split | None:
     return split if is_spanned(split.capacity, chosen.trees, sinks) else None
 
 
-def _meeting(
-    first: list[Way], second: list[Way]
-) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-    """Two lists of ways of equally many units, cut into parts that meet."""
-    rows, others = list(first), list(second)
-    while rows:
-        way, onward = rows.pop(), others.pop()
-        units = min(way.units, onward.units)
-        yield units, way.nodes, onward.nodes
-        for rest, queue in ((way, rows), (onward, others)):
-            if rest.units > units:
-                queue.append(rest._replace(units=rest.units - units))
+def taken(ways: list[Way], units: int) -> Iterator[Way]:
+    """Ways of so many units, which the list loses from its front. Raises NoWay if it has fewer."""
+    while units:
+        if not ways:
+            raise NoWay
+        way = ways.pop(0)
+        part = min(units, way.units)
+        if part < way.units:
+            ways.insert(0, way._replace(units=way.units - part))
+        units -= part
+        yield way._replace(units=part)
 
 
 def _pairs(capacity: Longs, node: int) -> list[tuple[int, int]]:
@@ -305,7 +296,7 @@ class TreeWays:
         self.towards, self.devices = towards, len(topology.device_names)
         self.device = placed.tolist()
         self.ways = {
-            pair: sorted(rows, key=lambda way: (-len(way.nodes), way.nodes))
+            pair: sorted(rows, key=lambda way: (-len(way.nodes), way.nodes))[::-1]
             for pair, rows in ways.items()
         }
         ends = plain_rows(topology.source, topology.target)
@@ -351,13 +342,8 @@ class TreeWays:
     ) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         """Use up ways for some trees: the first tree, the number of trees, and the links of
         each."""
-        rows = self.ways[tail, head]
-        while count:
-            way = rows.pop()
-            part = min(count, way.units)
-            if way.units > part:
-                rows.append(way._replace(units=way.units - part))
+        for way in taken(self.ways[tail, head], count):
             stops = [node for node in way.nodes if node < self.devices]
             pairs = pairwise(stops[::-1] if self.towards else stops)
-            yield first, part, tuple(self.link[pair] for pair in pairs)
-            first, count = first + part, count - part
+            yield first, way.units, tuple(self.link[pair] for pair in pairs)
+            first += way.units
