@@ -14,7 +14,7 @@ def test_a_matrix_and_a_row_of_chunks() -> None:
 def test_files_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "m.csv").write_bytes(b"\xff\xfe1,2")
     assert refusal(read_table, tmp_path / "m.csv").endswith(
-        "is not UTF-8: expected a CSV of numbers"
+        "line 1: not UTF-8: expected a CSV of numbers"
     )
     with (tmp_path / "large.csv").open("wb") as file:
         file.truncate(MOST_BYTES + 1)

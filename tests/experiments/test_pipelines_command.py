@@ -82,6 +82,6 @@ def test_bad_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     assert "no such file" in refusal(find_order, str(path))
     path.write_bytes(b"\xff\xfe0F0")
-    assert "byte 0 is not UTF-8 text" in refusal(find_order, str(path))
+    assert "line 1: not UTF-8" in refusal(find_order, str(path))
     path.write_text("0F0,0Q0")
     assert "mine.csv: line 1: '0Q0' is no action" in refusal(find_order, str(path))

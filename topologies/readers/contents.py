@@ -106,14 +106,13 @@ def unpacked(path: Path, name: str, limit: int, smaller: str) -> bytes:
     return data
 
 
-def decoded(data: bytes, name: str) -> str:
-    """The text of a file. Raises InputError."""
+def decoded(data: bytes, name: str, expected: str = "text") -> str:
+    """The text of a file. Raises InputError, which says what was `expected`."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{name}: byte {error.start} is not UTF-8 text: is it the right file?"
-        ) from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{name} line {line}: not UTF-8: expected {expected}") from None
 
 
 def text_of(path: Path, most: int, expected: str, smaller: str) -> str:
@@ -122,10 +121,7 @@ def text_of(path: Path, most: int, expected: str, smaller: str) -> str:
     Raises InputError, which says what was `expected`, and how a larger file becomes `smaller`.
     """
     data = contents(path, most, f"{path} is larger than {most // 2**20} MiB: {smaller}")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not UTF-8: expected {expected}") from None
+    return decoded(data, str(path), expected)
 
 
 def csv_rows(path: Path, columns: Sequence[str], noun: str) -> dict[str, list[str]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from topologies.errors import InputError
-from topologies.readers.contents import contents
+from topologies.readers.contents import contents, decoded
 
 _STREAM = r"[0-9]{1,9},[0-9]{1,9}\]<std(?:out|err|diag)>:"
 _TAG = re.compile(rf"\[{_STREAM}|\[[^\s\[\]@]{{1,255}}@{_STREAM} ?")
@@ -65,15 +65,11 @@ def load(path: Path) -> str:
             f"{path} is empty: expected an nccl-tests log or a CSV with size_bytes and time_us"
         )
     if (at := data.find(b"\0")) >= 0:
+        line = data.count(b"\n", 0, at) + 1
         raise InputError(
-            f"{path} line {_line(data, at)}: a NUL byte, so binary (or UTF-16): expected UTF-8 text"
+            f"{path} line {line}: a NUL byte, so binary (or UTF-16): expected UTF-8 text"
         )
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path} line {_line(data, error.start)}: not UTF-8: expected text"
-        ) from None
+    return decoded(data, str(path))
 
 
 def numbered(text: str) -> Iterator[tuple[int, str]]:
@@ -101,10 +97,6 @@ def whole_number(text: str, digits: int = 18) -> int | None:
 def too_long(line: str) -> bool:
     """Whether a line is too long (over 64 Ki characters) to be anything that a benchmark prints."""
     return len(line) > 2**16
-
-
-def _line(data: bytes, position: int) -> int:
-    return data.count(b"\n", 0, position) + 1
 
 
 @dataclass(frozen=True)

@@ -315,8 +315,8 @@ def test_a_file_that_is_cut_off_is_read_as_a_smaller_one_or_refused(text: str) -
     [
         (b"", "m.yaml is empty"),
         (b" \n", "m.yaml is empty"),
-        (bytes(range(256)), "m.yaml: byte 128 is not UTF-8 text"),
-        (SMALL.encode("utf-16"), "m.yaml: byte 0 is not UTF-8 text"),
+        (bytes(range(256)), "m.yaml line 2: not UTF-8"),
+        (SMALL.encode("utf-16"), "m.yaml line 1: not UTF-8"),
         (gzip.compress(SMALL.encode())[:-20], "m.yaml is damaged or cut off"),
         (b"\x1f\x8bnot gzip", "m.yaml is damaged or cut off"),
         (gzip.compress(bytes(130 * 2**20), 1), "m.yaml has more than 128 MiB"),

@@ -141,7 +141,7 @@ def test_wrong_communicators_are_refused(
         ('{"communicators": [' + "9" * 5000, "is larger than any number"),
         ('{"communicators": [NaN]}', "NaN"),
         ('{"communicators": [', "ras.json line 1: "),
-        ('{"communicators": "\udcff"}', "is not UTF-8"),
+        ('{"communicators": "\udcff"}', "not UTF-8"),
     ],
 )
 def test_json_that_is_none_is_refused(tmp_path: Path, text: str, words: str) -> None:
