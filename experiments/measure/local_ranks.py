@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -70,7 +71,7 @@ def _started(plan: MeasurementPlan, rank: int, pipe: int) -> subprocess.Popen[by
             f"import sys; sys.path[:] = {sys.path!r}\n{WORKER}",
             str(pipe),
             str(rank),
-            plan.to_json(),
+            pickle.dumps(plan).hex(),
         ],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

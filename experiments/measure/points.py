@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from math import lcm
 from typing import Any
@@ -84,17 +83,6 @@ class MeasurementPlan:
     def patience(self) -> float:
         """Seconds after which silent ranks count as failed."""
         return START_SECONDS + self.budget + (self.warmup + FEWEST_REPETITIONS + 1) * self.timeout
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> MeasurementPlan:
-        """The plan that `to_json` wrote."""
-        fields = json.loads(text)
-        return cls(
-            **fields | {"points": tuple(MeasurementPoint(**point) for point in fields["points"])}
-        )
 
 
 def parse_names(text: str) -> list[str]:

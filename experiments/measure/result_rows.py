@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+from annotated_types import Ge, Gt, Lt
 
 from experiments import output
 from experiments.measure.points import IN_PLACE, MeasurementPlan, MeasurementPoint
@@ -33,16 +35,16 @@ class ResultRow:
     collective: str
     algorithm: str
     protocol: str
-    ranks: int
+    ranks: Annotated[int, Gt(0), Lt(2**31)]
     nodes: int
-    size_bytes: int
+    size_bytes: Annotated[int, Ge(0), Lt(2**63)]
     in_place: int
-    time_us: float
+    time_us: Annotated[float, Ge(0), Lt(1e15)]
     """The median of the repetitions."""
     min_us: float
     p90_us: float
     mean_us: float
-    cv: float
+    cv: Annotated[float, Ge(0), Lt(1e15)]
     """The standard deviation of the repetitions over their mean."""
     repetitions: int
     wrong: int
@@ -129,6 +131,8 @@ def read_rows(path: Path) -> list[ResultRow]:
 
     Raises InputError if the file is damaged or of another kind.
     """
+    from pydantic import TypeAdapter, ValidationError
+
     try:
         lines = list(csv.DictReader(io.StringIO(load(path), newline=""), strict=True))
     except csv.Error as error:
@@ -136,27 +140,13 @@ def read_rows(path: Path) -> list[ResultRow]:
     names = {field.name for field in fields(ResultRow)}
     if lines and set(lines[0]) != names:
         raise InputError(f"cannot resume {path}: its columns are not those of simctl measure")
-    return [_row(path, number, line) for number, line in enumerate(lines, 2)]
-
-
-def _row(path: Path, number: int, line: Mapping[str, str]) -> ResultRow:
-    casts = {"int": int, "float": float, "str": str}
-    try:
-        if None in line or None in line.values():
-            raise ValueError
-        row = ResultRow(
-            **{field.name: casts[str(field.type)](line[field.name]) for field in fields(ResultRow)}
-        )
-    except (ValueError, TypeError, KeyError):
-        raise InputError(f"cannot resume {path}: row {number} is damaged, remove it") from None
-    if not (
-        0 <= row.time_us < 1e15
-        and 0 <= row.cv < 1e15
-        and 0 < row.ranks < 2**31
-        and 0 <= row.size_bytes < 2**63
-    ):
-        raise InputError(f"cannot resume {path}: row {number} is damaged, remove it")
-    return row
+    adapter, rows = TypeAdapter(ResultRow), list[ResultRow]()
+    for number, line in enumerate(lines, 2):
+        try:
+            rows.append(adapter.validate_python(line))
+        except ValidationError:
+            raise InputError(f"cannot resume {path}: row {number} is damaged, remove it") from None
+    return rows
 
 
 def _algbw(record: output.Record) -> float:

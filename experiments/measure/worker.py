@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import threading
 import warnings
@@ -26,7 +27,7 @@ def main() -> None:
     warnings.simplefilter("ignore")
     where = "at the start"
     try:
-        for event in _measured(MeasurementPlan.from_json(sys.argv[3]), rank):
+        for event in _measured(pickle.loads(bytes.fromhex(sys.argv[3])), rank):
             parent.send(event)
             where = event.get("at", where)
     except InputError as error:

@@ -1,6 +1,7 @@
 """Launchers of ranks, and processes that fail in every way, without torch."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -115,11 +116,11 @@ def test_ranks_that_all_hang_are_given_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 PARENT = """
-import signal
-from experiments.measure import local_ranks, points
+import pickle, signal
+from experiments.measure import local_ranks
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored below a shell's background job
 local_ranks.WORKER = {code!r}
-local_ranks.launch(points.MeasurementPlan.from_json({plan!r}), print)
+local_ranks.launch(pickle.loads({plan!r}), print)
 """
 CHILD = """
 import os
@@ -131,7 +132,7 @@ _end_with_parent()
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_ranks_end_with_their_parent(number: int, tmp_path: Path) -> None:
-    script = PARENT.format(code=CHILD, plan=PLAN.to_json())
+    script = PARENT.format(code=CHILD, plan=pickle.dumps(PLAN))
     place = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(
         [sys.executable, "-c", script], stderr=subprocess.PIPE, text=True, env=place
