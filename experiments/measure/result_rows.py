@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from annotated_types import Ge, Gt, Lt
+from pydantic import Field, TypeAdapter, ValidationError
 
 from experiments import output
 from experiments.measure.points import IN_PLACE, MeasurementPlan, MeasurementPoint
@@ -35,16 +35,16 @@ class ResultRow:
     collective: str
     algorithm: str
     protocol: str
-    ranks: Annotated[int, Gt(0), Lt(2**31)]
+    ranks: Annotated[int, Field(gt=0, lt=2**31)]
     nodes: int
-    size_bytes: Annotated[int, Ge(0), Lt(2**63)]
+    size_bytes: Annotated[int, Field(ge=0, lt=2**63)]
     in_place: int
-    time_us: Annotated[float, Ge(0), Lt(1e15)]
+    time_us: Annotated[float, Field(ge=0, lt=1e15)]
     """The median of the repetitions."""
     min_us: float
     p90_us: float
     mean_us: float
-    cv: Annotated[float, Ge(0), Lt(1e15)]
+    cv: Annotated[float, Field(ge=0, lt=1e15)]
     """The standard deviation of the repetitions over their mean."""
     repetitions: int
     wrong: int
@@ -131,8 +131,6 @@ def read_rows(path: Path) -> list[ResultRow]:
 
     Raises InputError if the file is damaged or of another kind.
     """
-    from pydantic import TypeAdapter, ValidationError
-
     try:
         lines = list(csv.DictReader(io.StringIO(load(path), newline=""), strict=True))
     except csv.Error as error:
