@@ -13,6 +13,8 @@ from math import nan
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from experiments import output
 from experiments.answer_blocks import Record
 from experiments.diagnosis import compare, diagnose
@@ -25,8 +27,10 @@ from experiments.pages.reports.result import Picture, Result
 from experiments.pages.reports.training_story import swept_option
 from experiments.pictures.timelines import spans
 from experiments.simulations.sweep_rows import PointVerdict, SweepRow
-from topologies.errors import InputError
-from topologies.readers.contents import contents
+from topologies.errors import InputError, spelling
+from topologies.readers.contents import contents, text_of
+from topologies.readers.mistakes import Mistakes
+from topologies.readers.plain_files import load_json
 
 VERSION = 1
 """The version of the format."""
@@ -63,10 +67,18 @@ def to_bytes(result: Result) -> bytes:
     return sealed(text.encode())
 
 
-def _listed(column: Any) -> list[Any]:
-    """A column as a list, a matrix row by row."""
-    values: list[Any] = column.ravel().tolist()
-    return values
+def _listed(column: Any) -> Any:
+    """A column as a list, a matrix row by row, and a number of numpy as a number."""
+    return column.ravel().tolist() if column.ndim else column.item()
+
+
+class Origin(BaseModel, strict=True, allow_inf_nan=False):
+    """How a table was made, as the file beside it says."""
+
+    versions: dict[str, str]
+    parameters: dict[str, bool | int | float | str | None]
+    files: dict[str, str]
+    command: list[str]
 
 
 def sealed(text: bytes) -> bytes:
@@ -183,11 +195,10 @@ def _origin(path: Path) -> tuple[dict[str, Any], list[str]]:
     meta = output.meta_of(path)
     if not meta.is_file():
         return NO_ORIGIN, [f"How the table was made is not known: {meta.name} is missing."]
-    with read_from(meta):
-        made: Any = output.plain(json.loads(load(meta)))
-        origin = {part: dict(made[part]) for part in ("versions", "parameters", "files")}
-        command = list(made["command"])
-    return {**origin, "command": command}, []
+    text, mistakes = text_of(meta, LIMIT, "JSON", "store the table again"), Mistakes()
+    origin = mistakes.checked(Origin, load_json(text, str(meta)))
+    mistakes.report(lambda place: f"{meta}: {spelling(place)}".removesuffix(": "))
+    return origin.model_dump(), []
 
 
 def _csv(path: Path) -> list[Record]:

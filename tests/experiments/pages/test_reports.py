@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
 import chakra_files
@@ -13,6 +14,7 @@ import job_traces
 from browser import Open
 from experiments.pages.page import Scene
 from experiments.pages.reports.comparison_story import page_of_results
+from experiments.pages.reports.result import Result
 from experiments.pages.reports.stored_files import read_any, read_result, sealed, to_bytes
 from refusals import refusal
 from simctl_process import Simctl, mistake
@@ -298,12 +300,20 @@ def test_any_changed_byte_of_a_result_is_refused(stored: Path) -> None:
         assert "was edited" in refusal(read_result, stored)
 
 
+MADE: dict[str, Any] = {"versions": {}, "parameters": {}, "files": {}, "command": []}
 DAMAGED_ORIGINS = {
-    "truncated": '{"versions": {',
-    "nested": "[" * 100_000,
-    "a list": "[]",
-    "no command": '{"versions": {}, "parameters": {}, "files": {}}',
-    "text for a mapping": '{"versions": "", "parameters": "ab", "files": {}, "command": []}',
+    "truncated": ('{"versions": {', " line 1: Expecting"),
+    "empty": ("", " line 1: Expecting value"),
+    "nested": ("[" * 100_000, ""),
+    "a list": ("[]", ": a list is not a mapping"),
+    "no command": ('{"versions": {}, "parameters": {}, "files": {}}', ": command: is missing"),
+    "text for words": (
+        json.dumps(MADE | {"command": "simctl sweep"}),
+        ": command: 'simctl",
+    ),
+    "a list in it": (json.dumps(MADE | {"parameters": {"p": ["2"]}}), ": parameters.p"),
+    "a mapping for a word": (json.dumps(MADE | {"command": ["simctl", {}]}), ": command[1]: "),
+    "no number": (json.dumps(MADE | {"parameters": {"p": float("nan")}}), ": NaN is no number"),
 }
 
 
@@ -312,9 +322,15 @@ def test_a_damaged_origin_of_a_table_is_refused_in_a_line(damage: str, tmp_path:
     table = tmp_path / "sweep.csv"
     table.write_bytes((ROOT / "tests" / "fuzz" / "results" / "sweep.csv").read_bytes())
     assert read_any(table).remarks, "how it was made is not known"
-    meta = tmp_path / "sweep.csv.meta.json"
-    meta.write_text(DAMAGED_ORIGINS[damage])
-    assert refusal(read_any, table).startswith(f"{meta}: not as simctl writes it (")
+    meta, (text, words) = tmp_path / "sweep.csv.meta.json", DAMAGED_ORIGINS[damage]
+    meta.write_text(text)
+    assert refusal(read_any, table).startswith(f"{meta}{words}")
+
+
+def test_numbers_and_columns_of_numpy_are_stored_as_json_has_them() -> None:
+    report = {"ranks": np.int64(3), "fits": np.bool_(True), "column": np.arange(2)}
+    document = json.loads(to_bytes(Result("run", report, [])))
+    assert document["report"] == {"ranks": 3, "fits": True, "column": [0, 1]}
 
 
 @pytest.mark.exhaustive
