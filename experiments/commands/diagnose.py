@@ -250,7 +250,7 @@ class Diagnose(MachineOptions, ProfileOptions, ReportOptions):
     @property
     def resolved(self) -> output.Record:
         """The machine, which may be unknown."""
-        return {} if self.topology is None else super().resolved
+        return {"placement": None} if self.topology is None else super().resolved
 
 
 def _curves(measurements: Measurements, ranks: int | None, in_place: bool) -> Iterator[Curve]:

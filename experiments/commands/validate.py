@@ -102,7 +102,8 @@ class Validate(JudgingOptions, SimulationOptions):
     @property
     def resolved(self) -> output.Record:
         """The machine. Its links are fitted, or those that it is declared with."""
-        return {} if self.held_out else {"topology": self.machine.text}
+        unused = dict.fromkeys(("placement", "sharing", "engine", "symmetry"))
+        return unused if self.held_out else {"topology": self.machine.text}
 
     def _validated(self, curve: Curve, algorithms: Sequence[Algorithm]) -> Validation:
         from experiments.simulations.validation import validate, validate_under
