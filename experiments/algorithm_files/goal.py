@@ -246,11 +246,11 @@ def _matches(program: GoalProgram, file: str) -> dict[int, int]:
     matches = {}
     for key in {**sends, **receives}:
         for send, receive in zip(sends[key], receives[key], strict=False):
-            ends = program.operations[send], program.operations[receive]
-            if ends[0].size != ends[1].size:
+            sent, received = program.operations[send], program.operations[receive]
+            if sent.size != received.size:
                 raise InputError(
-                    f"{file} line {ends[0].line}: {ends[0].size} bytes are sent, line "
-                    f"{ends[1].line} receives {ends[1].size}"
+                    f"{file} line {sent.line}: {sent.size} bytes are sent, line {received.line} "
+                    f"receives {received.size}"
                 )
             matches[send] = receive
         few, many = sorted((sends[key], receives[key]), key=len)

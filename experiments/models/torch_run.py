@@ -170,8 +170,8 @@ class TrainedModule:
         """Run a step; return the seconds of its forward with the loss, backward and optimizer."""
         start, middle, end = self._passes(Hooks(self.clock))
         self.optimizer.step()
-        at = self.clock.since(start, [middle, end, self.clock.stamp()])
-        return [at[0], at[1] - at[0], at[2] - at[1]]
+        forward, both, whole = self.clock.since(start, [middle, end, self.clock.stamp()])
+        return [forward, both - forward, whole - both]
 
     def traced(self) -> HookedStep:
         """Run a forward and a backward with hooks."""

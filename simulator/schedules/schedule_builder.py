@@ -178,14 +178,15 @@ class ScheduleBuilder:
             raise InputError(f"lane {lane}: lanes run from 0 to {LANES}")
         names = "rank", "reads", "writes", "count"
         columns = np.broadcast_arrays(*map(whole_numbers, names, (rank, reads, writes, count)))
-        self._check_ranks(columns[0])
-        self.slots.check(*columns[1:])
-        used = np.where((columns[1] < 0) & (columns[2] < 0), 0, columns[3])
+        ranks, source, target, number = columns
+        self._check_ranks(ranks)
+        self.slots.check(source, target, number)
+        used = np.where((source < 0) & (target < 0), 0, number)
         places = {
-            "rank": columns[0],
-            "peer": columns[0],
-            "source": columns[1],
-            "target": columns[2],
+            "rank": ranks,
+            "peer": ranks,
+            "source": source,
+            "target": target,
             "count": used,
         }
         added = self._append(after, {"kind": COMPUTE, "seconds": seconds, "lane": lane} | places)
