@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from experiments import output
 from experiments.algorithm_files import contents_of
-from experiments.algorithm_files.goal import GoalProgram, read_goal
+from experiments.algorithm_files.goal import GoalProgram, read_goal, write_goal
 from experiments.algorithm_files.msccl_lowering import FIFO, Lowering
 from experiments.algorithm_files.msccl_program import MscclProgram, read_program, write_program
 from experiments.algorithm_files.mscclpp_plan import read_plan
@@ -44,7 +44,6 @@ class ImportedAlgorithm(FormatOptions):
 
     def run(self) -> int:
         """Print what the file says, and whether it is right."""
-        from experiments.commands.algos import details
         from simulator.collectives.proof import prove
 
         algorithm = parse_algorithm(None, self.file)
@@ -125,11 +124,8 @@ class ExportedAlgorithm(MachineOptions):
         return text
 
     def _program(self, algorithm: Algorithm) -> str:
-        from experiments.algorithm_files.goal import write_goal
         from experiments.algorithm_files.lanes import MOST_STEPS
         from experiments.algorithm_files.msccl_export import program_of
-        from experiments.algorithm_files.msccl_program import write_program
-        from experiments.commands.algos import rewritten
         from simulator.collectives.proof import prove
 
         ranks, nbytes, topology = self._ranks(algorithm), parse_bytes(self.size), None

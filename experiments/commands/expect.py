@@ -53,8 +53,6 @@ class Expect(MachineOptions):
         """Print the table."""
         rows = self.records()
         if self.format == "prometheus":
-            from experiments.commands.expect import exposition
-
             output.say(exposition(rows).removesuffix("\n"))
             return 0
         Result("expect", rows, rows, self.parameters).show(self.format)

@@ -15,7 +15,7 @@ import typer
 from experiments.answer_files import ALL, Files
 from experiments.options.completion import collective_names, completer, profile_names
 from experiments.output import Value
-from topologies.errors import InputError, nearest_name
+from topologies.errors import InputError, nearest_name, spelling
 
 Request = TypeVar("Request")
 
@@ -23,7 +23,6 @@ Request = TypeVar("Request")
 def group_of(kind: type[Request], **options: object) -> Request:
     """A command's class or a group of options, from values by name. A number is a text where the
     option is. Raises InputError for a name or a value that the class has not."""
-    from topologies.errors import spelling
     from topologies.readers.mistakes import Mistakes
 
     hints, mistakes = get_type_hints(kind), Mistakes()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.options.options import Options, option
-from topologies.errors import InputError, naming
+from topologies.errors import InputError, naming, nearest_name
 from topologies.option_text import parse_at_least, parse_pairs
 
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ def parse_skew(text: str) -> Router:
     """A router from text like "zipf:1.2,seed=3,top=8,nodes=4". Raises InputError for another
     text."""
     from simulator.collectives.routers import Tokens, Zipf, parse_zipf
-    from topologies.errors import nearest_name
 
     name, _, options = text.partition(",")
     parsers = dict.fromkeys(("top", "nodes", "per_node"), parse_at_least(1))

@@ -23,7 +23,7 @@ DIRECT = ("pairwise", "pairwise_sync", "linear_all_to_all")
 class KernelCosts(NamedTuple):
     """What NCCL's kernels cost besides links and launch."""
 
-    own: Seconds = 0.0
+    own_copies: Seconds = 0.0
     """Seconds to copy a byte of the part V/p that a rank keeps, from its input to its output."""
     piece: Seconds = 0.0
     """Seconds of a piece of V besides its bytes, in a job on one node."""
@@ -44,7 +44,7 @@ class KernelCosts(NamedTuple):
         filling = 2 * np.sqrt(self.piece * phases * nbytes * slowness)
         sent = (near - 1) * self.message + (jobs.ranks - near) * self.message_between
         return {
-            "own copies": np.asarray(np.sign(phases) * self.own * nbytes / jobs.ranks),
+            "own copies": np.asarray(np.sign(phases) * self.own_copies * nbytes / jobs.ranks),
             "pieces": np.asarray(np.where(jobs.nodes == 1, filling, 0.0)),
             "messages": np.asarray(direct * sent),
         }

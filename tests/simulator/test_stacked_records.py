@@ -24,7 +24,7 @@ PROFILE = Profile(
     scratch={"pairwise": 1.0},
     launches={"ring": 9e-6},
     channels={"shift": PeerChannels("node", 1 / 20e9)},
-    kernels=KernelCosts(own=1e-12, piece=2e-6, message=1e-6, message_between=2e-6),
+    kernels=KernelCosts(own_copies=1e-12, piece=2e-6, message=1e-6, message_between=2e-6),
 )
 NAMES = ("ring", "pairwise", "ring_all_gather", "shift")
 

@@ -24,7 +24,7 @@ def own_copies(data: Data) -> Effect:
         return Effect()
 
     def write(profile: Profile, values: Values) -> Profile:
-        return replace(profile, kernels=profile.kernels._replace(own=values[OWN.name]))
+        return replace(profile, kernels=profile.kernels._replace(own_copies=values[OWN.name]))
 
     return Effect((OWN,), write)
 

@@ -63,14 +63,14 @@ class Replay:
     memory: int
     """Ranks before the switches."""
     versions: list[Version] = field(default_factory=list)
-    held: dict[Cell, Version] = field(default_factory=dict)
+    current: dict[Cell, Version] = field(default_factory=dict)
     last_read: dict[Value, float] = field(default_factory=dict)
     uses: dict[Cell, list[float]] = field(default_factory=dict)
 
     def hold(self, cell: Cell, value: Value, begin: float) -> None:
         if cell[0] < self.memory:
-            self.held[cell] = Version(cell, value, begin)
-            self.versions.append(self.held[cell])
+            self.current[cell] = Version(cell, value, begin)
+            self.versions.append(self.current[cell])
 
 
 def replay(schedule: Schedule, timeline: Timeline) -> Replay:
@@ -94,8 +94,8 @@ def replay(schedule: Schedule, timeline: Timeline) -> Replay:
             goal = (int(schedule.peer[i]), int(schedule.target[i]) + j)
             if schedule.source[i] >= 0:
                 state.uses.setdefault(origin, []).extend((begin, end))
-                if origin in state.held:
-                    state.held[origin].read = True
+                if origin in state.current:
+                    state.current[origin].read = True
                     state.last_read[value(origin)] = end if schedule.reduces[i] else np.inf
             if schedule.target[i] >= 0:
                 state.uses.setdefault(goal, []).extend((begin, end))
@@ -107,8 +107,8 @@ def replay(schedule: Schedule, timeline: Timeline) -> Replay:
                     content[goal] = content[origin] + (
                         content[goal] if schedule.reduces[i] else Counter()
                     )
-                if goal in state.held:
-                    old = state.held[goal]
+                if goal in state.current:
+                    old = state.current[goal]
                     old.end = end if old.read or schedule.reduces[i] else old.begin
                 state.hold(goal, value(goal), end)
     return state

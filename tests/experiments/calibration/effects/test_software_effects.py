@@ -15,7 +15,7 @@ from simulator.collectives import find
 from simulator.effects.jobs import Jobs, jobs
 from simulator.effects.software_costs import KernelCosts
 
-COSTS = KernelCosts(own=2e-12, piece=1e-6, message=3e-7, message_between=2e-6)
+COSTS = KernelCosts(own_copies=2e-12, piece=1e-6, message=3e-7, message_between=2e-6)
 SLOWNESS = 1 / 370e9
 
 
@@ -78,7 +78,7 @@ def test_only_jobs_on_one_node_show_copies_and_pieces() -> None:
     one, two = (model_of(NCCL, curve("all_gather", ("ring_all_gather",), 8, n)) for n in (1, 2))
     assert {OWN.name, PIECE.name} <= one.index.keys()
     assert not {OWN.name, PIECE.name} & two.index.keys()
-    assert two.profile(two.start).kernels.own == 0.0
+    assert two.profile(two.start).kernels.own_copies == 0.0
 
 
 @pytest.mark.parametrize(("nodes", "shown"), [(1, {"node"}), (2, {"node", "network"})])
@@ -100,7 +100,7 @@ def test_kernels_are_simulated_as_they_are_predicted() -> None:
 def test_a_file_keeps_what_kernels_cost() -> None:
     model = model_of(NCCL, curve("all_gather", ("ring_all_gather",), 4, 1))
     profile = model.profile(model.start, "made up", "nodes:per_node=4")
-    assert profile.kernels.own > 0
+    assert profile.kernels.own_copies > 0
     assert of(profile, "NCCL").simulated().kernels == profile.kernels
 
 

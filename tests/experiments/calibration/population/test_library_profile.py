@@ -270,7 +270,8 @@ def test_nvls_is_as_unsure_as_its_measured_machines() -> None:
 def test_copies_go_with_the_memory_of_the_gpu(memory: float | None, device: float) -> None:
     """Without a known bandwidth it is that of a usual GPU with such links."""
     usual, with_memory = (
-        profile_for("nccl", built("hgx_h100"), beta).profile.kernels.own for beta in (1e12, memory)
+        profile_for("nccl", built("hgx_h100"), beta).profile.kernels.own_copies
+        for beta in (1e12, memory)
     )
     assert with_memory == pytest.approx(usual * 1e12 / device)
 
